@@ -1,0 +1,72 @@
+# Everything below needs Python 3.11 or later and make. What it installs goes to .venv.
+
+# The first Python that is new enough, unless the caller names one.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& echo $$python && break; done)
+
+VENV := .venv
+# Not $(VENV)/bin/dragoman and pip, which break when the directory is moved.
+RUN := $(VENV)/bin/python
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock
+
+.PHONY: help serve test lint bench bench-quality lock clean
+.DEFAULT_GOAL := help
+
+help: ## say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 16
+
+serve: $(VENV)/.serving ## serve the bundles; HOST=127.0.0.1 and PORT=8000 unless set
+	@exec $(RUN) -m service serve
+
+ifdef HOST
+serve: export DRAGOMAN_HOST := $(HOST)
+endif
+ifdef PORT
+serve: export DRAGOMAN_PORT := $(PORT)
+endif
+
+test: $(VENV)/.development ## run every test that needs no GPU; ARGS go to pytest
+	$(RUN) -m pytest $(ARGS)
+
+lint: $(VENV)/.development ## check style and types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+bench: bench-quality ## measure the bundles
+
+bench-quality: $(VENV)/.development ## translate the test sets and print BLEU and chrF; ARGS as well
+	$(RUN) -m benchmarks.quality $(ARGS)
+
+$(RUN):
+	@test -n '$(PYTHON)' || \
+		{ echo 'Dragoman needs Python 3.11 or later; name one: make serve PYTHON=...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# Order-only, since the date of the interpreter says nothing about what is installed.
+$(VENV)/.serving: pyproject.toml requirements.lock | $(RUN)
+	@echo 'Installing what serving needs into $(VENV) ...'
+	@$(INSTALL) -e '.[cpu]'
+	@touch $@
+
+$(VENV)/.development: pyproject.toml requirements.lock | $(RUN)
+	@echo 'Installing what testing needs into $(VENV); with torch, this takes a while ...'
+	@$(INSTALL) -e '.[dev]'
+	@touch $(VENV)/.serving $@
+
+lock: ## pin everything anew; see the top of requirements.lock
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --upgrade pip
+	build/lock/bin/python -m pip install --quiet --use-feature=fast-deps --dry-run \
+		--ignore-installed --report build/lock/report.json '.[cpu,gpu,train,dev]'
+	{ grep '^#' requirements.lock; build/lock/bin/python -c 'import json, sys; \
+		print(*sorted("{name}=={version}".format(**each["metadata"]).lower().replace("_", "-") \
+		for each in json.load(sys.stdin)["install"] if not each["is_direct"]), sep="\n")' \
+		< build/lock/report.json; } > build/lock/requirements.lock
+	mv build/lock/requirements.lock requirements.lock
+
+clean: ## remove the environment and everything that tools left behind
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

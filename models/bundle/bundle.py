@@ -1,0 +1,192 @@
+"""A bundle: a directory holding one manifest and the files it names, complete or absent.
+
+Knows which files a bundle has and that they are unchanged, not what is in its graphs. Whoever
+reads a bundle reads every byte of it once, to compare it with the manifest; nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from models.bundle.manifest import GRAPHS, File, InvalidBundle, Manifest, Precision
+from models.bundle.tokenizer import Tokenizer
+
+MANIFEST = "manifest.json"
+TOKENIZER = "tokenizer.model"
+MODEL_CARD = "README.md"
+
+# What a session would load, or follow a reference to, without asking the manifest.
+_LOADABLE = (".onnx", ".bin")
+
+
+def graph_file(graph: str, precision: Precision) -> str:
+    """The name of a graph's file, ``step.int8.onnx``."""
+    return f"{graph}.{precision}.onnx"
+
+
+def weights_file(precision: Precision) -> str:
+    """The name of the file of weights that the graphs of a precision share."""
+    return f"weights.{precision}.bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A verified bundle. Directories whose name starts with a dot are not bundles yet or any more.
+
+    ``open`` and ``write`` are the ways to get one.
+    """
+
+    path: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, path: Path) -> Bundle:
+        """Read and verify a bundle; raises ``InvalidBundle``. Nothing is loaded yet."""
+        bundle = cls(path, _read_manifest(path))
+        bundle._verify()
+        return bundle
+
+    @classmethod
+    def write(cls, path: Path, manifest: Manifest, files: Mapping[str, Path]) -> Bundle:
+        """Publish a bundle of copies of ``files``, by the names they get in it.
+
+        The bundle appears in one rename, so that a watcher never sees half of one, and takes the
+        place of an older bundle at ``path``. What fails leaves nothing behind and the older bundle
+        as it was. The manifest's list of files is made here.
+        """
+        if path.exists() and not (path / MANIFEST).is_file():
+            raise InvalidBundle(f"{path} exists and is not a bundle; it is not replaced")
+        described = {name: _describe(origin) for name, origin in files.items()}
+        # Through its text, because a copy would not check the names of the files.
+        complete = Manifest.from_json(manifest.model_copy(update={"files": described}).to_json())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging = path.parent / f".{path.name}.{uuid4().hex}"
+        try:
+            # Not tempfile.mkdtemp, whose directories only their owner can read.
+            staging.mkdir()
+            for name, origin in files.items():
+                shutil.copyfile(origin, staging / name)
+                _flush(staging / name)
+            (staging / MANIFEST).write_text(complete.to_json(), encoding="utf-8")
+            _flush(staging / MANIFEST)
+            _flush(staging)
+            cls(staging, complete)._verify()
+            _publish(staging, path)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return cls(path, complete)
+
+    def graph(self, graph: str, precision: Precision) -> Path:
+        """The file of one of ``GRAPHS``; raises ``InvalidBundle`` for a precision not on offer."""
+        if precision not in self.manifest.precisions:
+            offered = ", ".join(self.manifest.precisions)
+            raise InvalidBundle(f"{self.path} offers {offered}; not {precision}")
+        return self.path / graph_file(graph, precision)
+
+    def tokenizer(self) -> Tokenizer:
+        """Load the tokenizer; raises ``InvalidBundle`` if it is not the manifest's."""
+        tokenizer = Tokenizer.load(self.path / TOKENIZER)
+        if tokenizer.special_ids != self.manifest.special_ids:
+            raise InvalidBundle(
+                f"{self.path}: the tokenizer has {tokenizer.special_ids!r}, "
+                f"the manifest {self.manifest.special_ids!r}"
+            )
+        if tokenizer.vocabulary_size != self.manifest.dimensions.vocabulary_size:
+            raise InvalidBundle(
+                f"{self.path}: the tokenizer has {tokenizer.vocabulary_size} pieces, "
+                f"the network {self.manifest.dimensions.vocabulary_size}"
+            )
+        return tokenizer
+
+    def _verify(self) -> None:
+        listed = self.manifest.files
+        for name in _required(self.manifest):
+            if name not in listed:
+                raise InvalidBundle(f"the manifest of {self.path} does not list {name}")
+        for found in sorted(self.path.iterdir()):
+            if found.suffix in _LOADABLE and found.name not in listed:
+                raise InvalidBundle(f"{found} is not listed in the manifest")
+        for name, expected in listed.items():
+            _compare(self.path / name, expected)
+
+
+def _required(manifest: Manifest) -> list[str]:
+    names = [TOKENIZER, MODEL_CARD]
+    for precision in manifest.precisions:
+        names += [graph_file(graph, precision) for graph in GRAPHS]
+        names.append(weights_file(precision))
+    return names
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        text = (path / MANIFEST).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InvalidBundle(f"{path} has no {MANIFEST}") from error
+    except OSError as error:
+        raise InvalidBundle(f"{path / MANIFEST} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidBundle(f"{path / MANIFEST} is not UTF-8: {error}") from error
+    try:
+        return Manifest.from_json(text)
+    except InvalidBundle as error:
+        raise InvalidBundle(f"{path / MANIFEST}: {error}") from error
+
+
+def _compare(path: Path, expected: File) -> None:
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidBundle(f"{path} is not a plain file")
+        if status.st_size != expected.size:
+            raise InvalidBundle(
+                f"{path} has {status.st_size} bytes; the manifest says {expected.size}"
+            )
+        if _sha256(path) != expected.sha256:
+            raise InvalidBundle(f"{path} is not the file the manifest was written for")
+    except FileNotFoundError as error:
+        raise InvalidBundle(f"{path.parent} lacks {path.name}") from error
+    except OSError as error:
+        raise InvalidBundle(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _describe(path: Path) -> File:
+    return File(size=path.stat().st_size, sha256=_sha256(path))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """Make the disk hold what was written, so that a power cut cannot publish empty files."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _publish(staging: Path, path: Path) -> None:
+    if not path.exists():
+        staging.rename(path)
+        _flush(path.parent)
+        return
+    retired = staging.with_name(f"{staging.name}.retired")
+    path.rename(retired)
+    try:
+        staging.rename(path)
+    except BaseException:
+        retired.rename(path)
+        raise
+    _flush(path.parent)
+    # A reader elsewhere may keep an old file from being deleted; its directory stays hidden.
+    shutil.rmtree(retired, ignore_errors=True)

@@ -1,0 +1,121 @@
+"""What goes into and comes out of a bundle's graphs: names, element types, shapes.
+
+Training writes graphs with these signatures; the service refuses graphs with others. Shapes are
+symbolic where they vary:
+
+    B  sentences          K  rows (hypotheses) of a sentence      S, T  source, target positions
+    C  entries of the decoder's own cache, shared by the rows of a sentence
+    N  candidates per row
+
+``encoder``    source ids → the keys and values that cross-attention looks at, once per sentence.
+``step``       extends K rows of B sentences by one token. Every row appends its key and value to
+               its sentence's cache at a free entry of the caller's choice (``write_indices``) and
+               sees the entries of its own ancestors (``self_bias``), so that a cache is never
+               reordered when beams fork. Returns the best N next tokens of each row.
+``attention``  a teacher-forced pass over source and target: every attention map of every layer
+               and head, and the log-probability of each target token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from models.bundle.manifest import Dimensions, GraphName, InvalidBundle
+
+ElementType = Literal["float", "float16", "int32", "int64"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    element: str
+    shape: tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
+
+
+def signature(
+    graph: GraphName, dimensions: Dimensions, element: ElementType = "float"
+) -> Signature:
+    """The signature of one graph; ``element`` is the type of keys, values, biases and maps."""
+    heads, head_width = dimensions.heads, dimensions.head_width
+    layers = range(dimensions.decoder_layers)
+    cross = TensorType(element, ("B", heads, "S", head_width))
+    own = TensorType(element, ("B", heads, "C", head_width))
+    source_ids = {"source_ids": TensorType("int32", ("B", "S"))}
+    cross_cache = {f"cross_{kind}.{i}": cross for i in layers for kind in ("keys", "values")}
+    if graph == "encoder":
+        return Signature(source_ids, cross_cache)
+    if graph == "step":
+        return Signature(
+            {
+                "token_ids": TensorType("int32", ("B", "K")),
+                "positions": TensorType("int32", ("B", "K")),
+                "self_bias": TensorType(element, ("B", 1, "K", "C")),
+                "cross_bias": TensorType(element, ("B", 1, "K", "S")),
+                "write_indices": TensorType("int64", ("B", "K", heads, 3)),
+                "num_candidates": TensorType("int64", (1,)),
+                **{f"self_{kind}.{i}": own for i in layers for kind in ("keys", "values")},
+                **cross_cache,
+            },
+            {
+                "candidate_log_probs": TensorType("float", ("B", "K", "N")),
+                "candidate_ids": TensorType("int64", ("B", "K", "N")),
+                **{f"updated_self_{kind}.{i}": own for i in layers for kind in ("keys", "values")},
+            },
+        )
+    encoder_layers, decoder_layers = dimensions.encoder_layers, dimensions.decoder_layers
+    return Signature(
+        {
+            **source_ids,
+            "target_input_ids": TensorType("int32", ("B", "T")),
+            "target_output_ids": TensorType("int32", ("B", "T")),
+        },
+        {
+            "encoder_attention": TensorType(element, ("B", encoder_layers, heads, "S", "S")),
+            "decoder_attention": TensorType(element, ("B", decoder_layers, heads, "T", "T")),
+            "cross_attention": TensorType(element, ("B", decoder_layers, heads, "T", "S")),
+            "target_log_probs": TensorType("float", ("B", "T")),
+        },
+    )
+
+
+def check_signature(where: str, expected: Signature, found: Signature) -> None:
+    """Raises ``InvalidBundle`` naming every input and output of ``where`` that differs.
+
+    A dimension that varies must vary; its name is of no consequence.
+    """
+    wrong: list[str] = []
+    for side, wanted, given in (
+        ("input", expected.inputs, found.inputs),
+        ("output", expected.outputs, found.outputs),
+    ):
+        wrong += [f"{side} {name} is missing" for name in wanted if name not in given]
+        wrong += [f"{side} {name} is unknown" for name in given if name not in wanted]
+        wrong += [
+            f"{side} {name} is {_shown(given[name])}, not {_shown(wanted[name])}"
+            for name in wanted
+            if name in given and not _agree(wanted[name], given[name])
+        ]
+    if wrong:
+        raise InvalidBundle(f"{where} does not fit its manifest: {'; '.join(wrong)}")
+
+
+def _agree(wanted: TensorType, given: TensorType) -> bool:
+    return (
+        wanted.element == given.element
+        and len(wanted.shape) == len(given.shape)
+        and all(
+            given_size == size if isinstance(size, int) else not isinstance(given_size, int)
+            for size, given_size in zip(wanted.shape, given.shape, strict=True)
+        )
+    )
+
+
+def _shown(tensor: TensorType) -> str:
+    return f"{tensor.element}[{', '.join(map(str, tensor.shape))}]"

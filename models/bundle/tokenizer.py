@@ -1,0 +1,116 @@
+"""Text to token ids and back, by SentencePiece. The same tokenizer trains and serves.
+
+Adds no ``bos`` and no ``eos``: whoever builds a sequence knows where it starts and ends.
+A character without a piece becomes ``unk``, which is decoded to " ⁇ ".
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import sentencepiece
+
+from models.bundle.manifest import InvalidBundle, SpecialIds
+
+Kind = Literal["unigram", "bpe", "word"]
+"""How text is cut. ``word`` takes whole words between blanks: for toy problems."""
+
+Normalisation = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
+
+SPECIAL_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)
+"""The special ids of every tokenizer that ``train_tokenizer`` makes."""
+
+# SentencePiece silently leaves out longer sentences; its own default is 4192 bytes.
+_LONGEST_SENTENCE_BYTES = 1 << 24
+
+_ERRORS_ONLY = 2
+
+
+class Tokenizer:
+    """A loaded SentencePiece model. Immutable, and usable from several threads."""
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+        self._processor = processor
+        self.vocabulary_size: int = processor.vocab_size()
+        self.special_ids = SpecialIds(
+            pad=processor.pad_id(),
+            unk=processor.unk_id(),
+            bos=processor.bos_id(),
+            eos=processor.eos_id(),
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """Read a SentencePiece model; raises ``InvalidBundle`` if the file does not hold one."""
+        processor = sentencepiece.SentencePieceProcessor()
+        try:
+            processor.load_from_serialized_proto(path.read_bytes())
+        except OSError as error:
+            raise InvalidBundle(f"the tokenizer {path} cannot be read: {error.strerror}") from error
+        except RuntimeError as error:
+            raise InvalidBundle(f"{path} is not a SentencePiece model") from error
+        try:
+            return cls(processor)
+        except ValueError as error:
+            # SentencePiece reports an id that the model does not define as -1.
+            raise InvalidBundle(f"{path} does not define all of pad, unk, bos and eos") from error
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        # A lone surrogate is valid in JSON and in str but not in UTF-8. As bytes, SentencePiece
+        # takes it for an unknown character instead of failing on the whole text.
+        return tuple(self._processor.encode(text.encode("utf-8", "surrogatepass")))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids; special tokens other than ``unk`` leave no trace."""
+        return str(self._processor.decode(list(ids)))
+
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """The piece of each token id, for people to look at; ``▁`` stands for a blank."""
+        return tuple(self._processor.id_to_piece(list(ids)))
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    path: Path,
+    *,
+    vocabulary_size: int,
+    kind: Kind = "unigram",
+    normalisation: Normalisation = "nmt_nfkc",
+    character_coverage: float = 1.0,
+    threads: int = 2,
+) -> Tokenizer:
+    """Fit a SentencePiece model to sentences and write it to ``path``.
+
+    The same texts and arguments, ``threads`` included, give the same file. A ``word`` vocabulary
+    has at most ``vocabulary_size`` entries, the others have exactly as many. Raises
+    ``ValueError`` if the texts cannot fill the vocabulary. A ``character_coverage`` below 1 leaves
+    the rarest characters without a piece, which spares the vocabularies of noisy texts.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=vocabulary_size,
+            hard_vocab_limit=kind != "word",
+            pad_id=SPECIAL_IDS.pad,
+            unk_id=SPECIAL_IDS.unk,
+            bos_id=SPECIAL_IDS.bos,
+            eos_id=SPECIAL_IDS.eos,
+            normalization_rule_name=normalisation,
+            character_coverage=character_coverage,
+            byte_fallback=False,
+            max_sentence_length=_LONGEST_SENTENCE_BYTES,
+            num_threads=threads,
+            minloglevel=_ERRORS_ONLY,
+        )
+    except RuntimeError as error:
+        raise ValueError(
+            f"no {kind} tokenizer of {vocabulary_size} pieces fits these texts: {error}"
+        ) from error
+    path.write_bytes(model.getvalue())
+    return Tokenizer.load(path)

@@ -1,0 +1,104 @@
+"""Multi-head scaled dot-product attention (section 3.2) and the masks it is given.
+
+Shape legend, used throughout ``models.transformer``:
+    B  sentences     S  source positions    T  target positions    V  vocabulary
+    W  width         H  heads               D  width of a head     Q, K  queries, keys
+
+A mask is boolean and says what is *visible*: ``True`` where a query may look at a key.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as functional
+from torch import Tensor, nn
+
+
+def padding_mask(ids_BS: Tensor, pad_id: int) -> Tensor:
+    """Hide padding from everybody: ``[B, 1, 1, S]``, to broadcast over heads and queries."""
+    return (ids_BS != pad_id)[:, None, None, :]
+
+
+def subsequent_mask(length: int, device: torch.device | None = None) -> Tensor:
+    """Hide the future: ``[T, T]``, lower triangular; position t sees 0 … t."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def attend(
+    query_BHQD: Tensor, key_BHKD: Tensor, value_BHKD: Tensor, visible: Tensor | None, dropout: float
+) -> Tensor:
+    """softmax(QKᵀ/√D)·V (equation 1), fused. Returns ``[B, H, Q, D]``."""
+    return functional.scaled_dot_product_attention(
+        query_BHQD, key_BHKD, value_BHKD, attn_mask=visible, dropout_p=dropout
+    )
+
+
+def attend_explicitly(
+    query_BHQD: Tensor, key_BHKD: Tensor, value_BHKD: Tensor, visible: Tensor | None, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """The same, spelt out, with the map: ``[B, H, Q, D]`` and ``[B, H, Q, K]``."""
+    scores_BHQK = query_BHQD @ key_BHKD.transpose(-2, -1) / math.sqrt(query_BHQD.size(-1))
+    if visible is not None:
+        scores_BHQK = scores_BHQK.masked_fill(~visible, float("-inf"))
+    weights_BHQK = scores_BHQK.softmax(dim=-1)
+    return functional.dropout(weights_BHQK, dropout) @ value_BHKD, weights_BHQK
+
+
+@dataclass(slots=True)
+class KeysValues:
+    """What attention looks at: ``key`` and ``value``, each ``[B, H, K, D]``."""
+
+    key: Tensor
+    value: Tensor
+
+    def append(self, other: KeysValues) -> KeysValues:
+        return KeysValues(
+            torch.cat((self.key, other.key), dim=2), torch.cat((self.value, other.value), dim=2)
+        )
+
+    def select(self, rows: Tensor) -> KeysValues:
+        return KeysValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
+
+
+class MultiHeadAttention(nn.Module):
+    """Projects to H heads, attends in each, concatenates and projects back (section 3.2.2)."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+
+    def keys_values(self, memory_BKW: Tensor) -> KeysValues:
+        return KeysValues(self._split(self.key(memory_BKW)), self._split(self.value(memory_BKW)))
+
+    def forward(
+        self,
+        x_BQW: Tensor,
+        memory: KeysValues,
+        visible: Tensor | None,
+        maps: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Attend from ``x`` to ``memory``. With ``maps``, the explicit path, appending its map."""
+        query_BHQD = self._split(self.query(x_BQW))
+        dropout = self.dropout if self.training else 0.0
+        if maps is None:
+            heads_BHQD = attend(query_BHQD, memory.key, memory.value, visible, dropout)
+        else:
+            heads_BHQD, weights_BHQK = attend_explicitly(
+                query_BHQD, memory.key, memory.value, visible, dropout
+            )
+            maps.append(weights_BHQK)
+        joined_BQW = heads_BHQD.transpose(1, 2).flatten(2)
+        projected: Tensor = self.output(joined_BQW)
+        return projected
+
+    def _split(self, x_BKW: Tensor) -> Tensor:
+        sentences, length, width = x_BKW.shape
+        return x_BKW.view(sentences, length, self.heads, width // self.heads).transpose(1, 2)

@@ -1,0 +1,51 @@
+"""The dimensions and choices that make one Transformer. A checkpoint rebuilds itself from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerConfig:
+    """Defaults are the paper's base model (table 3), but for ``norm``, which it places after.
+
+    ``tying`` says which of the three embedding matrices (source, target, output) are one:
+    ``all`` (section 3.4), ``decoder`` (target and output) or ``none``.
+    """
+
+    source_vocabulary: int
+    target_vocabulary: int
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    width: int = 512
+    heads: int = 8
+    feed_forward: int = 2048
+    norm: Literal["before", "after"] = "after"
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    tying: Literal["all", "decoder", "none"] = "all"
+    residual_dropout: float = 0.1
+    attention_dropout: float = 0.0
+    feed_forward_dropout: float = 0.0
+    embedding_dropout: float = 0.1
+    max_length: int = 256
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        if self.tying == "all" and self.source_vocabulary != self.target_vocabulary:
+            raise ValueError(
+                "tying all embeddings needs one vocabulary: source has "
+                f"{self.source_vocabulary} pieces and target {self.target_vocabulary}"
+            )
+        for name in ("residual", "attention", "feed_forward", "embedding"):
+            rate = getattr(self, f"{name}_dropout")
+            if not 0.0 <= rate < 1.0:
+                raise ValueError(f"{name}_dropout must be in [0, 1), not {rate}")
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.heads

@@ -1,0 +1,165 @@
+"""The Transformer: encode; decode with teacher forcing; decode one step with a cache.
+
+See ``models.transformer.attention`` for the legend of shapes and the meaning of masks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from models.transformer.attention import KeysValues, padding_mask, subsequent_mask
+from models.transformer.config import TransformerConfig
+from models.transformer.layers import DecoderLayer, Embedding, EncoderLayer
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionMaps:
+    """Every map of one teacher-forced pass, layer by layer."""
+
+    encoder: tuple[Tensor, ...]
+    """Each ``[B, H, S, S]``."""
+    decoder: tuple[Tensor, ...]
+    """Each ``[B, H, T, T]``."""
+    cross: tuple[Tensor, ...]
+    """Each ``[B, H, T, S]``."""
+
+
+@dataclass(slots=True)
+class Cache:
+    """A decoder's memory: per layer, keys and values of the source and of the prefix so far."""
+
+    source: list[KeysValues]
+    source_visible: Tensor
+    past: list[KeysValues | None]
+    length: int = 0
+
+    def select(self, rows: Tensor) -> Cache:
+        """The cache of some rows, in any order, repeated as wished."""
+        return Cache(
+            [layer.select(rows) for layer in self.source],
+            self.source_visible.index_select(0, rows),
+            [layer.select(rows) if layer is not None else None for layer in self.past],
+            self.length,
+        )
+
+
+class Transformer(nn.Module):
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        source_tokens = nn.Embedding(config.source_vocabulary, config.width)
+        target_tokens = (
+            source_tokens
+            if config.tying == "all"
+            else nn.Embedding(config.target_vocabulary, config.width)
+        )
+        self.source_embedding = Embedding(source_tokens, config)
+        self.target_embedding = Embedding(target_tokens, config)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        # With the norm before each sub-layer, what leaves a stack has not been normalised yet.
+        last = config.norm == "before"
+        self.encoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()
+        self.generator = nn.Linear(config.width, config.target_vocabulary, bias=False)
+        if config.tying != "none":
+            self.generator.weight = target_tokens.weight
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Xavier for every matrix; embeddings so that, times √W, they have unit variance."""
+        embeddings = {id(m.weight) for m in self.modules() if isinstance(m, nn.Embedding)}
+        for name, parameter in self.named_parameters():
+            if id(parameter) in embeddings:
+                nn.init.normal_(parameter, std=self.config.width**-0.5)
+            elif parameter.dim() > 1 and not name.endswith("positions"):
+                nn.init.xavier_uniform_(parameter)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    @property
+    def encoder_layers(self) -> list[EncoderLayer]:
+        return [cast(EncoderLayer, layer) for layer in self.encoder]
+
+    @property
+    def decoder_layers(self) -> list[DecoderLayer]:
+        return [cast(DecoderLayer, layer) for layer in self.decoder]
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Logits ``[B, T, V]`` of the token after each target position, the target being given."""
+        return self.project(self.decode(self.encode(source_BS), source_BS, target_BT))
+
+    def encode(self, source_BS: Tensor, maps: list[Tensor] | None = None) -> Tensor:
+        """The encoder's memory ``[B, S, W]``."""
+        visible = padding_mask(source_BS, self.config.pad_id)
+        x_BSW = self.source_embedding(source_BS)
+        for layer in self.encoder_layers:
+            x_BSW = layer(x_BSW, visible, maps)
+        normalised: Tensor = self.encoder_norm(x_BSW)
+        return normalised
+
+    def decode(
+        self,
+        memory_BSW: Tensor,
+        source_BS: Tensor,
+        target_BT: Tensor,
+        maps: tuple[list[Tensor], list[Tensor]] | None = None,
+    ) -> Tensor:
+        """What the decoder makes of each target position, ``[B, T, W]``, before projection."""
+        source_visible = padding_mask(source_BS, self.config.pad_id)
+        visible = subsequent_mask(target_BT.size(1), target_BT.device) & padding_mask(
+            target_BT, self.config.pad_id
+        )
+        x_BTW = self.target_embedding(target_BT)
+        for layer in self.decoder_layers:
+            source = layer.cross.keys_values(memory_BSW)
+            x_BTW, _ = layer(x_BTW, None, source, visible, source_visible, maps)
+        normalised: Tensor = self.decoder_norm(x_BTW)
+        return normalised
+
+    def project(self, x: Tensor) -> Tensor:
+        """``[…, W]`` to logits ``[…, V]``."""
+        logits: Tensor = self.generator(x)
+        return logits
+
+    def attention_maps(self, source_BS: Tensor, target_BT: Tensor) -> tuple[Tensor, AttentionMaps]:
+        """Logits ``[B, T, V]`` and every attention map, by the explicit path."""
+        encoder: list[Tensor] = []
+        decoder: list[Tensor] = []
+        cross: list[Tensor] = []
+        memory_BSW = self.encode(source_BS, encoder)
+        x_BTW = self.decode(memory_BSW, source_BS, target_BT, (decoder, cross))
+        return self.project(x_BTW), AttentionMaps(tuple(encoder), tuple(decoder), tuple(cross))
+
+    def start(self, source_BS: Tensor) -> Cache:
+        """Encode, and open a cache with nothing decoded yet."""
+        memory_BSW = self.encode(source_BS)
+        return Cache(
+            [layer.cross.keys_values(memory_BSW) for layer in self.decoder_layers],
+            padding_mask(source_BS, self.config.pad_id),
+            [None] * len(self.decoder),
+        )
+
+    def step(self, tokens_B: Tensor, cache: Cache) -> Tensor:
+        """Append one token to every row; logits ``[B, V]`` of the next. Updates ``cache``."""
+        x_BTW = self.target_embedding(tokens_B[:, None], start=cache.length)
+        for i, layer in enumerate(self.decoder_layers):
+            x_BTW, cache.past[i] = layer(
+                x_BTW, cache.past[i], cache.source[i], None, cache.source_visible
+            )
+        cache.length += 1
+        return self.project(self.decoder_norm(x_BTW)[:, 0])
+
+
+def build(config: TransformerConfig, seed: int) -> Transformer:
+    """A freshly initialised network; the same for the same seed."""
+    torch.manual_seed(seed)
+    return Transformer(config)

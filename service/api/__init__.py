@@ -1,0 +1,1 @@
+"""Wire formats and what every request goes through. Decides nothing about translation."""

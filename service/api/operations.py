@@ -1,0 +1,126 @@
+"""For those who run the service: is it alive, is it ready, what does it offer, how is it doing."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
+
+from service.api.responses import Json
+from service.observability.metrics import Metrics
+from service.translation.errors import NotReady
+from service.translation.repository import LoadedModel, ModelRepository
+
+
+class Alive(BaseModel):
+    status: str = Field(examples=["ok"])
+
+
+class Readiness(BaseModel):
+    status: str = Field(examples=["ready"])
+    reasons: list[str] = Field(description="Why the service is not ready; empty if it is.")
+    models: list[str] = Field(examples=[["multi30k-de-en"]])
+    failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
+
+
+class ScoreAnswer(BaseModel):
+    metric: str = Field(examples=["BLEU"])
+    value: float
+    test_set: str
+    precision: str
+    beam_size: int
+    signature: str
+
+
+class CorpusAnswer(BaseModel):
+    name: str
+    licence: str
+    pairs: int
+
+
+class ModelAnswer(BaseModel):
+    name: str = Field(examples=["multi30k-de-en"])
+    version: str
+    source: str = Field(examples=["de"])
+    target: str = Field(examples=["en"])
+    precision: str = Field(description="What is running.", examples=["int8"])
+    precisions: list[str] = Field(description="What the bundle offers.")
+    examples: int = Field(description="Sentences the model proved itself with.")
+    scores: list[ScoreAnswer]
+    data: list[CorpusAnswer] = Field(description="What it was trained on.")
+
+
+class ModelsAnswer(BaseModel):
+    models: list[ModelAnswer]
+    failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
+
+
+def create_router(repository: ModelRepository, metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["operations"])
+
+    @router.get("/livez", summary="Whether the process answers", response_model=Alive)
+    async def livez() -> Response:
+        return Json({"status": "ok"})
+
+    @router.get("/health", summary="LibreTranslate's health check", response_model=Alive)
+    async def health() -> Response:
+        return Json({"status": "ok"})
+
+    @router.get(
+        "/readyz",
+        summary="Whether texts can be translated",
+        response_model=Readiness,
+        responses={503: {"model": Readiness, "description": "Not ready, and why."}},
+    )
+    async def readyz() -> Response:
+        """Ready means: at least one model is on offer, and none of those on offer has died.
+
+        A bundle that could not be loaded is listed in `failed` and does not count.
+        """
+        models, reasons = _models(repository)
+        reasons += [f"model {name} has stopped" for name in repository.stopped]
+        body = {
+            "status": "not ready" if reasons else "ready",
+            "reasons": reasons,
+            "models": [model.name for model in models],
+            "failed": dict(repository.failed),
+        }
+        return Json(body, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
+
+    @router.get("/models", summary="The models on offer", response_model=ModelsAnswer)
+    async def models() -> Response:
+        offered, _ = _models(repository)
+        answers = [_describe(model) for model in offered]
+        return Json({"models": answers, "failed": dict(repository.failed)})
+
+    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    def exposition() -> Response:
+        content, content_type = metrics.render()
+        return Response(content, headers={"content-type": content_type})
+
+    return router
+
+
+def _models(repository: ModelRepository) -> tuple[tuple[LoadedModel, ...], list[str]]:
+    """The models on offer, and why there are none."""
+    try:
+        return repository.offer.models, []
+    except NotReady as error:
+        return (), [str(error)]
+
+
+def _describe(model: LoadedModel) -> dict[str, Any]:
+    manifest = model.manifest
+    return ModelAnswer(
+        name=model.name,
+        version=manifest.version,
+        source=manifest.source,
+        target=manifest.target,
+        precision=model.precision,
+        precisions=list(manifest.precisions),
+        examples=len(manifest.examples),
+        scores=[ScoreAnswer(**score.model_dump()) for score in manifest.provenance.scores],
+        data=[CorpusAnswer(**corpus.model_dump()) for corpus in manifest.provenance.data],
+    ).model_dump()

@@ -1,0 +1,44 @@
+"""Pages for people: the one that translates, and the documentation of the API.
+
+Nothing on them is loaded from elsewhere, so they work without a way out of the house. All
+addresses are relative, so they work behind a proxy's path, too.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.staticfiles import StaticFiles
+
+_STATIC = Path(__file__).parent / "static"
+
+_OWN_THINGS_ONLY = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+
+
+def add_pages(app: FastAPI) -> None:
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    swagger_ui = Path(str(files("fastapi_offline"))) / "static"
+    app.mount("/swagger-ui", StaticFiles(directory=swagger_ui), name="swagger-ui")
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> FileResponse:
+        return FileResponse(_STATIC / "index.html", headers=_OWN_THINGS_ONLY)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title=f"{app.title}: API",
+            swagger_js_url="swagger-ui/swagger-ui-bundle.js",
+            swagger_css_url="swagger-ui/swagger-ui.css",
+            swagger_favicon_url="static/icon.svg",
+        )

@@ -1,0 +1,277 @@
+"""``dragoman``: parses, calls, prints. What goes wrong is one sentence and a number.
+
+Exit codes: 0 done, 2 could not be done and why is on standard error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import uvicorn
+
+import service
+from models.bundle.bundle import Bundle
+from models.bundle.languages import canonical, display_name
+from models.bundle.manifest import InvalidBundle
+from service.bootstrap import configure_logging, create_app, local_translator
+from service.loading import discover
+from service.settings import InvalidSetting, Settings
+from service.translation.errors import TranslationError
+from service.translation.lines import LineFailed, translate_lines
+from service.translation.types import LanguagePair, Translation
+
+_DONE, _FAILED, _INTERRUPTED = 0, 2, 128 + signal.SIGINT
+_READ_BYTES = 1 << 16
+_MOST_NUMBERS_SHOWN = 10
+
+
+class CommandFailed(Exception):
+    """What was asked for could not be done; the message is all that is shown."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; without this Python complains while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _DONE
+    except (CommandFailed, InvalidSetting, TranslationError, LineFailed) as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        return _FAILED
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"dragoman: {where}{error.strerror or error}", file=sys.stderr)
+        return _FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dragoman",
+        description="Serve translation models over HTTP, or translate with them right here.",
+        epilog="Everything else is set by DRAGOMAN_* variables; see docs/operations.md.",
+    )
+    parser.add_argument("--version", action="version", version=f"dragoman {service.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    serve = commands.add_parser("serve", help="answer HTTP requests")
+    serve.add_argument("--host", help="address to listen on")
+    serve.add_argument("--port", help="port to listen on")
+    serve.set_defaults(run=_serve)
+
+    translate = commands.add_parser("translate", help="translate a file, line by line")
+    translate.add_argument("file", metavar="FILE", help="text in UTF-8; - reads standard input")
+    translate.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write")
+    translate.add_argument("--from", dest="source", required=True, metavar="CODE", help="language")
+    translate.add_argument("--to", dest="target", required=True, metavar="CODE", help="language")
+    translate.set_defaults(run=_translate)
+
+    bundles = commands.add_parser("bundles", help="list the bundles and verify them")
+    bundles.set_defaults(run=_bundles)
+
+    for command in (serve, translate, bundles):
+        command.add_argument("--bundles", metavar="DIR", help="directory that holds the bundles")
+    return parser
+
+
+def _settings(options: argparse.Namespace, **overrides: Any) -> Settings:
+    settings = Settings.from_environment(os.environ, bundles=options.bundles, **overrides)
+    if not settings.bundles.is_dir():
+        raise CommandFailed(
+            f"{settings.bundles} is not a directory; name the one that holds the bundles "
+            "with --bundles"
+        )
+    return settings
+
+
+def _serve(options: argparse.Namespace) -> int:
+    settings = _settings(options, host=options.host, port=options.port)
+    configure_logging(settings)
+    with _listener(settings.host, settings.port) as listener:
+        config = uvicorn.Config(
+            create_app(settings),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=settings.shutdown_seconds,
+        )
+        # uvicorn drains on SIGTERM and then raises it again; having drained is no failure.
+        signal.signal(signal.SIGTERM, _exit_done)
+        host, port = listener.getsockname()[:2]
+        address = f"[{host}]" if ":" in host else host
+        print(f"Dragoman listens on http://{address}:{port}", file=sys.stderr, flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
+    return _DONE
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except socket.gaierror as error:
+        raise CommandFailed(f"{host!r} is not an address to listen on") from error
+    except OSError as error:
+        match error.errno:
+            case errno.EADDRINUSE:
+                problem = f"port {port} on {host} is in use; choose another with --port"
+            case errno.EACCES:
+                problem = f"port {port} needs more rights; choose one above 1023 with --port"
+            case errno.EADDRNOTAVAIL:
+                problem = f"{host} is not an address of this machine; choose another with --host"
+            case _:
+                problem = f"cannot listen on {host}, port {port}: {error.strerror}"
+        raise CommandFailed(problem) from error
+
+
+def _exit_done(*_: object) -> NoReturn:
+    raise SystemExit(_DONE)
+
+
+def _translate(options: argparse.Namespace) -> int:
+    settings = _settings(options, log_level="warning")
+    configure_logging(settings)
+    pair = LanguagePair(_language(options.source), _language(options.target))
+    with _source(options.file) as source, _target(options.output) as target:
+        cut = asyncio.run(_translate_file(settings, pair, source, target))
+    if cut:
+        shown = ", ".join(map(str, cut[:_MOST_NUMBERS_SHOWN]))
+        more = ", …" if len(cut) > _MOST_NUMBERS_SHOWN else ""
+        print(f"dragoman: cut at the longest allowed length: line {shown}{more}", file=sys.stderr)
+    return _DONE
+
+
+async def _translate_file(
+    settings: Settings, pair: LanguagePair, source: BinaryIO, target: BinaryIO
+) -> list[int]:
+    """Translate every line; the numbers of those whose translation was cut."""
+    cut: list[int] = []
+    number = 0
+
+    def deliver(translation: Translation) -> None:
+        nonlocal number
+        number += 1
+        target.write(translation.text.encode("utf-8"))
+        target.flush()
+        if translation.truncated:
+            cut.append(number)
+
+    async with local_translator(settings, pair) as translator:
+        await translate_lines(translator, pair, _lines(source), deliver)
+    return cut
+
+
+async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
+    """The lines of an unbuffered file with their ends, without blocking the event loop."""
+    rest = b""
+    async for block in _blocks(source):
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+    if rest:
+        yield rest
+
+
+async def _blocks(source: BinaryIO) -> AsyncIterator[bytes]:
+    # A daemon thread and not asyncio.to_thread, whose threads are waited for at the end: nobody
+    # can interrupt one that waits for somebody to type.
+    loop = asyncio.get_running_loop()
+    blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue(maxsize=1)
+
+    def read() -> None:
+        block: bytes | OSError = b"some"
+        while block and not isinstance(block, OSError):
+            try:
+                block = source.read(_READ_BYTES)
+            except OSError as error:
+                block = error
+            asyncio.run_coroutine_threadsafe(blocks.put(block), loop).result()
+
+    threading.Thread(target=read, name="reader", daemon=True).start()
+    while block := await blocks.get():
+        if isinstance(block, OSError):
+            raise block
+        yield block
+
+
+def _source(name: str) -> BinaryIO:
+    # Unbuffered, because a thread that waits in a buffered read makes Python abort at exit.
+    descriptor = sys.stdin.fileno() if name == "-" else name
+    return open(descriptor, "rb", buffering=0, closefd=name != "-")  # type: ignore[return-value]
+
+
+@contextmanager
+def _target(path: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that appears under its name once it is complete."""
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            yield file  # type: ignore[misc]
+            file.close()
+            _allow_as_usual(file.name)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _allow_as_usual(path: str) -> None:
+    """Give a temporary file, which only its owner may read, the rights of any new file."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(path, 0o666 & ~mask)
+
+
+def _language(code: str) -> str:
+    try:
+        return canonical(code)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _bundles(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    found = discover(settings.bundles)
+    if not found:
+        print(f"{settings.bundles} holds no bundle")
+    broken = 0
+    for directory in found:
+        try:
+            print(_line(Bundle.open(directory.path)))
+        except InvalidBundle as error:
+            broken += 1
+            print(f"{directory.name}: broken: {error}")
+    return _FAILED if broken else _DONE
+
+
+def _line(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    names = f"{display_name(manifest.source)} → {display_name(manifest.target)}"
+    codes = f"{manifest.source}-{manifest.target}"
+    megabytes = sum(file.size for file in manifest.files.values()) / 1e6
+    return (
+        f"{manifest.name}: {names} ({codes}), version {manifest.version}, "
+        f"{', '.join(manifest.precisions)}, {megabytes:.1f} MB"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""The engine's loop, and the only place in the service where threads meet.
+
+One thread owns the scheduler and the backend. The event loop speaks to it through
+an inbox of commands and hears back through futures; they share no other state.
+Every way out of the loop settles every future, including the ways that are bugs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import assert_never
+
+from service.engine.errors import BackendFailed, EngineError, EngineStopped
+from service.engine.observer import EngineObserver, SilentObserver
+from service.engine.scheduler import Plan, Scheduler, Sequence
+from service.engine.types import Decoded, DecodingOptions, FinishReason
+from service.runtime.backend import Backend, Candidates, EncodeBatch
+
+logger = logging.getLogger(__name__)
+
+_SILENT = SilentObserver()
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    sequence: Sequence
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    sequence_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    pass
+
+
+_Command = _Add | _Abort | _Stop
+_Outcome = Decoded | EngineError
+
+
+class Engine:
+    """Decodes many sentences at once with one backend, which it owns and closes."""
+
+    def __init__(
+        self, backend: Backend, scheduler: Scheduler, observer: EngineObserver = _SILENT
+    ) -> None:
+        self._backend = backend
+        self._scheduler = scheduler
+        self._observer = observer
+        self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._ids = itertools.count()
+        self._futures: dict[int, asyncio.Future[Decoded]] = {}
+        self._arrivals: dict[int, float] = {}
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
+
+    # On the event loop.
+
+    @property
+    def alive(self) -> bool:
+        """Whether a sentence given now would be decoded."""
+        return self._thread.is_alive() and not self._stopped
+
+    async def start(self) -> None:
+        """Start the engine's thread. An engine belongs to the event loop it was started on."""
+        if self._loop is not None or self._stopped:
+            raise RuntimeError("an engine starts once")
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def decode(self, source_ids: tuple[int, ...], options: DecodingOptions) -> Decoded:
+        """Translate one sentence. Cancelling the call removes it from the batch.
+
+        ``source_ids`` ends with ``eos``. Raises an ``EngineError`` if the sentence is
+        refused, if the model fails on it, or if the engine stops before it is done.
+        """
+        if self._stopped or self._loop is None:
+            raise EngineStopped("the engine is not running")
+        sequence = Sequence(next(self._ids), source_ids, options)
+        future: asyncio.Future[Decoded] = self._loop.create_future()
+        self._futures[sequence.id] = future
+        self._inbox.put(_Add(sequence, time.perf_counter()))
+        try:
+            return await future
+        finally:
+            del self._futures[sequence.id]
+            if future.cancelled() or not future.done():
+                self._inbox.put(_Abort(sequence.id))
+            else:
+                # A call cancelled just after it failed never looks; asyncio would complain.
+                future.exception()
+
+    async def close(self) -> None:
+        """Stop between two steps, and fail everyone who still waits with ``EngineStopped``."""
+        started, self._stopped = self._loop is not None, True
+        self._inbox.put(_Stop())
+        if started:
+            await asyncio.to_thread(self._thread.join)
+            self._fail_the_rest()
+        else:
+            self._backend.close()
+
+    def _fail_the_rest(self) -> None:
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(EngineStopped("the engine has stopped"))
+
+    def _settle(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
+        for sequence, outcome in outcomes:
+            future = self._futures.get(sequence.id)
+            if future is None or future.done():
+                continue
+            if isinstance(outcome, EngineError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    # On the engine's thread.
+
+    def _run(self) -> None:
+        try:
+            while self._take_commands():
+                if self._scheduler.has_work:
+                    self._iterate()
+        except Exception:
+            logger.exception("the engine died")
+        finally:
+            # Whoever calls from here on is refused; whoever called before is told.
+            self._stopped = True
+            self._tell(self._fail_the_rest)
+            self._shut_down()
+
+    def _take_commands(self) -> bool:
+        """Apply what has arrived; wait for something only when there is nothing else to do."""
+        while not self._scheduler.has_work or not self._inbox.empty():
+            match self._inbox.get():
+                case _Stop():
+                    return False
+                case _Abort(sequence_id):
+                    self._cancel(sequence_id)
+                case _Add(sequence, at):
+                    self._add(sequence, at)
+                case unknown:
+                    assert_never(unknown)
+            self._report_waiting()
+        return True
+
+    def _add(self, sequence: Sequence, at: float) -> None:
+        try:
+            self._scheduler.add(sequence)
+        except EngineError as error:
+            self._deliver([(sequence, error)])
+        else:
+            self._arrivals[sequence.id] = at
+
+    def _cancel(self, sequence_id: int) -> None:
+        self._arrivals.pop(sequence_id, None)
+        if self._scheduler.abort(sequence_id, "cancelled"):
+            self._observer.left("cancelled", 1, len(self._scheduler.running))
+
+    def _iterate(self) -> None:
+        plan = self._scheduler.schedule()
+        if plan.encode is not None:
+            self._report_joined(plan)
+            if not self._encode(plan.encode, plan.admitted):
+                plan = self._scheduler.reschedule()
+        if not plan.sequences:
+            return
+        candidates = self._step(plan)
+        if candidates is not None:
+            leaving = self._scheduler.apply(plan, candidates)
+            self._report_leaving(leaving)
+            self._deliver(leaving)
+
+    def _encode(self, batch: EncodeBatch, admitted: list[Sequence]) -> bool:
+        """Encode the newcomers. If that fails, they leave and those running do not notice."""
+        start = time.perf_counter()
+        try:
+            self._backend.encode(batch)
+        except Exception as error:
+            logger.exception("encoding %d sentences failed", len(admitted))
+            self._fail(admitted, error)
+            return False
+        seconds = time.perf_counter() - start
+        lengths = [len(source) for source in batch.sources]
+        self._observer.encoded(len(lengths), max(lengths) * len(lengths), sum(lengths), seconds)
+        return True
+
+    def _step(self, plan: Plan) -> Candidates | None:
+        """Extend every row by one token. If that fails, everyone in the batch leaves."""
+        start = time.perf_counter()
+        try:
+            candidates = self._backend.step(plan.step)
+        except Exception as error:
+            logger.exception("a step of %d rows failed", len(plan.step.rows_N))
+            self._fail(plan.sequences, error)
+            return None
+        seconds = time.perf_counter() - start
+        self._observer.stepped(len(plan.step.rows_N), len(plan.sequences), seconds)
+        return candidates
+
+    def _fail(self, sequences: list[Sequence], error: Exception) -> None:
+        failures: list[tuple[Sequence, _Outcome]] = []
+        for sequence in sequences:
+            self._scheduler.abort(sequence.id, "failed")
+            failure = BackendFailed("the model failed on this batch")
+            failure.__cause__ = error
+            failures.append((sequence, failure))
+        self._observer.left("failed", len(sequences), len(self._scheduler.running))
+        self._deliver(failures)
+
+    def _shut_down(self) -> None:
+        try:
+            self._backend.close()
+        except Exception:
+            logger.exception("closing the backend failed")
+        abandoned = [*self._scheduler.running, *self._scheduler.waiting]
+        in_batch = sum(self._scheduler.abort(sequence_id, "failed") for sequence_id in abandoned)
+        if in_batch:
+            self._observer.left("failed", in_batch, 0)
+        self._report_waiting()
+
+    def _report_waiting(self) -> None:
+        scheduler = self._scheduler
+        self._observer.waiting(len(scheduler.waiting), scheduler.waiting_tokens)
+
+    def _report_joined(self, plan: Plan) -> None:
+        at = time.perf_counter()
+        waited = [at - self._arrivals.pop(sequence.id) for sequence in plan.admitted]
+        self._observer.joined(len(waited), waited, len(plan.sequences) - len(waited))
+        self._report_waiting()
+
+    def _report_leaving(self, leaving: Collection[tuple[Sequence, _Outcome]]) -> None:
+        running = len(self._scheduler.running)
+        failed = 0
+        for sequence, outcome in leaving:
+            if isinstance(outcome, EngineError):
+                failed += 1
+                continue
+            target_tokens = len(outcome.hypotheses[0].token_ids)
+            if outcome.finish_reason is FinishReason.COMPLETE:
+                target_tokens += 1
+            self._observer.finished(outcome.finish_reason, len(sequence.source_ids), target_tokens)
+        if failed:
+            self._observer.left("failed", failed, running)
+        if finished := len(leaving) - failed:
+            self._observer.left("finished", finished, running)
+
+    def _deliver(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
+        if outcomes:
+            self._tell(self._settle, outcomes)
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            # The event loop closed without closing the engine: nobody is left to listen.
+            if not self._loop.is_closed():
+                raise
+            self._inbox.put(_Stop())

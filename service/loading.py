@@ -1,0 +1,223 @@
+"""From a bundle directory to a model that has proved itself.
+
+Everything that reads files or computes runs in a thread, so that the event loop goes on
+answering. A model is handed over only after it has decoded every example of its manifest to the
+same token ids, which warms it up, too; whatever fails before that leaves nothing running and
+nothing in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from models.bundle.bundle import MANIFEST, Bundle
+from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
+from service.engine.engine import Engine
+from service.engine.errors import EngineError
+from service.engine.observer import EngineObserver
+from service.engine.scheduler import Scheduler
+from service.runtime.backend import Backend
+from service.runtime.onnx import OnnxBackend
+from service.settings import Settings
+from service.translation.decoding import DecodingOverrides
+from service.translation.repository import FoundBundle, LoadedModel, Tokenizer
+from service.translation.types import LanguagePair
+
+logger = logging.getLogger(__name__)
+
+_PREFERENCE: tuple[Precision, ...] = ("int8", "fp32", "fp16")
+"""What ``auto`` takes on a CPU, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBundle:
+    """What a bundle holds, in memory and not yet running."""
+
+    manifest: Manifest
+    precision: Precision
+    tokenizer: Tokenizer
+    backend: Backend
+
+
+class Announce(Protocol):
+    """Hears of a model that has been loaded; ``Metrics.model_loaded`` is one."""
+
+    def __call__(
+        self,
+        model: str,
+        *,
+        version: str,
+        source: str,
+        target: str,
+        precision: str,
+        sha256: str,
+        seconds: float,
+    ) -> None: ...
+
+
+def discover(directory: Path) -> list[FoundBundle]:
+    """The bundles in a directory: what has a manifest and is not hidden, by name."""
+    found = []
+    for path in sorted(directory.iterdir()):
+        if path.name.startswith("."):
+            continue
+        try:
+            status = (path / MANIFEST).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+        found.append(FoundBundle(path.name, path, stamp))
+    return found
+
+
+def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
+    """Verify a bundle and load it. Blocks; raises ``InvalidBundle``."""
+    bundle = Bundle.open(path)
+    manifest = bundle.manifest
+    if manifest.decoding.beam_size > settings.max_beam_size:
+        raise InvalidBundle(
+            f"{path} decodes with beam_size {manifest.decoding.beam_size}; "
+            f"the service is set to at most {settings.max_beam_size}"
+        )
+    precision = _precision(manifest, settings)
+    tokenizer = bundle.tokenizer()
+    backend = OnnxBackend.load(
+        bundle,
+        precision,
+        slots=settings.slots,
+        rows_per_slot=settings.max_beam_size,
+        threads=settings.threads,
+    )
+    return OpenedBundle(manifest, precision, tokenizer, backend)
+
+
+async def load_model(
+    path: Path,
+    settings: Settings,
+    observer_for: Callable[[str], EngineObserver],
+    *,
+    open_bundle: Callable[[Path, Settings], OpenedBundle] = open_bundle,
+) -> LoadedModel:
+    """Load a bundle, start its engine and have it prove itself; raises ``InvalidBundle``."""
+    opened = await _in_thread(lambda: open_bundle(path, settings))
+    manifest = opened.manifest
+    scheduler = Scheduler(
+        opened.backend.limits,
+        bos_id=manifest.special_ids.bos,
+        eos_id=manifest.special_ids.eos,
+        max_padded_tokens=settings.max_padded_tokens,
+    )
+    engine = Engine(opened.backend, scheduler, observer_for(manifest.name))
+    model = LoadedModel(manifest, opened.precision, opened.tokenizer, engine)
+    try:
+        await engine.start()
+        for example in manifest.examples:
+            await _prove(model, example, path)
+    except BaseException:
+        await engine.close()
+        raise
+    return model
+
+
+def announcing(
+    load: Callable[[Path], Awaitable[LoadedModel]], announce: Announce
+) -> Callable[[FoundBundle], Awaitable[LoadedModel]]:
+    """A loader of found bundles that logs and announces what it has loaded."""
+
+    async def loader(bundle: FoundBundle) -> LoadedModel:
+        started = time.perf_counter()
+        model = await load(bundle.path)
+        seconds = time.perf_counter() - started
+        manifest = model.manifest
+        announce(
+            model.name,
+            version=manifest.version,
+            source=manifest.source,
+            target=manifest.target,
+            precision=model.precision,
+            sha256=hashlib.sha256(manifest.to_json().encode()).hexdigest(),
+            seconds=seconds,
+        )
+        logger.info(
+            "model loaded",
+            extra={
+                "model": model.name,
+                "version": manifest.version,
+                "pair": str(model.pair),
+                "precision": model.precision,
+                "seconds": round(seconds, 2),
+            },
+        )
+        return model
+
+    return loader
+
+
+def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle]:
+    """The bundles for one pair. Those that do not say are kept, so that somebody hears of them."""
+    return [bundle for bundle in bundles if pair_of(bundle) in {None, pair}]
+
+
+def pair_of(bundle: FoundBundle) -> LanguagePair | None:
+    """What a bundle translates by its manifest; ``None`` if that cannot be read."""
+    try:
+        manifest = Manifest.from_json((bundle.path / MANIFEST).read_text(encoding="utf-8"))
+    except (InvalidBundle, OSError, UnicodeDecodeError):
+        return None
+    return LanguagePair(manifest.source, manifest.target)
+
+
+async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:
+    """Run ``work`` in a thread; if nobody waits for it any more, what it made is closed."""
+    opening = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
+
+
+def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().backend.close()
+
+
+async def _prove(model: LoadedModel, example: Example, path: Path) -> None:
+    manifest = model.manifest
+    expected = example.target_ids.get(model.precision)
+    if expected is None:
+        raise InvalidBundle(
+            f"{path} does not say what its example {example.source!r} becomes in {model.precision}"
+        )
+    if (*model.tokenizer.encode(example.source), manifest.special_ids.eos) != example.source_ids:
+        raise InvalidBundle(f"{path} does not read its example {example.source!r} as it should")
+    options = DecodingOverrides().resolve(
+        manifest.decoding, manifest.limits, len(example.source_ids)
+    )
+    try:
+        decoded = await model.engine.decode(example.source_ids, options)
+    except EngineError as error:
+        raise InvalidBundle(f"{path} fails on its example {example.source!r}: {error}") from error
+    if decoded.hypotheses[0].token_ids != expected:
+        raise InvalidBundle(
+            f"{path} does not reproduce its example {example.source!r} in {model.precision}: "
+            f"{list(decoded.hypotheses[0].token_ids)} instead of {list(expected)}"
+        )
+
+
+def _precision(manifest: Manifest, settings: Settings) -> Precision:
+    if settings.precision == "auto":
+        return next(p for p in _PREFERENCE if p in manifest.precisions)
+    if settings.precision not in manifest.precisions:
+        raise InvalidBundle(
+            f"bundle {manifest.name} offers {', '.join(manifest.precisions)}; "
+            f"not {settings.precision}, which the service is set to"
+        )
+    return settings.precision

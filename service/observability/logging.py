@@ -1,0 +1,140 @@
+"""Log lines: one per event, structured, with the id of the request they belong to.
+
+``request_id`` is a context variable that the outermost layer sets; every line written
+in that context carries it. Facts go into ``extra`` under names of their own::
+
+    logger.info("translated", extra={"route": "/translate", "sentences": 3})
+
+Texts and secrets are not logged. Code simply does not pass them; should a field that
+is named like one slip through, its value is withheld.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+Format = Literal["json", "console"]
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the request being served in this context."""
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+_WITHHELD = "[withheld]"
+_PRIVATE = frozenset(
+    {
+        *("q", "text", "texts", "sentence", "source_text", "target_text", "translation"),
+        *("body", "query", "api_key", "auth_key", "authorization", "token", "password", "secret"),
+    }
+)
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+    *("message", "asctime", "request_id"),
+    *("taskName", "color_message"),
+}
+_UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+
+
+def configure(level: str, format: Format) -> None:
+    """Send every line of the process to standard error, in one format.
+
+    Only ``bootstrap`` calls this. It replaces whatever handlers there were and may be
+    called again. A server that is run under it must not configure logging of its own
+    (``uvicorn.run(..., log_config=None)``).
+    """
+    if level.upper() not in LEVELS:
+        raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
+    if format not in get_args(Format):
+        raise ValueError(f"log format {format!r} is none of {', '.join(get_args(Format))}")
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if format == "json" else ConsoleFormatter())
+    handler.addFilter(_add_request_id)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.captureWarnings(True)
+    for name in _UVICORN:
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(logging.NOTSET)
+    access = logging.getLogger("uvicorn.access")
+    access.filters[:] = [_drop_query]
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if (identifier := _request_id_of(record)) is not None:
+            line["request_id"] = identifier
+        line.update(_facts(record))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """For people: time, level, who, what, and the facts as ``name=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = {**_facts(record)}
+        if (identifier := _request_id_of(record)) is not None:
+            facts["request_id"] = identifier
+        words = [
+            _time(record),
+            f"{record.levelname:<8}",
+            f"{record.name}:",
+            record.getMessage(),
+            *(f"{name}={value}" for name, value in facts.items()),
+        ]
+        # A line break in a value would let a client write lines of its own.
+        line = " ".join(words).replace("\r", "\\r").replace("\n", "\\n")
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _request_id_of(record: logging.LogRecord) -> str | None:
+    identifier: str | None = getattr(record, "request_id", None)
+    return identifier
+
+
+def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
+    return {
+        name: _WITHHELD if name.lower() in _PRIVATE else value
+        for name, value in vars(record).items()
+        if name not in _STANDARD
+    }
+
+
+def _add_request_id(record: logging.LogRecord) -> bool:
+    if _request_id_of(record) is None:
+        record.request_id = request_id.get()
+    return True
+
+
+def _drop_query(record: logging.LogRecord) -> bool:
+    """Keep what follows ``?`` in a path out of the access log: it may hold a text or a key."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            arg.split("?", 1)[0] if isinstance(arg, str) else arg for arg in record.args
+        )
+    return True

@@ -1,0 +1,95 @@
+"""What an operator may decide, and the only reader of the environment.
+
+Every variable is named ``DRAGOMAN_`` and the upper-case name of a field of ``Settings``. The
+environment is read once; a variable nobody knows, or a value that does not fit, stops the
+start with a sentence that says which and what would fit.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+PREFIX = "DRAGOMAN_"
+
+
+class InvalidSetting(Exception):
+    """A setting that cannot be used, and what would fit."""
+
+
+class Settings(BaseModel):
+    """Frozen for the life of the process. The description of each field is its documentation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bundles: Path = Field(Path("bundles"), description="directory that holds the bundles")
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
+    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    precision: Literal["auto", "fp32", "int8", "fp16"] = Field(
+        "auto", description="which graphs to run; auto prefers int8 where a bundle offers it"
+    )
+    threads: int = Field(0, ge=0, description="threads of a model; 0 takes every core")
+    slots: int = Field(32, ge=1, description="sentences decoded together, for each model")
+    max_beam_size: int = Field(8, ge=1, description="widest beam a request may ask for")
+    max_padded_tokens: int = Field(
+        4096, ge=1, description="source tokens, padding included, that one iteration encodes"
+    )
+    max_sentences: int = Field(
+        4096, ge=1, description="sentences accepted and not yet answered, over all requests"
+    )
+    max_texts: int = Field(1024, ge=1, description="texts in one request")
+    max_characters: int = Field(100_000, ge=1, description="characters in one request")
+    max_body_bytes: int = Field(2 * 1024 * 1024, ge=1024, description="bytes of a request's body")
+    shutdown_seconds: int = Field(
+        30, ge=0, description="how long a stopping server waits for requests it has accepted"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least severe line that is logged"
+    )
+    log_format: Literal["console", "json"] = Field("console", description="shape of log lines")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], **overrides: Any) -> Settings:
+        """Read every ``DRAGOMAN_`` variable; ``overrides`` that are not ``None`` win over them."""
+        values: dict[str, Any] = {}
+        for variable in sorted(environment):
+            if variable.startswith(PREFIX):
+                values[_field_of(variable)] = environment[variable]
+        values |= {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            raise InvalidSetting(
+                f"{PREFIX}{name.upper()} is {str(values[name])!r}; it must be {_allowed(name)}"
+            ) from error
+
+
+def _field_of(variable: str) -> str:
+    name = variable.removeprefix(PREFIX).lower()
+    if name in Settings.model_fields and variable == PREFIX + name.upper():
+        return name
+    known = [PREFIX + field.upper() for field in Settings.model_fields]
+    near = difflib.get_close_matches(variable.upper(), known, n=1)
+    advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    raise InvalidSetting(f"{variable} is not a setting; {advice}")
+
+
+def _allowed(name: str) -> str:
+    field = Settings.model_fields[name]
+    if choices := get_args(field.annotation):
+        return "one of " + ", ".join(choices)
+    if field.annotation is not int:
+        return "text that is not empty"
+    bounds = {
+        word: getattr(bound, attribute)
+        for bound in field.metadata
+        for attribute, word in (("ge", "at least"), ("le", "at most"))
+        if hasattr(bound, attribute)
+    }
+    return "a whole number, " + " and ".join(f"{word} {bound}" for word, bound in bounds.items())

@@ -1,0 +1,1 @@
+"""The use case: from texts to translations, and the models that make them."""

@@ -1,0 +1,82 @@
+"""Everything a caller may be told by the use case. Knows no HTTP; see ``api.errors`` for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from models.bundle.languages import display_name
+
+_LONGEST_SHOWN = 40
+"""Characters of a code that a message repeats."""
+
+
+class TranslationError(Exception):
+    """Base of all refusals."""
+
+
+class InvalidText(TranslationError):
+    """A text that cannot be written as UTF-8 because it holds half of a surrogate pair."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"text {number} is not valid Unicode: it has a lone surrogate")
+        self.number = number
+
+
+class InvalidOption(TranslationError):
+    """Decoding options that contradict each other or the model, naming them."""
+
+
+class UnknownLanguage(TranslationError):
+    """A code that no model on offer has on this side."""
+
+    def __init__(self, code: str, offered: Iterable[str]) -> None:
+        self.code = code
+        self.offered = tuple(offered)
+        shown = code if len(code) <= _LONGEST_SHOWN else f"{code[:_LONGEST_SHOWN]}…"
+        super().__init__(f"{shown} is not supported; on offer: {', '.join(self.offered)}")
+
+
+class UnsupportedPair(TranslationError):
+    """Two languages that are on offer, but not in this direction."""
+
+    def __init__(self, source: str, target: str, targets: Iterable[str]) -> None:
+        self.source = source
+        self.target = target
+        self.targets = tuple(targets)
+        offered = ", ".join(map(_named, self.targets)) or "none"
+        super().__init__(
+            f"{_named(target)} is not available as a target language from {_named(source)}; "
+            f"on offer: {offered}"
+        )
+
+
+class TextTooLarge(TranslationError):
+    """More than the service ever holds: waiting will not help, splitting the request will."""
+
+    def __init__(self, sentences: int, limit: int) -> None:
+        super().__init__(
+            f"the request has {sentences} sentences; at most {limit} are translated at once: "
+            "send it in parts"
+        )
+        self.sentences = sentences
+        self.limit = limit
+
+
+class Overloaded(TranslationError):
+    """The service is full; the same request will do after ``retry_after`` seconds."""
+
+    def __init__(self, retry_after: int = 1) -> None:
+        super().__init__("too many sentences are being translated; try again shortly")
+        self.retry_after = retry_after
+
+
+class NotReady(TranslationError):
+    """No model can be asked, and why. Trying again after ``retry_after`` seconds may work."""
+
+    def __init__(self, reason: str, retry_after: int = 2) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+def _named(code: str) -> str:
+    return f"{display_name(code)} ({code})"

@@ -1,0 +1,118 @@
+"""Text to sentences and back. Joining what was split gives the text, always.
+
+A sentence is what the model translates; everything around sentences (blanks, line breaks,
+lines of dashes, emoji) is a separator and is kept as it is. Lines end sentences; within a
+line ``sentencex`` decides, except that the dot of an ordinal number ends nothing. A sentence
+that the model cannot read whole is split further, at clause marks, then at blanks, as near to
+its middle as possible; it is never cut.
+
+Sentences are sub-strings of the text, found by their offsets, so nothing a segmenter may do
+to its input can change ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+import sentencex
+
+from service.engine.errors import SentenceTooLong
+
+_CLAUSE_END = re.compile(r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛])|(?=\s[–—-]\s)")
+_BLANK = re.compile(r"(?=\s)")
+
+_ORDINAL_DOT = frozenset("bs cs da de et fi hr hu is lb lv nb nn no pl sk sl sr tr".split())
+"""Languages that write *19th century* as ``19. Jahrhundert``."""
+_ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLimit:
+    """How many tokens a model reads, and how to count those of a sentence."""
+
+    count: Callable[[str], int]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentedText:
+    """Sentences and what is around them: there is one separator more than there are sentences."""
+
+    sentences: tuple[str, ...]
+    separators: tuple[str, ...]
+
+    def join(self, sentences: Sequence[str]) -> str:
+        """The text with ``sentences``, one for each, in the places of its own."""
+        if len(sentences) != len(self.sentences):
+            raise ValueError(f"{len(sentences)} sentences for {len(self.sentences)} places")
+        pairs = zip_longest(self.separators, sentences, fillvalue="")
+        return "".join(chain.from_iterable(pairs))
+
+
+def segment(text: str, language: str, limit: TokenLimit) -> SegmentedText:
+    """Find the sentences of a text in ``language``, a canonical code.
+
+    Raises ``SentenceTooLong`` for a word that the model cannot read whole.
+    """
+    sentences: list[str] = []
+    separators: list[str] = []
+    end_of_last = 0
+    for start, end in _sentences(text, language.partition("-")[0], limit):
+        separators.append(text[end_of_last:start])
+        sentences.append(text[start:end])
+        end_of_last = end
+    separators.append(text[end_of_last:])
+    return SegmentedText(tuple(sentences), tuple(separators))
+
+
+def _sentences(text: str, language: str, limit: TokenLimit) -> Iterator[tuple[int, int]]:
+    line_start = 0
+    for line in text.splitlines(keepends=True):
+        for start, end in _boundaries(_plain_blanks(line), language):
+            yield from _fitting(text, line_start + start, line_start + end, limit)
+        line_start += len(line)
+
+
+def _boundaries(line: str, language: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for found in sentencex.get_sentence_boundaries(language, line):
+        end: int = found["end_index"]
+        if language in _ORDINAL_DOT and end < len(line) and _ORDINAL_END.search(line[start:end]):
+            continue
+        yield start, end
+        start = end
+
+
+def _plain_blanks(line: str) -> str:
+    """The line with every kind of blank as a plain one, and every character in its place.
+
+    Blanks of several bytes, such as a no-break space after an initial, make sentencex 1.0 panic.
+    """
+    return "".join(" " if character.isspace() else character for character in line)
+
+
+def _fitting(text: str, start: int, end: int, limit: TokenLimit) -> Iterator[tuple[int, int]]:
+    """The span without the blanks around it, in as many parts as the model needs."""
+    span = text[start:end]
+    start += len(span) - len(span.lstrip())
+    end -= len(span) - len(span.rstrip())
+    span = text[start:end]
+    if not any(character.isalnum() for character in span):
+        return
+    length = limit.count(span)
+    if length <= limit.most:
+        yield start, end
+        return
+    cut = _nearest_to_middle(_CLAUSE_END, span) or _nearest_to_middle(_BLANK, span)
+    if cut is None:
+        raise SentenceTooLong(length, limit.most)
+    yield from _fitting(text, start, start + cut, limit)
+    yield from _fitting(text, start + cut, end, limit)
+
+
+def _nearest_to_middle(mark: re.Pattern[str], span: str) -> int | None:
+    cuts = (match.start() for match in mark.finditer(span) if 0 < match.start() < len(span))
+    return min(cuts, key=lambda cut: abs(cut - len(span) // 2), default=None)

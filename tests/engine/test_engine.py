@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.engine import Engine
+from service.engine.errors import BackendFailed, BeamTooWide, EngineStopped, SentenceTooLong
+from service.engine.observer import SilentObserver
+from service.engine.scheduler import Scheduler
+from service.engine.types import Decoded, DecodingOptions, FinishReason
+from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
+from service.runtime.scripted import ScriptedBackend
+from tests.engine.toy import BOS, EOS, copying_model, random_model
+from tests.engine.watching import CountingObserver, FlakyBackend, GatedBackend
+
+LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
+GREEDY = DecodingOptions(beam_size=1)
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def make_scheduler() -> Scheduler:
+    return Scheduler(LIMITS, bos_id=BOS, eos_id=EOS)
+
+
+def make_engine(backend: ScriptedBackend, observer: CountingObserver | None = None) -> Engine:
+    return Engine(backend, make_scheduler(), observer or SilentObserver())
+
+
+async def reached(event: threading.Event) -> None:
+    assert await asyncio.to_thread(event.wait, 5)
+
+
+async def test_many_sentences_at_once() -> None:
+    observer = CountingObserver()
+    engine = make_engine(ScriptedBackend(copying_model, LIMITS), observer)
+    await engine.start()
+    sentences = [tuple(range(3, 4 + n % 5)) for n in range(40)]
+    decoded = await asyncio.gather(*(engine.decode(s, DecodingOptions()) for s in sentences))
+    await engine.close()
+    assert [d.hypotheses[0].token_ids for d in decoded] == sentences
+    assert observer.departures == {"finished": 40}
+    assert observer.running == 0
+    assert observer.line == (0, 0)
+
+
+async def test_a_sentence_joins_others_in_the_middle_of_their_work() -> None:
+    observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
+    engine = make_engine(backend, observer)
+    await engine.start()
+    first = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
+    await reached(backend.stepping)
+    second = asyncio.create_task(engine.decode((6,), GREEDY))
+    await asyncio.sleep(0)
+    backend.gate.set()
+    await asyncio.gather(first, second)
+    await engine.close()
+
+    assert observer.joined_company == [0, 1]
+    assert observer.steps == [(1, 1), (2, 2), (2, 2), (1, 1)]
+    assert observer.encodes == [(1, 3, 3), (1, 1, 1)]
+    assert observer.finish_reasons == {FinishReason.COMPLETE: 2}
+    assert (observer.source_tokens, observer.target_tokens) == (4, 6)
+    assert all(seconds >= 0 for seconds in observer.waited)
+
+
+async def test_a_cancelled_call_leaves_the_batch() -> None:
+    observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
+    engine = make_engine(backend, observer)
+    await engine.start()
+    abandoned = asyncio.create_task(engine.decode((3,) * 8, GREEDY))
+    await reached(backend.stepping)
+    abandoned.cancel()
+    await asyncio.gather(abandoned, return_exceptions=True)
+    backend.gate.set()
+    await engine.decode((4, 5), GREEDY)
+    await engine.close()
+    assert backend.batch_sizes == [1, 1, 1, 1]
+    assert observer.departures == {"cancelled": 1, "finished": 1}
+
+
+async def test_a_call_cancelled_in_the_line_never_enters_the_batch() -> None:
+    observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
+    engine = make_engine(backend, observer)
+    await engine.start()
+    calls = [asyncio.create_task(engine.decode((3,), GREEDY)) for _ in range(3)]
+    await reached(backend.stepping)
+    calls[2].cancel()
+    await asyncio.gather(calls[2], return_exceptions=True)
+    backend.gate.set()
+    await asyncio.gather(*calls[:2])
+    await engine.close()
+    assert observer.joined_sentences == 2
+    assert observer.departures == {"finished": 2}
+
+
+async def test_a_failing_step_fails_its_sentences_and_nothing_else() -> None:
+    backend, observer = FlakyBackend(copying_model, LIMITS), CountingObserver()
+    backend.failing_steps = 1
+    engine = make_engine(backend, observer)
+    await engine.start()
+    with pytest.raises(BackendFailed) as failure:
+        await engine.decode((3, 4), DecodingOptions())
+    assert isinstance(failure.value.__cause__, RuntimeError)
+    assert engine.alive
+    assert (await engine.decode((3, 4), DecodingOptions())).hypotheses[0].token_ids == (3, 4)
+    await engine.close()
+    assert observer.departures == {"failed": 1, "finished": 1}
+
+
+async def test_a_failing_encode_hurts_only_the_newcomers() -> None:
+    class Gated(GatedBackend, FlakyBackend):
+        pass
+
+    backend, observer = Gated(copying_model, LIMITS), CountingObserver()
+    engine = make_engine(backend, observer)
+    await engine.start()
+    running = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
+    await reached(backend.stepping)
+    backend.failing_encodes = 1
+    newcomer = asyncio.create_task(engine.decode((6,), GREEDY))
+    await asyncio.sleep(0)
+    backend.gate.set()
+    with pytest.raises(BackendFailed):
+        await newcomer
+    assert (await running).hypotheses[0].token_ids == (3, 4, 5)
+    await engine.close()
+    assert backend.batch_sizes == [1, 1, 1, 1]
+    assert observer.departures == {"failed": 1, "finished": 1}
+
+
+async def test_newcomers_that_fail_one_after_another_hold_nobody_up() -> None:
+    class Gated(GatedBackend, FlakyBackend):
+        pass
+
+    backend = Gated(copying_model, LIMITS)
+    scheduler = Scheduler(LIMITS, bos_id=BOS, eos_id=EOS, max_padded_tokens=1)
+    engine = Engine(backend, scheduler)
+    await engine.start()
+    running = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
+    await reached(backend.stepping)
+    backend.failing_encodes = 2
+    newcomers = [asyncio.create_task(engine.decode((6,), GREEDY)) for _ in range(2)]
+    await asyncio.sleep(0)
+    backend.gate.set()
+    outcomes = await asyncio.gather(running, *newcomers, return_exceptions=True)
+    await engine.close()
+    assert [type(outcome) for outcome in outcomes] == [Decoded, BackendFailed, BackendFailed]
+    assert backend.calls == ["encode", "step", "encode", "step", "encode", "step", "step"]
+
+
+async def test_a_failing_encode_with_nobody_running_steps_nobody() -> None:
+    backend = FlakyBackend(copying_model, LIMITS)
+    backend.failing_encodes = 1
+    engine = make_engine(backend)
+    await engine.start()
+    with pytest.raises(BackendFailed):
+        await engine.decode((3,), GREEDY)
+    assert backend.batch_sizes == []
+    await engine.decode((3,), GREEDY)
+    await engine.close()
+
+
+async def test_a_refusal_reaches_the_caller() -> None:
+    engine = make_engine(ScriptedBackend(copying_model, LIMITS))
+    await engine.start()
+    with pytest.raises(SentenceTooLong):
+        await engine.decode((3,) * 9, DecodingOptions())
+    with pytest.raises(BeamTooWide):
+        await engine.decode((3,), DecodingOptions(beam_size=5))
+    with pytest.raises(ValueError, match="source_ids is empty"):
+        await engine.decode((), DecodingOptions())
+    assert engine.alive
+    await engine.close()
+    with pytest.raises(EngineStopped):
+        await engine.decode((3,), DecodingOptions())
+
+
+async def test_closing_fails_everyone_who_still_waits() -> None:
+    observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
+    engine = make_engine(backend, observer)
+    await engine.start()
+    calls = [asyncio.create_task(engine.decode((3,), GREEDY)) for _ in range(5)]
+    await reached(backend.stepping)
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    assert not engine.alive
+    with pytest.raises(EngineStopped):
+        await engine.decode((3,), GREEDY)
+    assert not closing.done(), "closing waits for the step, and the event loop does not"
+    backend.gate.set()
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=5)
+    await closing
+    assert [type(outcome) for outcome in outcomes] == [EngineStopped] * 5
+    assert backend.closed
+    assert observer.running == 0
+    assert observer.line == (0, 0)
+
+
+async def test_closing_twice_or_before_the_start_is_harmless() -> None:
+    backend = ScriptedBackend(copying_model, LIMITS)
+    engine = make_engine(backend)
+    assert not engine.alive
+    with pytest.raises(EngineStopped):
+        await engine.decode((3,), GREEDY)
+    await engine.close()
+    await engine.close()
+    assert backend.closed
+    with pytest.raises(RuntimeError, match="starts once"):
+        await engine.start()
+
+    started = make_engine(ScriptedBackend(copying_model, LIMITS))
+    await started.start()
+    assert started.alive
+    await started.close()
+    await started.close()
+    assert not started.alive
+
+
+async def test_nobody_waits_for_a_dead_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer, backend = CountingObserver(), ScriptedBackend(copying_model, LIMITS)
+    engine = make_engine(backend, observer)
+    monkeypatch.setattr(Scheduler, "apply", lambda *_: 1 / 0)
+    await engine.start()
+    calls = (engine.decode((3, 4), DecodingOptions()) for _ in range(5))
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=2)
+    assert [type(outcome) for outcome in outcomes] == [EngineStopped] * 5
+    assert not engine.alive
+    await engine.close()
+    assert backend.closed
+    assert observer.running == 0
+
+
+def test_an_event_loop_that_went_away_does_not_disturb_the_thread(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backend = GatedBackend(copying_model, LIMITS)
+    engine = make_engine(backend)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(engine.start())
+    forgotten = loop.create_task(engine.decode((3,), GREEDY))
+    loop.run_until_complete(reached(backend.stepping))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    assert engine.alive
+
+    backend.gate.set()
+    # The second step finishes the sentence, and there is nobody to give it to.
+    for _ in range(500):
+        if backend.closed:
+            break
+        time.sleep(0.01)
+    assert backend.closed
+    assert not engine.alive
+    assert caplog.records == []
+    del forgotten
+
+
+class _Unreliable(ScriptedBackend):
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(random_model, LIMITS)
+        self.rng = rng
+
+    def encode(self, batch: EncodeBatch) -> None:
+        if self.rng.random() < 0.1:
+            raise RuntimeError("out of memory")
+        super().encode(batch)
+
+    def step(self, batch: StepBatch) -> Candidates:
+        if self.rng.random() < 0.05:
+            raise RuntimeError("out of memory")
+        return super().step(batch)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    fates=st.lists(st.sampled_from(["stay", "stay", "cancel", "too long"]), max_size=25),
+    close_early=st.booleans(),
+    rng=st.randoms(use_true_random=False),
+)
+def test_the_books_balance(fates: list[str], close_early: bool, rng: random.Random) -> None:
+    """Whatever happens to calls, each has one outcome, and everyone's count agrees."""
+    observer, scheduler = CountingObserver(), make_scheduler()
+    engine = Engine(_Unreliable(random.Random(rng.random())), scheduler, observer)
+
+    async def call(fate: str) -> Decoded:
+        source = (3,) * (9 if fate == "too long" else 1 + rng.randrange(8))
+        options = DecodingOptions(beam_size=2, max_decoding_length=6)
+        return await engine.decode(source, options)
+
+    async def everybody() -> Counter[str]:
+        await engine.start()
+        tasks = []
+        for fate in fates:
+            tasks.append(asyncio.create_task(call(fate)))
+            if rng.random() < 0.5:
+                await asyncio.sleep(rng.random() / 1000)
+            if fate == "cancel":
+                tasks[-1].cancel()
+        if close_early:
+            await engine.close()
+        outcomes = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        await engine.close()
+        return Counter(type(outcome).__name__ for outcome in outcomes)
+
+    outcomes = asyncio.run(everybody())
+    books = scheduler.books
+    scheduler.check_integrity()
+    assert books.accepted == books.finished + books.failed + books.cancelled
+    assert outcomes.total() == len(fates)
+    assert outcomes["SentenceTooLong"] <= fates.count("too long")
+    # A call may be cancelled when its sentence has already been translated or has failed.
+    assert outcomes["Decoded"] <= books.finished <= outcomes["Decoded"] + fates.count("cancel")
+    assert outcomes["BackendFailed"] <= books.failed
+
+    assert observer.running == 0
+    assert observer.line == (0, 0)
+    assert observer.joined_sentences == observer.departures.total()
+    assert observer.departures["finished"] == books.finished
+    assert observer.finish_reasons.total() == books.finished
+    # Whoever left while still in the line was never in the batch.
+    assert observer.departures["failed"] <= books.failed
+    assert observer.departures["cancelled"] <= books.cancelled

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.errors import BackendFailed, BeamTooWide, SentenceTooLong
+from service.engine.scheduler import Scheduler, Sequence
+from service.engine.types import Decoded, DecodingOptions, FinishReason
+from service.runtime.backend import Candidates, Limits
+from service.runtime.scripted import Script, ScriptedBackend
+from tests.engine.toy import (
+    BOS,
+    EOS,
+    copying_model,
+    random_model,
+    reference_beam_search,
+    undecided_model,
+)
+
+LIMITS = Limits(slots=3, rows_per_slot=5, source_length=8, target_length=16)
+GREEDY = DecodingOptions(beam_size=1)
+
+
+def make_scheduler(limits: Limits = LIMITS, *, max_padded_tokens: int = 4096) -> Scheduler:
+    return Scheduler(limits, bos_id=BOS, eos_id=EOS, max_padded_tokens=max_padded_tokens)
+
+
+def step(
+    scheduler: Scheduler, backend: ScriptedBackend
+) -> list[tuple[Sequence, Decoded | BackendFailed]]:
+    plan = scheduler.schedule()
+    if plan.encode is not None:
+        backend.encode(plan.encode)
+    leaving = scheduler.apply(plan, backend.step(plan.step))
+    scheduler.check_integrity()
+    return leaving
+
+
+def test_a_finished_sentence_gives_its_slot_to_the_next_one_at_once() -> None:
+    scheduler, backend = make_scheduler(), ScriptedBackend(copying_model, LIMITS)
+    for i, length in enumerate([1, 4, 4, 4]):
+        scheduler.add(Sequence(i, (5,) * length, GREEDY))
+
+    left = []
+    while scheduler.has_work:
+        left.append([sequence.id for sequence, _ in step(scheduler, backend)])
+
+    assert left == [[], [0], [], [], [1, 2], [], [3]]
+    assert backend.batch_sizes == [3, 3, 3, 3, 3, 1, 1]
+    assert backend.encode_sizes == [3, 1]
+
+
+sources = st.lists(st.integers(3, 11), min_size=1, max_size=8).map(tuple)
+
+
+@st.composite
+def decoding_options(draw: st.DrawFn) -> DecodingOptions:
+    beam_size = draw(st.integers(1, 5))
+    return DecodingOptions(
+        beam_size=beam_size,
+        num_hypotheses=draw(st.integers(1, beam_size)),
+        max_decoding_length=draw(st.integers(1, 10)),
+        length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0])),
+    )
+
+
+@pytest.mark.parametrize("model", [random_model, undecided_model])
+@settings(max_examples=150, deadline=None)
+@given(
+    requests=st.lists(st.tuples(sources, decoding_options()), min_size=1, max_size=12),
+    max_padded_tokens=st.integers(1, 30),
+    rng=st.randoms(),
+)
+def test_a_sentence_translates_the_same_in_any_company(
+    model: Script,
+    requests: list[tuple[tuple[int, ...], DecodingOptions]],
+    max_padded_tokens: int,
+    rng: random.Random,
+) -> None:
+    scheduler = make_scheduler(max_padded_tokens=max_padded_tokens)
+    backend = ScriptedBackend(model, LIMITS)
+    arriving = [Sequence(i, *request) for i, request in enumerate(requests)]
+    results: dict[int, Decoded] = {}
+    while arriving or scheduler.has_work:
+        while arriving and (rng.random() < 0.4 or not scheduler.has_work):
+            scheduler.add(arriving.pop(0))
+        for sequence, decoded in step(scheduler, backend):
+            assert isinstance(decoded, Decoded)
+            results[sequence.id] = decoded
+
+    for i, request in enumerate(requests):
+        expected = reference_beam_search(model, *request)
+        found = results[i]
+        assert [(h.score, h.token_ids) for h in found.hypotheses] == [e[:2] for e in expected]
+        assert found.finish_reason is expected[0][2]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from(["add", "add", "step", "cancel", "fail"]), max_size=60),
+    st.randoms(),
+)
+def test_no_slot_and_no_sentence_is_ever_lost(actions: list[str], rng: random.Random) -> None:
+    scheduler, backend = make_scheduler(), ScriptedBackend(random_model, LIMITS)
+    options = DecodingOptions(beam_size=2, max_decoding_length=5)
+    added = 0
+    for action in actions:
+        if action == "add":
+            scheduler.add(Sequence(added, (3, 4), options))
+            added += 1
+        elif action == "cancel":
+            scheduler.abort(rng.randrange(added + 1), "cancelled")
+        elif action == "fail":
+            scheduler.abort(rng.randrange(added + 1), "failed")
+        elif scheduler.has_work:
+            step(scheduler, backend)
+        scheduler.check_integrity()
+
+    while scheduler.has_work:
+        step(scheduler, backend)
+    books = scheduler.books
+    assert added == books.accepted == books.finished + books.failed + books.cancelled
+
+
+def test_newcomers_padded_to_the_longest_stay_within_the_bound() -> None:
+    limits = Limits(slots=8, rows_per_slot=1, source_length=8, target_length=16)
+    scheduler = make_scheduler(limits, max_padded_tokens=12)
+    backend = ScriptedBackend(copying_model, limits)
+    for i, length in enumerate([3, 3, 6, 2, 8, 1]):
+        scheduler.add(Sequence(i, (5,) * length, GREEDY))
+
+    admitted = []
+    while scheduler.waiting:
+        plan = scheduler.schedule()
+        admitted.append([sequence.id for sequence in plan.admitted])
+        if plan.encode is not None:
+            backend.encode(plan.encode)
+        scheduler.apply(plan, backend.step(plan.step))
+
+    assert admitted == [[0, 1], [2, 3], [4], [5]]
+
+
+def test_a_sentence_wider_than_the_bound_enters_alone() -> None:
+    scheduler = make_scheduler(max_padded_tokens=2)
+    for i in range(2):
+        scheduler.add(Sequence(i, (5,) * 8, GREEDY))
+    assert [sequence.id for sequence in scheduler.schedule().admitted] == [0]
+    assert [sequence.id for sequence in scheduler.schedule().admitted] == [1]
+
+
+def test_a_sentence_cancelled_in_the_line_never_enters_the_batch() -> None:
+    scheduler = make_scheduler()
+    for i in range(3):
+        scheduler.add(Sequence(i, (5, 6), GREEDY))
+    assert not scheduler.abort(1)
+    assert scheduler.waiting_tokens == 4
+    assert [sequence.id for sequence in scheduler.schedule().admitted] == [0, 2]
+    assert scheduler.abort(2)
+    assert not scheduler.abort(2)
+    scheduler.check_integrity()
+
+
+def test_replanning_admits_nobody() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(Sequence(0, (5, 6), GREEDY))
+    assert scheduler.reschedule().sequences == []
+    scheduler.schedule()
+    scheduler.add(Sequence(1, (5, 6), GREEDY))
+    plan = scheduler.reschedule()
+    assert [sequence.id for sequence in plan.sequences] == [0]
+    assert plan.encode is None
+
+
+def test_a_sentence_without_numbers_fails_and_no_other_does() -> None:
+    scheduler, backend = make_scheduler(), ScriptedBackend(copying_model, LIMITS)
+    for i in range(3):
+        scheduler.add(Sequence(i, (5,), DecodingOptions(beam_size=2)))
+    plan = scheduler.schedule()
+    assert plan.encode is not None
+    backend.encode(plan.encode)
+    candidates = backend.step(plan.step)
+    log_probs_NK = candidates.log_probs_NK.copy()
+    log_probs_NK[1, 3] = np.nan
+
+    leaving = scheduler.apply(plan, Candidates(candidates.token_ids_NK, log_probs_NK))
+
+    assert [(sequence.id, type(outcome)) for sequence, outcome in leaving] == [(1, BackendFailed)]
+    assert sorted(scheduler.running) == [0, 2]
+    scheduler.check_integrity()
+
+
+def test_a_sentence_longer_than_the_model_reads_is_refused() -> None:
+    scheduler = make_scheduler()
+    with pytest.raises(SentenceTooLong, match="9 tokens; the model reads at most 8"):
+        scheduler.add(Sequence(0, (3,) * 9, DecodingOptions()))
+    assert not scheduler.has_work
+    assert scheduler.books.accepted == 0
+
+
+def test_a_beam_wider_than_a_slot_is_refused() -> None:
+    with pytest.raises(BeamTooWide, match="beam_size is 6; this model is loaded for at most 5"):
+        make_scheduler().add(Sequence(0, (3,), DecodingOptions(beam_size=6)))
+
+
+def test_a_sentence_without_any_token_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="ends with eos at least"):
+        Sequence(0, (), DecodingOptions())
+
+
+def test_a_search_goes_no_further_than_the_model_writes() -> None:
+    limits = Limits(slots=1, rows_per_slot=1, source_length=8, target_length=3)
+    scheduler, backend = make_scheduler(limits), ScriptedBackend(copying_model, limits)
+    scheduler.add(Sequence(0, (3, 4, 5, 6), DecodingOptions(beam_size=1, max_decoding_length=9)))
+    leaving = [step(scheduler, backend) for _ in range(3)]
+    ((_, decoded),) = leaving[-1]
+    assert isinstance(decoded, Decoded)
+    assert decoded.hypotheses[0].token_ids == (3, 4, 5)
+    assert decoded.finish_reason is FinishReason.LENGTH
+    assert not scheduler.has_work

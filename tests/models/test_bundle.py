@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import InvalidBundle
+from tests.models.tiny import DIGITS, MANIFEST, tiny_files
+
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return tiny_files(tmp_path_factory.mktemp("originals"))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, originals: dict[str, Path]) -> Bundle:
+    return Bundle.write(tmp_path / "bundles" / "tiny", MANIFEST, originals)
+
+
+def edit_manifest(bundle: Bundle, **change: object) -> None:
+    path = bundle.path / "manifest.json"
+    document: Document = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(document | change), encoding="utf-8")
+
+
+def listing(directory: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(directory)): file.read_bytes()
+        for file in directory.rglob("*")
+        if file.is_file()
+    }
+
+
+def test_a_bundle_reads_back_as_it_was_written(bundle: Bundle) -> None:
+    assert Bundle.open(bundle.path) == bundle
+
+
+def test_a_bundle_holds_its_files_and_its_manifest_and_nothing_else(
+    bundle: Bundle, originals: dict[str, Path]
+) -> None:
+    assert {file.name for file in bundle.path.iterdir()} == {*originals, "manifest.json"}
+    assert bundle.manifest.files.keys() == originals.keys()
+
+
+def test_publishing_leaves_only_the_bundle(bundle: Bundle) -> None:
+    assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
+
+
+def test_a_bundle_can_be_read_by_whoever_the_umask_lets(bundle: Bundle) -> None:
+    beside = bundle.path.parent / "beside"
+    beside.mkdir()
+    assert bundle.path.stat().st_mode == beside.stat().st_mode
+
+
+def test_a_graph_is_a_file_of_the_bundle(bundle: Bundle) -> None:
+    assert bundle.graph("step", "fp32").read_bytes() == b"what is in step.fp32.onnx"
+
+
+def test_a_precision_that_is_not_on_offer_is_named(bundle: Bundle) -> None:
+    with pytest.raises(InvalidBundle, match="offers fp32; not int8"):
+        bundle.graph("step", "int8")
+
+
+def test_the_tokenizer_comes_with_the_bundle(bundle: Bundle) -> None:
+    tokenizer = bundle.tokenizer()
+    assert tokenizer.decode(tokenizer.encode(DIGITS[0])) == DIGITS[0]
+
+
+# --- what is wrong with a bundle is noticed before anything is loaded
+
+
+def test_a_changed_file_is_noticed(bundle: Bundle) -> None:
+    path = bundle.graph("step", "fp32")
+    path.write_bytes(path.read_bytes()[::-1])
+    with pytest.raises(InvalidBundle, match=r"step\.fp32\.onnx is not the file"):
+        Bundle.open(bundle.path)
+
+
+def test_a_truncated_file_is_noticed_by_its_size(bundle: Bundle) -> None:
+    os.truncate(bundle.path / "weights.fp32.bin", 3)
+    with pytest.raises(
+        InvalidBundle, match=r"weights\.fp32\.bin has 3 bytes; the manifest says 27"
+    ):
+        Bundle.open(bundle.path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "attention.fp32.onnx",
+        "encoder.fp32.onnx",
+        "step.fp32.onnx",
+        "tokenizer.model",
+        "weights.fp32.bin",
+    ],
+)
+class TestEveryFileCounts:
+    def test_a_missing_file_is_named(self, bundle: Bundle, name: str) -> None:
+        (bundle.path / name).unlink()
+        with pytest.raises(InvalidBundle, match=f"lacks {name}"):
+            Bundle.open(bundle.path)
+
+    def test_a_manifest_must_list_it(self, bundle: Bundle, name: str) -> None:
+        files = json.loads(bundle.manifest.to_json())["files"]
+        del files[name]
+        edit_manifest(bundle, files=files)
+        with pytest.raises(InvalidBundle, match=f"does not list {name}"):
+            Bundle.open(bundle.path)
+
+    def test_a_bundle_without_it_is_not_written(
+        self, tmp_path: Path, originals: dict[str, Path], name: str
+    ) -> None:
+        rest = {other: origin for other, origin in originals.items() if other != name}
+        with pytest.raises(InvalidBundle, match=f"does not list {name}"):
+            Bundle.write(tmp_path / "tiny", MANIFEST, rest)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_every_precision_on_offer_needs_its_graphs(bundle: Bundle) -> None:
+    edit_manifest(bundle, precisions=["fp32", "int8"])
+    with pytest.raises(InvalidBundle, match=r"does not list encoder\.int8\.onnx"):
+        Bundle.open(bundle.path)
+
+
+@pytest.mark.parametrize("name", ["extra.onnx", "weights.int8.bin"])
+def test_a_graph_or_weights_that_nobody_listed_are_refused(bundle: Bundle, name: str) -> None:
+    (bundle.path / name).write_bytes(b"from elsewhere")
+    with pytest.raises(InvalidBundle, match=f"{name} is not listed"):
+        Bundle.open(bundle.path)
+
+
+def test_what_is_neither_graph_nor_weights_may_lie_beside_them(bundle: Bundle) -> None:
+    (bundle.path / ".DS_Store").write_bytes(b"")
+    assert Bundle.open(bundle.path) == bundle
+
+
+def test_a_link_in_place_of_a_file_is_refused(bundle: Bundle, originals: dict[str, Path]) -> None:
+    (bundle.path / "step.fp32.onnx").unlink()
+    (bundle.path / "step.fp32.onnx").symlink_to(originals["step.fp32.onnx"])
+    with pytest.raises(InvalidBundle, match="not a plain file"):
+        Bundle.open(bundle.path)
+
+
+@pytest.mark.parametrize("name", ["../step.fp32.onnx", "/step.fp32.onnx", "sub/x", "..", ""])
+def test_a_name_with_a_path_in_it_is_refused(
+    bundle: Bundle, tmp_path: Path, originals: dict[str, Path], name: str
+) -> None:
+    files = json.loads(bundle.manifest.to_json())["files"]
+    edit_manifest(bundle, files=files | {name: files["README.md"]})
+    with pytest.raises(InvalidBundle, match="not the plain name of a file"):
+        Bundle.open(bundle.path)
+
+    with pytest.raises(InvalidBundle, match="not the plain name of a file"):
+        Bundle.write(tmp_path / "other", MANIFEST, originals | {name: originals["README.md"]})
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "manifest.json: the manifest is not JSON"),
+        (b"", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"\xff\xfe{}", "not UTF-8"),
+        (b"{}", "has schema None; this reader knows 1"),
+        (b'{"schema": 2}', "has schema 2; this reader knows 1"),
+    ],
+)
+def test_a_manifest_from_elsewhere_is_refused(bundle: Bundle, content: bytes, message: str) -> None:
+    (bundle.path / "manifest.json").write_bytes(content)
+    with pytest.raises(InvalidBundle, match=message):
+        Bundle.open(bundle.path)
+
+
+def test_a_directory_without_a_manifest_is_not_a_bundle(tmp_path: Path) -> None:
+    with pytest.raises(InvalidBundle, match=r"has no manifest\.json"):
+        Bundle.open(tmp_path)
+    with pytest.raises(InvalidBundle, match=r"has no manifest\.json"):
+        Bundle.open(tmp_path / "nowhere")
+
+
+def test_a_file_is_not_a_bundle(tmp_path: Path) -> None:
+    (tmp_path / "tiny").write_bytes(b"")
+    with pytest.raises(InvalidBundle, match="cannot be read"):
+        Bundle.open(tmp_path / "tiny")
+
+
+# --- the tokenizer is the manifest's
+
+
+def test_a_corrupt_tokenizer_is_an_invalid_bundle(
+    tmp_path: Path, originals: dict[str, Path]
+) -> None:
+    (tmp_path / "junk").write_bytes(b"junk")
+    bundle = Bundle.write(
+        tmp_path / "tiny", MANIFEST, originals | {"tokenizer.model": tmp_path / "junk"}
+    )
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.model is not a SentencePiece model"):
+        bundle.tokenizer()
+
+
+def test_a_tokenizer_of_another_size_is_refused(tmp_path: Path, originals: dict[str, Path]) -> None:
+    dimensions = MANIFEST.dimensions.model_copy(update={"vocabulary_size": 20})
+    manifest = MANIFEST.model_copy(update={"dimensions": dimensions})
+    with pytest.raises(InvalidBundle, match="the tokenizer has 14 pieces, the network 20"):
+        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizer()
+
+
+def test_a_tokenizer_with_other_special_ids_is_refused(
+    tmp_path: Path, originals: dict[str, Path]
+) -> None:
+    special_ids = MANIFEST.special_ids.model_copy(update={"eos": 2, "bos": 3})
+    manifest = MANIFEST.model_copy(update={"special_ids": special_ids})
+    with pytest.raises(InvalidBundle, match="the tokenizer has SpecialIds"):
+        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizer()
+
+
+# --- publishing
+
+
+def test_a_new_bundle_takes_the_place_of_the_old_one(
+    bundle: Bundle, originals: dict[str, Path]
+) -> None:
+    newer = Bundle.write(bundle.path, MANIFEST.model_copy(update={"version": "2"}), originals)
+    assert newer.manifest.version == "2"
+    assert Bundle.open(bundle.path) == newer
+    assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
+
+
+def test_what_is_not_a_bundle_is_not_replaced(tmp_path: Path, originals: dict[str, Path]) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter").write_bytes(b"dear")
+    with pytest.raises(InvalidBundle, match="not a bundle; it is not replaced"):
+        Bundle.write(tmp_path / "home", MANIFEST, originals)
+    assert listing(tmp_path) == {"home/letter": b"dear"}
+
+
+def fail_to_copy(_origin: Path, copy: Path) -> None:
+    copy.write_bytes(b"half of")
+    raise OSError("no space left on device")
+
+
+def corrupt_the_copy(_origin: Path, copy: Path) -> None:
+    copy.write_bytes(b"something else")
+
+
+@pytest.mark.parametrize("copy", [fail_to_copy, corrupt_the_copy])
+def test_a_failing_write_leaves_nothing_behind_and_keeps_the_old_bundle(
+    bundle: Bundle, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch, copy: Any
+) -> None:
+    before = listing(bundle.path.parent)
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    with pytest.raises((OSError, InvalidBundle)):
+        Bundle.write(bundle.path, MANIFEST, originals)
+    assert listing(bundle.path.parent) == before
+    assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
+    assert Bundle.open(bundle.path) == bundle
+
+
+def test_the_old_bundle_comes_back_when_the_new_one_cannot_take_its_place(
+    bundle: Bundle, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def refuse_once(origin: Path, target: Path) -> Path:
+        if target == bundle.path:
+            monkeypatch.undo()
+            raise PermissionError("not today")
+        return rename(origin, target)
+
+    monkeypatch.setattr(Path, "rename", refuse_once)
+    with pytest.raises(PermissionError):
+        Bundle.write(bundle.path, MANIFEST.model_copy(update={"version": "2"}), originals)
+    assert Bundle.open(bundle.path) == bundle
+    assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
+
+
+def test_a_watcher_never_sees_half_a_bundle(
+    tmp_path: Path, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    copyfile = shutil.copyfile
+
+    def look_and_copy(origin: Path, copy: Path) -> Path:
+        seen.extend(entry.name for entry in tmp_path.iterdir())
+        return copyfile(origin, copy)
+
+    monkeypatch.setattr(shutil, "copyfile", look_and_copy)
+    Bundle.write(tmp_path / "tiny", MANIFEST, originals)
+    assert seen
+    assert all(name.startswith(".") for name in seen)

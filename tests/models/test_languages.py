@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.languages import canonical, display_name
+
+
+@pytest.mark.parametrize(
+    ("code", "standard"),
+    [
+        ("de", "de"),
+        ("DE", "de"),
+        ("deu", "de"),
+        ("ger", "de"),
+        ("de-Latn", "de"),
+        ("pt-br", "pt-BR"),
+        ("pt_BR", "pt-BR"),
+        ("zh-hans", "zh-Hans"),
+        ("iw", "he"),
+        ("X-Digits", "x-digits"),
+        ("pb", "pt-BR"),
+        ("ZT", "zh-Hant"),
+    ],
+)
+def test_a_language_has_one_code(code: str, standard: str) -> None:
+    assert canonical(code) == standard
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["", "d", "german", "zz", "auto", "und", "root", "x-", " de", "de\n", "../de", "\uff44\uff45"],
+)
+def test_what_is_no_language_code_is_named(code: str) -> None:
+    with pytest.raises(ValueError, match="is not") as refusal:
+        canonical(code)
+    assert repr(code) in str(refusal.value)
+
+
+def test_an_endless_code_is_not_repeated_in_full() -> None:
+    with pytest.raises(ValueError, match="more than 35 characters") as refusal:
+        canonical("x" * 1_000_000)
+    assert len(str(refusal.value)) < 200
+
+
+@given(st.text())
+def test_a_code_is_canonical_or_refused(code: str) -> None:
+    try:
+        standard = canonical(code)
+    except ValueError:
+        return
+    assert canonical(standard) == standard
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("de", "German"),
+        ("eng", "English"),
+        ("pt-BR", "Portuguese (Brazil)"),
+        ("x-digits", "digits"),
+        ("x-simple-english", "simple english"),
+    ],
+)
+def test_a_language_has_an_english_name(code: str, name: str) -> None:
+    assert display_name(code) == name

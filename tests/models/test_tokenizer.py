@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.manifest import InvalidBundle
+from models.bundle.tokenizer import SPECIAL_IDS, Kind, Tokenizer, train_tokenizer
+
+WORDS = ["Hund", "Katze", "läuft", "über", "die", "Wiese", "Mann", "Frau", "spielt", "mit", "und"]
+SIZES: dict[Kind, int] = {"unigram": 35, "bpe": 60, "word": len(WORDS) + 4}
+
+
+def sentences() -> list[str]:
+    rng = random.Random(1)
+    return [" ".join(rng.choices(WORDS, k=8)) for _ in range(300)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
+    return train_tokenizer(sentences(), path, vocabulary_size=SIZES["unigram"])
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_what_was_seen_in_training_comes_back_unchanged(tmp_path: Path, kind: Kind) -> None:
+    made = train_tokenizer(
+        sentences(), tmp_path / "tokenizer.model", vocabulary_size=SIZES[kind], kind=kind
+    )
+    assert made.vocabulary_size == SIZES[kind]
+    for sentence in sentences():
+        assert made.decode(made.encode(sentence)) == sentence
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_same_texts_give_the_same_file(tmp_path: Path, kind: Kind) -> None:
+    for name in ("one", "other"):
+        train_tokenizer(sentences(), tmp_path / name, vocabulary_size=SIZES[kind], kind=kind)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_a_tokenizer_reads_back_as_it_was_written(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    path = tmp_path / "tokenizer.model"
+    train_tokenizer(sentences(), path, vocabulary_size=SIZES["unigram"])
+    loaded = Tokenizer.load(path)
+    assert loaded.encode("Hund und Katze") == tokenizer.encode("Hund und Katze")
+    assert loaded.special_ids == SPECIAL_IDS
+
+
+def test_encoding_adds_neither_beginning_nor_end(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("Hund und Katze")
+    assert not {SPECIAL_IDS.bos, SPECIAL_IDS.eos, SPECIAL_IDS.pad} & set(ids)
+    assert tokenizer.encode("") == ()
+    assert tokenizer.encode(" \n\t ") == ()
+
+
+def test_special_tokens_leave_no_trace_in_the_text(tokenizer: Tokenizer) -> None:
+    ids = (SPECIAL_IDS.bos, *tokenizer.encode("Hund"), SPECIAL_IDS.eos, SPECIAL_IDS.pad)
+    assert tokenizer.decode(ids) == "Hund"
+    assert tokenizer.decode(()) == ""
+
+
+def test_nobody_can_write_a_special_token_as_text(tokenizer: Tokenizer) -> None:
+    for text in ("</s>", "<s>", "<pad>"):
+        assert not {SPECIAL_IDS.bos, SPECIAL_IDS.eos, SPECIAL_IDS.pad} & set(tokenizer.encode(text))
+
+
+def test_an_unknown_character_is_decoded_to_a_mark(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("Hund 日")
+    assert SPECIAL_IDS.unk in ids
+    assert "⁇" in tokenizer.decode(ids)
+
+
+def test_a_lone_surrogate_is_an_unknown_character(tokenizer: Tokenizer) -> None:
+    assert SPECIAL_IDS.unk in tokenizer.encode("\ud800 Hund")
+
+
+def test_pieces_are_the_tokens_as_text(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("Hund und Katze")
+    pieces = tokenizer.pieces(ids)
+    assert len(pieces) == len(ids)
+    assert "".join(pieces).replace("▁", " ").strip() == "Hund und Katze"
+    assert tokenizer.pieces((SPECIAL_IDS.eos,)) == ("</s>",)
+
+
+@given(text=st.text())
+def test_any_text_can_be_encoded(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert all(0 <= token_id < tokenizer.vocabulary_size for token_id in ids)
+    assert isinstance(tokenizer.decode(ids), str)
+
+
+def test_a_word_vocabulary_is_as_large_as_it_needs_to_be(tmp_path: Path) -> None:
+    made = train_tokenizer(
+        ["1 2 X", "X 3"], tmp_path / "tokenizer.model", vocabulary_size=100, kind="word"
+    )
+    assert made.vocabulary_size == 8
+    assert made.decode(made.encode("3 X 1")) == "3 X 1"
+    assert made.encode("unheard") == (SPECIAL_IDS.unk,)
+
+
+def test_long_sentences_are_learned_from_too(tmp_path: Path) -> None:
+    long = " ".join(["a"] * 5_000 + ["z"])
+    made = train_tokenizer(
+        ["a b", long], tmp_path / "tokenizer.model", vocabulary_size=10, kind="word"
+    )
+    assert "▁z" in made.pieces(range(made.vocabulary_size))
+
+
+@pytest.mark.parametrize("texts", [sentences(), []])
+def test_texts_that_cannot_fill_the_vocabulary_are_named(tmp_path: Path, texts: list[str]) -> None:
+    with pytest.raises(ValueError, match="no unigram tokenizer of 8000 pieces"):
+        train_tokenizer(texts, tmp_path / "tokenizer.model", vocabulary_size=8_000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_and_loading_say_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train_tokenizer(sentences(), tmp_path / "tokenizer.model", vocabulary_size=35)
+    Tokenizer.load(tmp_path / "tokenizer.model").encode("Hund")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"\0" * 50])
+def test_a_corrupt_file_is_an_invalid_bundle(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(content)
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.model is not a SentencePiece model"):
+        Tokenizer.load(tmp_path / "tokenizer.model")
+
+
+def test_half_a_file_is_an_invalid_bundle(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.model"
+    train_tokenizer(sentences(), path, vocabulary_size=35)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InvalidBundle, match="not a SentencePiece model"):
+        Tokenizer.load(path)
+
+
+def test_a_missing_file_is_an_invalid_bundle(tmp_path: Path) -> None:
+    with pytest.raises(InvalidBundle, match="cannot be read: No such file"):
+        Tokenizer.load(tmp_path / "tokenizer.model")

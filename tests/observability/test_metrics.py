@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import service
+from service.engine.engine import Engine
+from service.engine.scheduler import Scheduler
+from service.engine.types import DecodingOptions, FinishReason
+from service.observability.metrics import NO_MODEL, Metrics
+from service.runtime.backend import Limits
+from tests.engine.toy import BOS, EOS, copying_model
+from tests.engine.watching import GatedBackend
+
+LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
+MODEL = "de-en"
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+NAMES = {
+    *("nmt_requests_total", "nmt_request_failures_total", "nmt_request_duration_seconds"),
+    *("nmt_characters_total", "nmt_source_tokens_total", "nmt_target_tokens_total"),
+    *("nmt_sentences_running", "nmt_sentences_waiting", "nmt_queue_tokens"),
+    *("nmt_queue_duration_seconds", "nmt_encode_duration_seconds"),
+    *("nmt_decode_step_duration_seconds", "nmt_batch_size", "nmt_batch_padding_ratio"),
+    *("nmt_batch_joins_total", "nmt_batch_retires_total", "nmt_finished_sentences_total"),
+    *("nmt_source_length_tokens", "nmt_target_length_tokens", "nmt_length_ratio"),
+    *("nmt_model_info", "nmt_build_info", "nmt_model_load_duration_seconds"),
+}
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+async def test_the_batch_is_seen_to_be_continuous() -> None:
+    metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
+    scheduler = Scheduler(LIMITS, bos_id=BOS, eos_id=EOS)
+    engine = Engine(backend, scheduler, metrics.observer(MODEL))
+    await engine.start()
+    greedy = DecodingOptions(beam_size=1)
+    first = asyncio.create_task(engine.decode((3, 4, 5), greedy))
+    assert await asyncio.to_thread(backend.stepping.wait, 5)
+    others = [asyncio.create_task(engine.decode((6,), greedy)) for _ in range(3)]
+    await asyncio.sleep(0)
+    backend.gate.set()
+    await asyncio.gather(first, *others)
+    await engine.close()
+
+    joins, retires = "nmt_batch_joins_total", "nmt_batch_retires_total"
+    assert value(metrics, joins, model=MODEL, batch="empty") == 1
+    assert value(metrics, joins, model=MODEL, batch="running") == 3
+    left = {
+        batch: value(metrics, retires, model=MODEL, reason="finished", batch=batch) or 0
+        for batch in ("running", "empty")
+    }
+    assert left["running"] >= 2
+    assert sum(left.values()) == 4
+
+    assert value(metrics, "nmt_sentences_running", model=MODEL) == 0
+    assert value(metrics, "nmt_sentences_waiting", model=MODEL) == 0
+    assert value(metrics, "nmt_queue_tokens", model=MODEL) == 0
+    assert value(metrics, "nmt_queue_duration_seconds_count", model=MODEL) == 4
+    steps = len(backend.batch_sizes)
+    assert value(metrics, "nmt_decode_step_duration_seconds_count", model=MODEL) == steps
+    assert value(metrics, "nmt_batch_size_sum", model=MODEL) == sum(backend.batch_sizes)
+    encodes = len(backend.encode_sizes)
+    assert value(metrics, "nmt_encode_duration_seconds_count", model=MODEL) == encodes
+    assert value(metrics, "nmt_source_tokens_total", model=MODEL) == 3 + 3 * 1
+    assert value(metrics, "nmt_target_tokens_total", model=MODEL) == 4 + 3 * 2
+    finished = "nmt_finished_sentences_total"
+    assert value(metrics, finished, model=MODEL, finish_reason="complete") == 4
+    assert value(metrics, finished, model=MODEL, finish_reason="length") == 0
+
+
+def test_the_waiting_line_is_seen_in_sentences_and_tokens() -> None:
+    metrics = Metrics()
+    observer = metrics.observer(MODEL)
+    observer.waiting(3, 20)
+    observer.waiting(2, 12)
+    assert value(metrics, "nmt_sentences_waiting", model=MODEL) == 2
+    assert value(metrics, "nmt_queue_tokens", model=MODEL) == 12
+
+
+def test_two_engines_of_one_model_add_up() -> None:
+    metrics = Metrics()
+    draining, successor = metrics.observer(MODEL), metrics.observer(MODEL)
+    draining.joined(3, [0.1, 0.1, 0.1], 0)
+    draining.waiting(2, 10)
+    successor.joined(1, [0.1], 0)
+    successor.waiting(1, 5)
+    assert value(metrics, "nmt_sentences_running", model=MODEL) == 4
+    assert value(metrics, "nmt_sentences_waiting", model=MODEL) == 3
+    draining.left("finished", 3, 0)
+    draining.waiting(0, 0)
+    assert value(metrics, "nmt_sentences_running", model=MODEL) == 1
+    assert value(metrics, "nmt_queue_tokens", model=MODEL) == 5
+
+
+def test_padding_and_lengths_are_seen() -> None:
+    metrics = Metrics()
+    observer = metrics.observer(MODEL)
+    observer.encoded(sentences=2, padded_tokens=20, tokens=15, seconds=0.01)
+    observer.finished(FinishReason.LENGTH, source_tokens=10, target_tokens=5)
+    assert value(metrics, "nmt_batch_padding_ratio_sum", model=MODEL) == 0.25
+    assert value(metrics, "nmt_length_ratio_sum", model=MODEL) == 0.5
+    assert value(metrics, "nmt_source_length_tokens_sum", model=MODEL) == 10
+    assert value(metrics, "nmt_target_length_tokens_sum", model=MODEL) == 5
+
+
+def test_requests_are_counted_by_route_model_and_outcome() -> None:
+    metrics = Metrics()
+    metrics.request_finished("/translate", MODEL, "ok", 0.03)
+    metrics.request_finished("/translate", NO_MODEL, "invalid", 0.001)
+    metrics.request_failed("validation")
+    metrics.characters(MODEL, 52)
+    requests = "nmt_requests_total"
+    assert value(metrics, requests, route="/translate", model=MODEL, outcome="ok") == 1
+    assert value(metrics, requests, route="/translate", model=NO_MODEL, outcome="invalid") == 1
+    assert value(metrics, "nmt_request_duration_seconds_count", route="/translate") == 2
+    assert value(metrics, "nmt_request_failures_total", reason="validation") == 1
+    assert value(metrics, "nmt_request_failures_total", reason="overloaded") == 0
+    assert value(metrics, "nmt_characters_total", model=MODEL) == 52
+
+
+def test_a_model_is_shown_as_what_it_is_until_it_goes() -> None:
+    metrics = Metrics()
+    facts = {"source": "de", "target": "en", "precision": "int8", "sha256": "f" * 64}
+    metrics.model_loaded(MODEL, version="1", seconds=0.5, **facts)
+    metrics.model_loaded("en-de", version="1", seconds=0.5, **facts)
+    info = "nmt_model_info"
+    assert value(metrics, info, model=MODEL, version="1", **facts) == 1
+
+    metrics.model_loaded(MODEL, version="2", seconds=0.5, **facts)
+    assert value(metrics, info, model=MODEL, version="1", **facts) is None
+    assert value(metrics, info, model=MODEL, version="2", **facts) == 1
+    assert value(metrics, "nmt_model_load_duration_seconds_count", model=MODEL) == 2
+
+    metrics.model_unloaded(MODEL)
+    assert value(metrics, info, model=MODEL, version="2", **facts) is None
+    assert value(metrics, info, model="en-de", version="1", **facts) == 1
+
+
+def test_two_apps_count_apart() -> None:
+    one, other = Metrics(), Metrics()
+    one.request_failed("internal")
+    assert value(one, "nmt_request_failures_total", reason="internal") == 1
+    assert value(other, "nmt_request_failures_total", reason="internal") == 0
+
+
+def exposition(metrics: Metrics) -> str:
+    body, content_type = metrics.render()
+    assert content_type.startswith("text/plain")
+    return body.decode()
+
+
+def test_what_is_exposed_is_named_as_prometheus_asks() -> None:
+    metrics = Metrics()
+    metrics.observer(MODEL).finished(FinishReason.COMPLETE, 5, 5)
+    metrics.request_finished("/translate", MODEL, "ok", 0.03)
+    text = exposition(metrics)
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    ours = {name: family for name, family in families.items() if name.startswith("nmt_")}
+    assert set(ours) == {name.removesuffix("_total") for name in NAMES}
+    for name, family in ours.items():
+        assert family.documentation.endswith(".")
+        assert (f"{name}_total" in NAMES) == (family.type == "counter")
+        for sample in family.samples:
+            labels = set(sample.labels)
+            assert labels <= {
+                *("model", "version", "route", "outcome", "reason", "batch", "finish_reason"),
+                *("source", "target", "precision", "sha256", "le"),
+            }
+
+
+def test_the_process_and_its_platform_are_exposed() -> None:
+    text = exposition(Metrics())
+    for name in ("process_resident_memory_bytes", "python_info", "python_gc_collections_total"):
+        assert f"\n{name}" in text
+    assert "_created" not in text
+
+
+def test_the_version_of_the_service_is_exposed() -> None:
+    assert f'nmt_build_info{{version="{service.__version__}"}} 1.0' in exposition(Metrics())

@@ -1,0 +1,149 @@
+"""A model that shouts: it repeats its source in capitals, byte by byte, and is exact.
+
+Small enough to run thousands of sentences a second, close enough to a real one for everything
+above the engine: its second hypothesis differs from the first, and it can write too long.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from models.bundle.manifest import (
+    Corpus,
+    DecodingDefaults,
+    Dimensions,
+    Manifest,
+    Provenance,
+    Score,
+    SentenceLimits,
+    SpecialIds,
+)
+from service.engine.engine import Engine
+from service.engine.observer import EngineObserver, SilentObserver
+from service.engine.scheduler import Scheduler
+from service.runtime.backend import FloatArray, Limits
+from service.runtime.scripted import ScriptedBackend
+from service.settings import Settings
+from service.translation.repository import FoundBundle, LoadedModel
+
+PAD, UNK, BOS, EOS = range(4)
+_FIRST_BYTE = 4
+_VOCABULARY = _FIRST_BYTE + 256
+SOURCE_LENGTH, TARGET_LENGTH = 64, 96
+
+
+class ByteTokenizer:
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(_FIRST_BYTE + byte for byte in text.encode())
+
+    def decode(self, ids: tuple[int, ...]) -> str:
+        return bytes(i - _FIRST_BYTE for i in ids).decode(errors="replace")
+
+
+def shouting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    """Capitals almost certainly, small letters as a poor second choice, then the end."""
+    log_probs = np.full(_VOCABULARY, -20.0, np.float32)
+    log_probs[EOS] = -90.0
+    token = source[min(len(prefix), len(source)) - 1]
+    byte = token - _FIRST_BYTE
+    if ord("a") <= byte <= ord("z"):
+        log_probs[token] = -3.0
+        token = byte - 32 + _FIRST_BYTE
+    log_probs[token] = -0.05
+    return log_probs
+
+
+def endless(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    """Never ends by itself."""
+    log_probs = np.full(_VOCABULARY, -20.0, np.float32)
+    log_probs[EOS] = -90.0
+    log_probs[_FIRST_BYTE + ord("x")] = -0.01
+    return log_probs
+
+
+def make_manifest(name: str, source: str, target: str, version: str = "1") -> Manifest:
+    return Manifest(
+        name=name,
+        version=version,
+        source=source,
+        target=target,
+        dimensions=Dimensions(
+            encoder_layers=1,
+            decoder_layers=1,
+            width=8,
+            heads=2,
+            feed_forward=16,
+            vocabulary_size=_VOCABULARY,
+        ),
+        special_ids=SpecialIds(pad=PAD, unk=UNK, bos=BOS, eos=EOS),
+        limits=SentenceLimits(source_length=SOURCE_LENGTH, target_length=TARGET_LENGTH),
+        precisions=("fp32", "int8"),
+        decoding=DecodingDefaults(beam_size=2),
+        provenance=Provenance(
+            recipe="shouting",
+            commit="0" * 40,
+            created="2026-11-21T00:00:00Z",
+            data=(Corpus(name="none", licence="CC0-1.0", pairs=1),),
+            scores=(
+                Score(
+                    metric="BLEU",
+                    value=100.0,
+                    test_set="itself",
+                    precision="int8",
+                    beam_size=2,
+                    signature="none",
+                ),
+            ),
+        ),
+    )
+
+
+def put_bundle(
+    directory: Path, name: str, source: str = "de", target: str = "en", version: str = "1"
+) -> None:
+    """A directory that ``discover`` takes for a bundle. Only ``load_shouting`` can load it."""
+    (directory / name).mkdir(parents=True, exist_ok=True)
+    manifest = make_manifest(name, source, target, version)
+    (directory / name / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
+
+
+def put_broken_bundle(directory: Path, name: str) -> None:
+    (directory / name).mkdir(parents=True, exist_ok=True)
+    (directory / name / "manifest.json").write_text(json.dumps({"schema": 7}), encoding="utf-8")
+
+
+async def make_model(
+    manifest: Manifest,
+    backend: ScriptedBackend | None = None,
+    observer: EngineObserver | None = None,
+) -> LoadedModel:
+    if backend is None:
+        backend = ScriptedBackend(shouting, make_limits())
+    scheduler = Scheduler(backend.limits, bos_id=BOS, eos_id=EOS)
+    engine = Engine(backend, scheduler, observer or SilentObserver())
+    await engine.start()
+    return LoadedModel(manifest, "int8", ByteTokenizer(), engine)
+
+
+def make_limits(slots: int = 8, rows_per_slot: int = 4) -> Limits:
+    return Limits(slots, rows_per_slot, SOURCE_LENGTH, TARGET_LENGTH)
+
+
+async def load_shouting(
+    path: Path, settings: Settings, observer_for: Callable[[str], EngineObserver]
+) -> LoadedModel:
+    """In the place of ``service.loading.load_model``: the manifest, but no weights."""
+    manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
+    limits = make_limits(settings.slots, settings.max_beam_size)
+    backend = ScriptedBackend(shouting, limits)
+    return await make_model(manifest, backend, observer_for(manifest.name))
+
+
+async def load_found(bundle: FoundBundle) -> LoadedModel:
+    """For a ``ModelRepository`` of its own."""
+    manifest = Manifest.from_json((bundle.path / "manifest.json").read_text(encoding="utf-8"))
+    return await make_model(manifest)

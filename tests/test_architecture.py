@@ -1,0 +1,198 @@
+"""The decisions that a machine can check, written down where they cannot rot."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS = {"service", "training", "models", "benchmarks", "tests"}
+
+MAY_IMPORT = {
+    "models.bundle": {"models.bundle"},
+    "models.transformer": {"models.transformer"},
+    "training": {"training", "models"},
+    "service": {"service", "models.bundle"},
+    "service.settings": set[str](),
+    "service.runtime": {"service.runtime", "models.bundle"},
+    "service.engine": {"service.engine", "service.runtime.backend"},
+    "service.observability": {
+        "service.observability",
+        "service.engine.observer",
+        "service.engine.types",
+    },
+    "service.translation": {
+        "service.translation",
+        "service.engine",
+        "service.runtime.backend",
+        "models.bundle",
+    },
+    "service.api": {
+        "service.api",
+        "service.translation",
+        "service.engine.errors",
+        "service.observability",
+    },
+}
+"""Of ours. Each package, and what its modules may import; a longer name narrows a shorter one."""
+
+NEVER_IMPORTS = {
+    "models.bundle": {"torch", "onnx", "onnxruntime"},
+    "models.transformer": {"onnx", "onnxruntime"},
+    "service": {"torch", "onnx", "tensorboard"},
+    "service.runtime": {"fastapi", "prometheus_client", "starlette"},
+    "service.engine": {"fastapi", "onnxruntime", "prometheus_client", "sentencepiece", "starlette"},
+    "service.translation": {"fastapi", "onnxruntime", "prometheus_client", "starlette"},
+    "service.api": {"numpy", "onnxruntime"},
+}
+"""Of others'. What would tie a package to something that it is not to know of."""
+
+ENTRY_POINTS = {"service.cli", "service.__main__", "service.ray"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules_of(package: str) -> list[Path]:
+    directory = ROOT / package.replace(".", "/")
+    found = (
+        sorted(directory.rglob("*.py")) if directory.is_dir() else [directory.with_suffix(".py")]
+    )
+    assert found, f"{package} has no modules"
+    return found
+
+
+def is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            for alias in node.names:
+                submodule = f"{module}.{alias.name}"
+                yield submodule if is_module(submodule) else module
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def project() -> dict[str, Any]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        described: dict[str, Any] = tomllib.load(file)["project"]
+    return described
+
+
+def distribution(requirement: str) -> str:
+    """``onnxruntime-gpu[cuda]==1`` is ``onnxruntime-gpu``."""
+    return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_go_one_way(package: str) -> None:
+    for path in modules_of(package):
+        for module in imports_of(path):
+            # The bare package is its name and version.
+            if module.split(".")[0] in OURS and module != "service":
+                assert any(within(module, allowed) for allowed in MAY_IMPORT[package]), (
+                    f"{path.relative_to(ROOT)} imports {module}"
+                )
+
+
+@pytest.mark.parametrize("package", NEVER_IMPORTS)
+def test_a_package_does_not_know_what_is_none_of_its_business(package: str) -> None:
+    for path in modules_of(package):
+        for module in imports_of(path):
+            assert module.split(".")[0] not in NEVER_IMPORTS[package], (
+                f"{path.relative_to(ROOT)} imports {module}"
+            )
+
+
+def test_only_entry_points_import_the_composition_root() -> None:
+    for path in modules_of("service"):
+        if module_name(path) not in ENTRY_POINTS:
+            assert "service.bootstrap" not in imports_of(path), path.relative_to(ROOT)
+
+
+def test_only_the_settings_read_the_environment() -> None:
+    for path in modules_of("service"):
+        if module_name(path) == "service.settings":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            touched = node.attr if isinstance(node, ast.Attribute) else ""
+            imported = [a.name for a in node.names] if isinstance(node, ast.ImportFrom) else []
+            assert not {"environ", "environb", "getenv"} & {touched, *imported}, (
+                f"{path.relative_to(ROOT)} reads the environment"
+            )
+
+
+def test_the_service_imports_only_what_serving_installs() -> None:
+    asked = [*project()["dependencies"], *project()["optional-dependencies"]["cpu"]]
+    installed = {distribution(requirement) for requirement in asked}
+    providers = importlib.metadata.packages_distributions()
+    for path in [*modules_of("service"), *modules_of("models.bundle")]:
+        for module in imports_of(path):
+            top = module.split(".")[0]
+            if top in OURS or top in sys.stdlib_module_names:
+                continue
+            assert installed & {distribution(name) for name in providers[top]}, (
+                f"{path.relative_to(ROOT)} imports {module}, which make serve does not install"
+            )
+
+
+@pytest.mark.parametrize(
+    ("program", "absent"),
+    [
+        ("import service.bootstrap, service.cli", {"torch", "onnx"}),
+        (
+            "import models.bundle.bundle, models.bundle.graphs",
+            {"torch", "onnx", "onnxruntime", "service", "training"},
+        ),
+    ],
+)
+def test_nothing_heavy_comes_in_by_the_back_door(program: str, absent: set[str]) -> None:
+    check = f"{program}; import sys; print(sorted({absent!r} & set(sys.modules)))"
+    outcome = subprocess.run(
+        [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout.strip() == "[]"
+
+
+def test_the_lock_pins_everything_that_is_asked_for() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[a-z0-9.]+", pin) for pin in pins)
+    pinned = {distribution(pin) for pin in pins}
+    groups = [project()["dependencies"], *project()["optional-dependencies"].values()]
+    asked = {distribution(requirement) for group in groups for requirement in group}
+    assert asked - {project()["name"]} <= pinned
+    assert "torch==2.13.0" in pins
+
+
+def test_a_clone_is_small() -> None:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so nothing says which files belong to it")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
+    files = [ROOT / name.decode() for name in listed.split(b"\0") if name]
+    size = sum(file.lstat().st_size for file in files if file.is_symlink() or file.exists())
+    assert size < 25 * 2**20, f"the tracked files have {size / 2**20:.1f} MiB together"

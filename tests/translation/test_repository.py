@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from service.engine.errors import EngineStopped
+from service.engine.types import DecodingOptions
+from service.loading import discover
+from service.translation.errors import NotReady, UnknownLanguage, UnsupportedPair
+from service.translation.repository import FoundBundle, LoadedModel, ModelRepository
+from service.translation.types import Language, LanguagePair
+from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
+
+pytestmark = pytest.mark.anyio
+DE_EN = LanguagePair("de", "en")
+
+
+@pytest.fixture
+async def repository(tmp_path: Path) -> AsyncIterator[ModelRepository]:
+    repository = ModelRepository(lambda: discover(tmp_path), load_found)
+    yield repository
+    await repository.close()
+
+
+def names(repository: ModelRepository) -> list[str]:
+    return [model.name for model in repository.offer.models]
+
+
+async def works(model: LoadedModel) -> bool:
+    try:
+        return bool(await model.engine.decode((5, EOS), DecodingOptions(beam_size=1)))
+    except EngineStopped:
+        return False
+
+
+async def test_nothing_is_on_offer_before_the_first_load(repository: ModelRepository) -> None:
+    with pytest.raises(NotReady, match="being loaded"):
+        _ = repository.offer
+
+
+async def test_an_empty_directory_offers_nothing_and_says_so(repository: ModelRepository) -> None:
+    await repository.reload()
+    with pytest.raises(NotReady, match="there is no bundle"):
+        _ = repository.offer
+
+
+async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    repository = ModelRepository(lambda: discover(tmp_path / "nowhere"), load_found)
+    await repository.reload()
+    with pytest.raises(NotReady, match="nowhere: No such file or directory"):
+        _ = repository.offer
+
+
+async def test_the_offer_is_what_is_in_the_directory(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "b", "en", "de")
+    put_bundle(tmp_path, "a", "de", "en")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "README.md").touch()
+    await repository.reload()
+    assert names(repository) == ["a", "b"]
+    put_bundle(tmp_path, "c", "fr", "en")
+    shutil.rmtree(tmp_path / "a")
+    await repository.reload()
+    assert names(repository) == ["b", "c"]
+
+
+async def test_a_broken_bundle_takes_no_other_down(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_broken_bundle(tmp_path, "a")
+    put_bundle(tmp_path, "b")
+    await repository.reload()
+    assert names(repository) == ["b"]
+    assert repository.failed == {"a": "manifest has schema 7; this reader knows 1"}
+
+
+async def test_a_bundle_that_breaks_leaves_the_model_that_was_offered(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    put_broken_bundle(tmp_path, "a")
+    await repository.reload()
+    assert names(repository) == ["a"]
+    assert "a" in repository.failed
+    assert await works(repository.offer.models[0])
+
+
+async def test_an_unchanged_bundle_is_not_loaded_again(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    (before,) = repository.offer.models
+    await repository.reload()
+    assert repository.offer.models == (before,)
+
+
+async def test_a_changed_bundle_is_noticed(tmp_path: Path, repository: ModelRepository) -> None:
+    put_bundle(tmp_path, "a", version="1")
+    await repository.reload()
+    (before,) = repository.offer.models
+    put_bundle(tmp_path, "a", version="22")
+    await repository.reload()
+    assert [model.manifest.version for model in repository.offer.models] == ["22"]
+    assert not before.engine.alive
+
+
+async def test_a_model_that_has_died_is_named_and_a_reload_replaces_it(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    await repository.offer.models[0].engine.close()
+    assert repository.stopped == ("a",)
+    await repository.reload()
+    assert repository.stopped == ()
+    assert await works(repository.offer.models[0])
+
+
+async def test_a_reload_does_not_disturb_work_in_flight(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    async with repository.lease(DE_EN) as model:
+        shutil.rmtree(tmp_path / "a")
+        put_bundle(tmp_path, "b")
+        await repository.reload()
+        assert names(repository) == ["b"]
+        assert await works(model)
+    assert not model.engine.alive
+
+
+async def test_reloads_take_turns(tmp_path: Path) -> None:
+    loading: list[str] = []
+
+    async def load(bundle: FoundBundle) -> LoadedModel:
+        assert not loading
+        loading.append(bundle.name)
+        await asyncio.sleep(0.001)
+        loading.remove(bundle.name)
+        return await load_found(bundle)
+
+    put_bundle(tmp_path, "a")
+    repository = ModelRepository(lambda: discover(tmp_path), load)
+    await asyncio.gather(*(repository.reload() for _ in range(3)))
+    assert names(repository) == ["a"]
+    await repository.close()
+
+
+async def test_a_cancelled_reload_leaves_nothing_running(tmp_path: Path) -> None:
+    loaded: list[LoadedModel] = []
+
+    async def load(bundle: FoundBundle) -> LoadedModel:
+        if loaded:
+            await asyncio.sleep(60)
+        loaded.append(await load_found(bundle))
+        return loaded[0]
+
+    put_bundle(tmp_path, "a")
+    put_bundle(tmp_path, "b", "en", "de")
+    repository = ModelRepository(lambda: discover(tmp_path), load)
+    reload = asyncio.create_task(repository.reload())
+    while not loaded:
+        await asyncio.sleep(0.001)
+    reload.cancel()
+    await asyncio.gather(reload, return_exceptions=True)
+    assert not loaded[0].engine.alive
+
+
+async def test_closing_withdraws_the_offer_and_stops_even_what_is_leased(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    async with repository.lease(DE_EN) as model:
+        await repository.close()
+        assert not model.engine.alive
+    with pytest.raises(NotReady, match="shutting down"):
+        _ = repository.offer
+
+
+async def test_codes_are_found_in_any_spelling(tmp_path: Path, repository: ModelRepository) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    assert repository.offer.pair("DE", "eng") == DE_EN
+
+
+@pytest.mark.parametrize("code", ["zz", "fr", "", "x" * 1000, "\ud800", "de en"])
+async def test_an_unknown_language_is_named_with_what_is_on_offer(
+    tmp_path: Path, repository: ModelRepository, code: str
+) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    with pytest.raises(UnknownLanguage, match="is not supported; on offer: de"):
+        repository.offer.pair(code, "en")
+
+
+async def test_a_direction_nobody_translates_is_named_with_what_is_on_offer(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a", "de", "en")
+    put_bundle(tmp_path, "b", "fr", "en")
+    await repository.reload()
+    with pytest.raises(UnsupportedPair) as caught:
+        repository.offer.pair("de", "fr")
+    assert str(caught.value) == (
+        "French (fr) is not available as a target language from German (de); "
+        "on offer: English (en)"
+    )
+
+
+async def test_languages_are_listed_with_what_they_translate_to(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a", "de", "en")
+    await repository.reload()
+    assert repository.offer.languages == (
+        Language("en", "English", ()),
+        Language("de", "German", ("en",)),
+    )

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.errors import SentenceTooLong
+from service.translation.segmentation import TokenLimit, segment
+
+ANY_LENGTH = TokenLimit(len, 10**9)
+BLANKS = " \t\n\r\x0b\x0c\x85\u00a0\u2009\u2028\u202f\u3000\ufeff\u200b"
+WORDS = ("Dr", "z.B", "e.g", "J", "Ü", "Straße", "wort", "3", "你好", "word", "😀", "--", "«", "(")
+MARKS = (".", "!", "?", "…", "。", "！", ",", ";", ":", " – ", '"', "“", "’", ")")
+
+anything = st.text(max_size=80)
+like_prose = st.lists(
+    st.one_of(st.sampled_from(WORDS), st.sampled_from(MARKS), st.sampled_from(BLANKS)), max_size=60
+).map("".join)
+languages = st.sampled_from(["de", "en", "fr", "zh", "pt-BR", "x-digits", "und"])
+
+
+@given(anything | like_prose, languages)
+def test_joining_gives_the_text_back(text: str, language: str) -> None:
+    segmented = segment(text, language, ANY_LENGTH)
+    assert segmented.join(segmented.sentences) == text
+
+
+@given(anything | like_prose, languages)
+def test_a_sentence_has_no_blanks_around_it_and_something_to_translate(
+    text: str, language: str
+) -> None:
+    for sentence in segment(text, language, ANY_LENGTH).sentences:
+        assert sentence == sentence.strip()
+        assert any(character.isalnum() for character in sentence)
+        assert len(sentence.splitlines()) == 1
+
+
+@given(anything | like_prose, languages)
+def test_separators_hold_nothing_to_translate(text: str, language: str) -> None:
+    for separator in segment(text, language, ANY_LENGTH).separators:
+        assert not any(character.isalnum() for character in separator)
+
+
+@given(like_prose, st.integers(12, 40))
+def test_no_sentence_is_longer_than_the_model_reads_and_none_is_cut(text: str, most: int) -> None:
+    try:
+        segmented = segment(text, "de", TokenLimit(len, most))
+    except SentenceTooLong:
+        assert max(map(len, text.split())) > most
+        return
+    assert all(len(sentence) <= most for sentence in segmented.sentences)
+    assert segmented.join(segmented.sentences) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Hallo Welt.  Wie geht's?", ["Hallo Welt.", "Wie geht's?"]),
+        ("Dr. Müller kam am 3. Mai, z.B. um acht.", ["Dr. Müller kam am 3. Mai, z.B. um acht."]),
+        ("Die 1. Liga, im 19. Jahrhundert.", ["Die 1. Liga, im 19. Jahrhundert."]),
+        ("Es war 1984. Es war kalt am 3.", ["Es war 1984.", "Es war kalt am 3."]),
+        ("eins\r\nzwei\n\n\tdrei ", ["eins", "zwei", "drei"]),
+        ("J.\u00a0Meier kommt. Gut.", ["J.\u00a0Meier kommt.", "Gut."]),
+        ("0 1 5 9", ["0 1 5 9"]),
+        ("-----\n🎉 !!! 🎉\n", []),
+        ("", []),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert list(segment(text, "de", ANY_LENGTH).sentences) == sentences
+
+
+def test_separators_are_what_is_around_sentences() -> None:
+    segmented = segment("\t Eins. \r\n\r\n Zwei!\u00a0", "de", ANY_LENGTH)
+    assert segmented.separators == ("\t ", " \r\n\r\n ", "\u00a0")
+    assert segmented.join(["One.", "Two!"]) == "\t One. \r\n\r\n Two!\u00a0"
+
+
+def test_a_long_sentence_is_split_at_clauses_before_blanks() -> None:
+    text = "der Hund läuft schnell, die Katze schläft"
+    assert segment(text, "de", TokenLimit(len, 25)).sentences == (
+        "der Hund läuft schnell,",
+        "die Katze schläft",
+    )
+
+
+def test_a_decimal_comma_is_no_clause_mark() -> None:
+    parts = segment("es kostet 3,50 Euro und mehr", "de", TokenLimit(len, 16)).sentences
+    assert parts == ("es kostet 3,50", "Euro und mehr")
+
+
+def test_a_word_longer_than_the_model_reads_is_refused_by_name() -> None:
+    with pytest.raises(SentenceTooLong, match="30 tokens; the model reads at most 20"):
+        segment("kurz " + "a" * 30, "de", TokenLimit(len, 20))
+
+
+def test_one_sentence_for_each_place_is_needed() -> None:
+    with pytest.raises(ValueError, match="1 sentences for 2 places"):
+        segment("Eins. Zwei.", "de", ANY_LENGTH).join(["One."])

@@ -1,0 +1,1 @@
+"""Makes bundles: data, training, averaging, evaluation, export. Never imports the service."""

@@ -1,0 +1,82 @@
+"""Training state on disk: written whole or not at all, and enough to go on bit for bit."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.transformer.config import TransformerConfig
+from models.transformer.transformer import Transformer
+
+_NAME = re.compile(r"checkpoint-(\d{8})\.pt")
+
+
+class CheckpointError(Exception):
+    """No checkpoint, or not one of this recipe, and what to do."""
+
+
+def save(document: dict[str, Any], path: Path) -> None:
+    """Write through a temporary file and a rename, so that a kill at any moment leaves the old."""
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        torch.save(document, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read what ``save`` wrote; tensors and plain values only, nothing is unpickled."""
+    document: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return document
+
+
+def path_of(directory: Path, step: int) -> Path:
+    return directory / f"checkpoint-{step:08d}.pt"
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """Those of a run, oldest first."""
+    if not directory.is_dir():
+        return []
+    return sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+
+
+def prune(directory: Path, keep: int) -> None:
+    for path in checkpoints(directory)[:-keep]:
+        path.unlink()
+
+
+def average(paths: Sequence[Path]) -> dict[str, Any]:
+    """The mean of several checkpoints' weights (section 6.1), ready for ``restore``."""
+    if not paths:
+        raise CheckpointError("there is no checkpoint to average; train first")
+    documents = [load(path) for path in paths]
+    first = documents[0]
+    if any(document["config"] != first["config"] for document in documents):
+        raise CheckpointError("the checkpoints are of different networks")
+    weights: dict[str, Tensor] = {
+        name: (sum(d["network"][name].double() for d in documents) / len(documents)).to(
+            tensor.dtype
+        )
+        for name, tensor in first["network"].items()
+    }
+    return {
+        "config": first["config"],
+        "recipe": first["recipe"],
+        "network": weights,
+        "averaged": [document["step"] for document in documents],
+    }
+
+
+def restore(document: dict[str, Any]) -> Transformer:
+    """The network that a checkpoint, or an average of some, holds; in evaluation mode."""
+    network = Transformer(TransformerConfig(**document["config"]))
+    network.load_state_dict(document["network"])
+    return network.eval()

@@ -1,0 +1,1 @@
+"""From a checkpoint to a bundle: graphs, quantisation, proof of parity, publication."""

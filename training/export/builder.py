@@ -1,0 +1,149 @@
+"""Writes ONNX: nodes by call, weights by name into one file that several graphs share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from models.bundle.graphs import Signature, TensorType
+
+OPSET = 21
+IR_VERSION = 10
+MICROSOFT = "com.microsoft"
+ELEMENTS = {
+    "float": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+}
+ALIGNMENT = 64
+PAGE = 4096
+"""A large weight starts on a page, so that a runtime may map it instead of reading it."""
+LARGE = 16 * PAGE
+
+
+@dataclass(slots=True)
+class WeightFile:
+    """The weights of one precision, each stored once however many graphs use it."""
+
+    name: str
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    _offsets: dict[str, int] = field(default_factory=dict)
+    _end: int = 0
+
+    def add(self, name: str, array: NDArray[np.generic]) -> None:
+        if name in self.arrays:
+            raise ValueError(f"weight {name} is there already")
+        alignment = PAGE if array.nbytes >= LARGE else ALIGNMENT
+        self.arrays[name] = np.ascontiguousarray(array)
+        self._offsets[name] = -(-self._end // alignment) * alignment
+        self._end = self._offsets[name] + array.nbytes
+
+    def write(self, path: Path) -> None:
+        with path.open("wb") as file:
+            for name, array in self.arrays.items():
+                file.seek(self._offsets[name])
+                file.write(array.tobytes())
+
+    def initializer(self, name: str) -> TensorProto:
+        """A tensor that says where in the file its data lies."""
+        array = self.arrays[name]
+        tensor = TensorProto(
+            name=name,
+            data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
+            dims=array.shape,
+            data_location=TensorProto.EXTERNAL,
+        )
+        for key, value in (
+            ("location", self.name),
+            ("offset", self._offsets[name]),
+            ("length", array.nbytes),
+        ):
+            tensor.external_data.add(key=key, value=str(value))
+        return tensor
+
+
+class GraphBuilder:
+    """Collects the nodes of one graph. Values are known by name; ``op`` returns new ones."""
+
+    def __init__(self, weights: WeightFile) -> None:
+        self._weights = weights
+        self._nodes: list[onnx.NodeProto] = []
+        self._used: dict[str, None] = {}
+        self._constants: dict[str, TensorProto] = {}
+        self._numbers = itertools.count()
+
+    def op(
+        self, kind: str, *inputs: str, domain: str = "", into: str = "", **attributes: Any
+    ) -> str:
+        """Add a node with one output and return its name; an empty input is one left out."""
+        (output,) = self.ops(kind, *inputs, domain=domain, into=(into,), **attributes)
+        return output
+
+    def ops(
+        self, kind: str, *inputs: str, into: Sequence[str], domain: str = "", **attributes: Any
+    ) -> list[str]:
+        """Add a node with as many outputs as ``into`` has names; empty ones are made up."""
+        outputs = [name or f"{kind}_{next(self._numbers)}" for name in into]
+        self._nodes.append(
+            helper.make_node(
+                kind,
+                list(inputs),
+                outputs,
+                name=f"n{len(self._nodes)}_{kind}",
+                domain=domain,
+                **attributes,
+            )
+        )
+        return outputs
+
+    def weight(self, name: str) -> str:
+        """A tensor of the shared file."""
+        if name not in self._weights.arrays:
+            raise KeyError(f"there is no weight {name}")
+        self._used[name] = None
+        return name
+
+    def has_weight(self, name: str) -> bool:
+        return name in self._weights.arrays
+
+    def constant(self, value: object, dtype: type[np.generic]) -> str:
+        """A small tensor kept within the graph itself."""
+        array = np.array(value, dtype)
+        name = f"constant_{array.dtype}_{'x'.join(map(str, array.shape))}_{array.tolist()}"
+        self._constants.setdefault(name, numpy_helper.from_array(array, name))
+        return name
+
+    def reshape(self, x: str, *shape: int) -> str:
+        """To a fixed shape; 0 keeps a dimension, −1 takes the rest."""
+        return self.op("Reshape", x, self.constant(shape, np.int64))
+
+    def model(self, name: str, signature: Signature) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self._nodes,
+            name,
+            _values(signature.inputs),
+            _values(signature.outputs),
+            [*self._constants.values(), *map(self._weights.initializer, self._used)],
+        )
+        return helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)],
+            ir_version=IR_VERSION,
+            producer_name="dragoman",
+        )
+
+
+def _values(tensors: Mapping[str, TensorType]) -> list[onnx.ValueInfoProto]:
+    return [
+        helper.make_tensor_value_info(name, ELEMENTS[tensor.element], tensor.shape)
+        for name, tensor in tensors.items()
+    ]

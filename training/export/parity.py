@@ -1,0 +1,128 @@
+"""Proves on real sentences that exported graphs compute what the network does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from models.bundle.manifest import Precision, SpecialIds
+from models.transformer.transformer import Transformer
+from training.data.batching import padded
+from training.export.graphs import dimensions_of
+from training.export.session import GraphDecoder, open_graph
+from training.search import (
+    CachedDecoder,
+    Decoder,
+    Hypothesis,
+    beam_search,
+    default_max_length,
+)
+
+SCORE_TOLERANCE = 1e-4
+MAP_TOLERANCE = 1e-4
+
+
+class ParityError(Exception):
+    """An exported graph does not compute what the network computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """One sentence as the network and as each precision's graphs translate it, best first."""
+
+    source_ids: tuple[int, ...]
+    network: list[Hypothesis]
+    graphs: dict[Precision, list[Hypothesis]]
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """How the sentences of a proof are searched."""
+
+    special: SpecialIds
+    beam_size: int
+    length_penalty: float
+
+    def best(self, decoder: Decoder, source_ids: Sequence[int], limit: int) -> list[Hypothesis]:
+        return beam_search(
+            decoder,
+            source_ids,
+            self.special,
+            beam_size=self.beam_size,
+            length_penalty=self.length_penalty,
+            max_length=default_max_length(len(source_ids), limit),
+        )
+
+
+def translate_all(
+    network: Transformer,
+    directory: Path,
+    precisions: Sequence[Precision],
+    sources: Sequence[tuple[int, ...]],
+    searching: Searching,
+) -> list[Translated]:
+    dimensions, limit = dimensions_of(network.config), network.config.max_length
+    torch_decoder = CachedDecoder(network)
+    graph_decoders = {p: GraphDecoder(directory, dimensions, p) for p in precisions}
+    return [
+        Translated(
+            source_ids,
+            searching.best(torch_decoder, source_ids, limit),
+            {p: searching.best(d, source_ids, limit) for p, d in graph_decoders.items()},
+        )
+        for source_ids in sources
+    ]
+
+
+def check_translations(translated: Sequence[Translated]) -> None:
+    """Raises ``ParityError`` unless fp32 gives the network's own tokens and scores.
+
+    Two hypotheses whose scores agree to ``SCORE_TOLERANCE`` are a tie, which rounding decides.
+    """
+    for number, sentence in enumerate(translated):
+        ours, theirs = sentence.graphs["fp32"][0], sentence.network[0]
+        if abs(ours.score - theirs.score) > SCORE_TOLERANCE:
+            raise ParityError(
+                f"sentence {number}: the fp32 graphs give {ours}, the network gives {theirs}"
+            )
+
+
+def check_attention(
+    network: Transformer, directory: Path, translated: Sequence[Translated], special: SpecialIds
+) -> None:
+    """Raises ``ParityError`` unless the fp32 attention graph gives the network's own maps.
+
+    Sentences of different lengths go in together, so that padding is proved too.
+    """
+    sources = [np.array(sentence.source_ids) for sentence in translated]
+    targets = [np.array(sentence.network[0].token_ids, np.int64) for sentence in translated]
+    source_BS = padded(sources)
+    input_BT = padded([np.concatenate(([special.bos], target)) for target in targets])
+    output_BT = padded([np.concatenate((target, [special.eos])) for target in targets])
+    session = open_graph(directory, "attention", "fp32")
+    names = [output.name for output in session.get_outputs()]
+    feeds = {
+        "source_ids": source_BS.int().numpy(),
+        "target_input_ids": input_BT.int().numpy(),
+        "target_output_ids": output_BT.int().numpy(),
+    }
+    found = dict(zip(names, map(torch.from_numpy, session.run(None, feeds)), strict=True))
+    with torch.inference_mode():
+        logits_BTV, maps = network.attention_maps(source_BS, input_BT)
+    log_probs_BT = logits_BTV.log_softmax(-1).gather(2, output_BT[..., None])[..., 0]
+    real_BT = output_BT != special.pad
+    differences = {
+        "encoder_attention": found["encoder_attention"] - torch.stack(maps.encoder, 1),
+        "decoder_attention": found["decoder_attention"] - torch.stack(maps.decoder, 1),
+        "cross_attention": found["cross_attention"] - torch.stack(maps.cross, 1),
+        "target_log_probs": (found["target_log_probs"] - log_probs_BT)[real_BT],
+    }
+    for name, difference in differences.items():
+        largest = float(difference.abs().max())
+        # Written so that NaN fails, too.
+        if not largest <= MAP_TOLERANCE:
+            raise ParityError(f"{name} differs from the network's by {largest:.2g}")

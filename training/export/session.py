@@ -1,0 +1,85 @@
+"""Runs exported graphs as plainly as possible, to prove them: one sentence, nothing reused.
+
+The service has its own, fast way of running the same graphs; neither knows the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from models.bundle.manifest import Dimensions, GraphName, Precision
+from training.export.graphs import HIDDEN
+
+
+class GraphDecoder:
+    """A ``training.search.Decoder`` on the encoder and step graphs of a directory."""
+
+    def __init__(self, directory: Path, dimensions: Dimensions, precision: Precision) -> None:
+        self._dimensions = dimensions
+        self._encoder = open_graph(directory, "encoder", precision)
+        self._step = open_graph(directory, "step", precision)
+
+    def start(self, source_ids: Sequence[int]) -> None:
+        names = [output.name for output in self._encoder.get_outputs()]
+        outputs = self._encoder.run(None, {"source_ids": np.array([source_ids], np.int32)})
+        self._cross = dict(zip(names, outputs, strict=True))
+        self._source_length = len(source_ids)
+        heads, width = self._dimensions.heads, self._dimensions.head_width
+        self._own = {
+            f"self_{kind}.{i}": np.zeros((1, heads, 0, width), np.float32)
+            for i in range(self._dimensions.decoder_layers)
+            for kind in ("keys", "values")
+        }
+        self._visible_KC = np.zeros((1, 0), np.bool_)
+        self._position = 0
+
+    def extend(
+        self, parents: list[int], tokens: list[int], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        rows, used = len(tokens), self._visible_KC.shape[1]
+        heads = self._dimensions.heads
+        # Every row appends one entry and sees what its parent saw and its own.
+        seen = np.concatenate((self._visible_KC[parents], np.eye(rows, dtype=np.bool_)), axis=1)
+        indices = np.zeros((1, rows, heads, 3), np.int64)
+        indices[..., 1] = np.arange(heads)
+        indices[..., 2] = used + np.arange(rows)[:, None]
+        grown = {
+            name: np.pad(cache, ((0, 0), (0, 0), (0, rows), (0, 0)))
+            for name, cache in self._own.items()
+        }
+        names = [output.name for output in self._step.get_outputs()]
+        outputs = self._step.run(
+            None,
+            {
+                "token_ids": np.array([tokens], np.int32),
+                "positions": np.full((1, rows), self._position, np.int32),
+                "self_bias": np.where(seen, 0, HIDDEN).astype(np.float32)[None, None],
+                "cross_bias": np.zeros((1, 1, rows, self._source_length), np.float32),
+                "write_indices": indices,
+                "num_candidates": np.array(
+                    [min(count, self._dimensions.vocabulary_size)], np.int64
+                ),
+                **grown,
+                **self._cross,
+            },
+        )
+        found = dict(zip(names, outputs, strict=True))
+        self._own = {name: found[f"updated_{name}"] for name in self._own}
+        self._visible_KC = seen
+        self._position += 1
+        return found["candidate_ids"][0], found["candidate_log_probs"][0]
+
+
+def open_graph(
+    directory: Path, graph: GraphName, precision: Precision
+) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(
+        directory / f"{graph}.{precision}.onnx", options, providers=["CPUExecutionProvider"]
+    )

@@ -1,0 +1,73 @@
+"""The first hop of a run: read, normalise, clean, learn the vocabulary, write token shards."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from models.bundle.tokenizer import Tokenizer, train_tokenizer
+from training.data.cleaning import Cleaner
+from training.data.corpus import Pair, read_pairs
+from training.data.shards import Shards
+from training.recipe import Recipe, RunDirectory
+
+logger = logging.getLogger(__name__)
+
+
+def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, Any]:
+    """Write tokenizer, shards and a report of what each filter dropped; returns the report.
+
+    Raises ``CorpusError`` if a corpus is missing or broken.
+    """
+    run.path.mkdir(parents=True, exist_ok=True)
+    data = recipe.data
+    pairs: list[Pair] = []
+    report: dict[str, Any] = {"train": {}}
+    for corpus in data.train:
+        cleaner = Cleaner(max_words=data.max_length, max_ratio=data.max_ratio)
+        pairs += cleaner.clean(read_pairs(corpus, data.source, data.target, data_directory))
+        report["train"][corpus.name] = {
+            "read": cleaner.seen,
+            "kept": cleaner.kept,
+            "dropped": dict(cleaner.dropped),
+        }
+        logger.info("%s: %s", corpus.name, report["train"][corpus.name])
+    train_tokenizer(
+        (side for pair in pairs for side in pair),
+        run.tokenizer,
+        vocabulary_size=recipe.vocabulary.size,
+        kind=recipe.vocabulary.kind,
+    )
+    tokenizer = Tokenizer.load(run.tokenizer)
+    encoded, too_long = _encoded(pairs, tokenizer, data.max_length)
+    valid, valid_too_long = _encoded(
+        read_pairs(data.valid, data.source, data.target, data_directory), tokenizer, data.max_length
+    )
+    shutil.rmtree(run.path / "data", ignore_errors=True)
+    train_shards = Shards.write(run.shards("train"), encoded)
+    Shards.write(run.shards("valid"), valid)
+    report |= {
+        "pairs": len(encoded),
+        "too many pieces": too_long,
+        "vocabulary": tokenizer.vocabulary_size,
+        "source tokens": int(train_shards.source.offsets[-1]),
+        "target tokens": int(train_shards.target.offsets[-1]),
+        "valid pairs": len(valid),
+        "valid with too many pieces": valid_too_long,
+    }
+    run.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
+    run.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return report
+
+
+def _encoded(
+    pairs: Iterable[Pair], tokenizer: Tokenizer, max_length: int
+) -> tuple[list[tuple[tuple[int, ...], tuple[int, ...]]], int]:
+    """Token ids of the pairs that are short enough, and how many are not."""
+    encoded = [(tokenizer.encode(pair.source), tokenizer.encode(pair.target)) for pair in pairs]
+    kept = [pair for pair in encoded if max(map(len, pair)) <= max_length]
+    return kept, len(encoded) - len(kept)

@@ -1,0 +1,60 @@
+"""The learning rate at each step; steps are counted from one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from training.recipe import InvalidRecipe, Recipe
+
+Schedule = Callable[[int], float]
+
+
+def noam(width: int, warmup: int) -> Schedule:
+    """W^−½ · min(step^−½, step · warmup^−1½) (equation 3)."""
+    return lambda step: width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def inverse_sqrt(peak: float, warmup: int) -> Schedule:
+    """The same shape as ``noam``, through a given peak."""
+    return lambda step: peak * min((warmup / step) ** 0.5, step / warmup)
+
+
+def linear(peak: float, warmup: int, steps: int) -> Schedule:
+    """Up to the peak, then straight down to nothing after the last step."""
+    return lambda step: peak * min(step / warmup, (steps + 1 - step) / max(1, steps + 1 - warmup))
+
+
+def cosine(peak: float, warmup: int, steps: int) -> Schedule:
+    """Up to the peak, then down along half a cosine."""
+
+    def rate(step: int) -> float:
+        if step <= warmup:
+            return peak * step / warmup
+        progress = (step - warmup) / max(1, steps + 1 - warmup)
+        return peak * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+    return rate
+
+
+def constant(peak: float, warmup: int) -> Schedule:
+    return lambda step: peak * min(1.0, step / warmup)
+
+
+def schedule_of(recipe: Recipe) -> Schedule:
+    optimisation, steps = recipe.optimisation, recipe.budget.steps
+    warmup = max(1, optimisation.warmup)
+    if optimisation.schedule == "noam":
+        return noam(recipe.network.width, warmup)
+    if optimisation.peak_learning_rate is None:
+        raise InvalidRecipe(f"schedule {optimisation.schedule!r} needs a peak_learning_rate")
+    peak = optimisation.peak_learning_rate
+    match optimisation.schedule:
+        case "inverse_sqrt":
+            return inverse_sqrt(peak, warmup)
+        case "linear":
+            return linear(peak, warmup, steps)
+        case "cosine":
+            return cosine(peak, warmup, steps)
+        case "constant":
+            return constant(peak, warmup)

@@ -1,0 +1,162 @@
+"""The plainest beam search: one sentence, no batch. The oracle for the service's engine.
+
+The rules are CTranslate2's: of the best 2K candidates, endings among the first K are finished
+hypotheses and the best K others go on; the search ends when K hypotheses have finished, or at the
+longest length allowed, where the first K candidates are taken as they are. Without a length penalty
+it ends as soon as the best candidate has ended, since nothing can overtake it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.bundle.manifest import SpecialIds
+from models.transformer.transformer import Cache, Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    token_ids: tuple[int, ...]
+    """Without ``bos`` and ``eos``."""
+    score: float
+    """Sum of log-probabilities / length^penalty, ``eos`` counted."""
+
+
+class Decoder(Protocol):
+    """Something that knows what may follow the prefixes of one sentence."""
+
+    def start(self, source_ids: Sequence[int]) -> None:
+        """Begin a sentence; ``source_ids`` ends with ``eos``."""
+
+    def extend(
+        self, parents: list[int], tokens: list[int], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Row i continues what was row ``parents[i]`` with ``tokens[i]``.
+
+        Returns the ``count`` best next tokens of each row, best first, and their log-probabilities.
+        """
+
+
+def default_max_length(source_length: int, limit: int) -> int:
+    """How far a search goes when nobody says: thrice the source and twenty, within the limit."""
+    return min(limit, 3 * source_length + 20)
+
+
+def beam_search(
+    decoder: Decoder,
+    source_ids: Sequence[int],
+    special: SpecialIds,
+    *,
+    beam_size: int,
+    length_penalty: float,
+    max_length: int,
+) -> list[Hypothesis]:
+    """The finished hypotheses of one sentence, best first."""
+    decoder.start(source_ids)
+    live: list[tuple[int, ...]] = [()]
+    totals = np.zeros(1, np.float32)
+    parents, tokens = [0], [special.bos]
+    finished: list[Hypothesis] = []
+    for length in range(1, max_length + 1):
+        ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size)
+        grown = (totals[:, None] + log_probs_NK).ravel()
+        best = np.argsort(-grown, kind="stable")[: 2 * beam_size]
+        kept: list[tuple[int, ...]] = []
+        kept_totals: list[np.float32] = []
+        parents, tokens = [], []
+        last = length == max_length
+        likeliest_ended = False
+        for rank, place in enumerate(best.tolist()):
+            row, token = place // ids_NK.shape[1], int(ids_NK.flat[place])
+            prefix = live[row] if token == special.eos else (*live[row], token)
+            if token == special.eos or last:
+                if rank < beam_size:
+                    likeliest_ended |= rank == 0
+                    score = float(grown[place]) / length**length_penalty
+                    finished.append(Hypothesis(prefix, score))
+            elif len(kept) < beam_size:
+                kept.append(prefix)
+                kept_totals.append(grown[place])
+                parents.append(row)
+                tokens.append(token)
+        enough = likeliest_ended if length_penalty == 0 else len(finished) >= beam_size
+        if enough or last:
+            break
+        live, totals = kept, np.array(kept_totals, np.float32)
+    return sorted(finished, key=lambda hypothesis: -hypothesis.score)
+
+
+class PrefixDecoder:
+    """Runs the network over every prefix in full: nothing cached, nothing to go wrong."""
+
+    def __init__(self, network: Transformer) -> None:
+        self._network = network.eval()
+
+    @torch.inference_mode()
+    def start(self, source_ids: Sequence[int]) -> None:
+        self._source_1S = torch.tensor([list(source_ids)])
+        self._memory_1SW = self._network.encode(self._source_1S)
+        self._prefixes: list[tuple[int, ...]] = [()]
+
+    @torch.inference_mode()
+    def extend(
+        self, parents: list[int], tokens: list[int], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        self._prefixes = [
+            (*self._prefixes[parent], token) for parent, token in zip(parents, tokens, strict=True)
+        ]
+        rows = len(tokens)
+        hidden_NTW = self._network.decode(
+            self._memory_1SW.expand(rows, -1, -1),
+            self._source_1S.expand(rows, -1),
+            torch.tensor(self._prefixes),
+        )
+        return _best(self._network.project(hidden_NTW[:, -1]), count)
+
+
+class CachedDecoder:
+    """Runs the network one token at a time, its cache following the beams."""
+
+    def __init__(self, network: Transformer) -> None:
+        self._network = network.eval()
+
+    @torch.inference_mode()
+    def start(self, source_ids: Sequence[int]) -> None:
+        self._cache: Cache = self._network.start(torch.tensor([list(source_ids)]))
+
+    @torch.inference_mode()
+    def extend(
+        self, parents: list[int], tokens: list[int], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        self._cache = self._cache.select(torch.tensor(parents))
+        return _best(self._network.step(torch.tensor(tokens), self._cache), count)
+
+
+def _best(logits_NV: Tensor, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    best = logits_NV.log_softmax(-1).topk(min(count, logits_NV.size(1)))
+    return best.indices.numpy(), best.values.numpy()
+
+
+@torch.inference_mode()
+def greedy(
+    network: Transformer, source_BS: Tensor, special: SpecialIds, *, max_length: int
+) -> list[tuple[int, ...]]:
+    """The likeliest next token, again and again, for a batch: quick enough to validate with."""
+    cache = network.start(source_BS)
+    tokens_B = torch.full((len(source_BS),), special.bos, device=source_BS.device)
+    ended_B = torch.zeros_like(tokens_B, dtype=torch.bool)
+    steps: list[Tensor] = []
+    while len(steps) < max_length and not bool(ended_B.all()):
+        tokens_B = network.step(tokens_B, cache).argmax(-1)
+        tokens_B = tokens_B.masked_fill(ended_B, special.eos)
+        ended_B |= tokens_B == special.eos
+        steps.append(tokens_B)
+    rows = torch.stack(steps, dim=1).tolist()
+    return [tuple(row[: row.index(special.eos)] if special.eos in row else row) for row in rows]

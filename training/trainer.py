@@ -1,0 +1,210 @@
+"""The loop: batches in, checkpoints out; a run that is killed goes on as if it had not been."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from models.bundle.manifest import SpecialIds
+from models.bundle.tokenizer import Tokenizer
+from models.transformer.transformer import build
+from training import checkpoint
+from training.data.batching import Batch, BatchLoader, Cursor
+from training.data.shards import Shards
+from training.log import RunLog
+from training.objective import smoothed_loss
+from training.recipe import Recipe, RunDirectory
+from training.schedule import schedule_of
+from training.validation import Validation, validate
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where the run stands; saved with every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    best_bleu: float = -1.0
+    best_step: int = 0
+    validations_without_gain: int = 0
+
+
+class Trainer:
+    """Owns the network, the optimiser, the place in the data and the random state."""
+
+    def __init__(self, recipe: Recipe, run: RunDirectory, device: torch.device) -> None:
+        self.recipe = recipe
+        self.run = run
+        self.device = device
+        self.tokenizer = Tokenizer.load(run.tokenizer)
+        self.special: SpecialIds = self.tokenizer.special_ids
+        self.valid = Shards.open(run.shards("valid"))
+        self.loader = BatchLoader(
+            Shards.open(run.shards("train")),
+            self.special,
+            recipe.optimisation.tokens_per_batch,
+            recipe.seed,
+        )
+        self.network = build(recipe.network.config(self.tokenizer.vocabulary_size), recipe.seed).to(
+            device
+        )
+        self.optimiser = torch.optim.Adam(
+            self.network.parameters(),
+            lr=0.0,
+            betas=recipe.optimisation.betas,
+            eps=recipe.optimisation.epsilon,
+            fused=True,
+        )
+        self.schedule = schedule_of(recipe)
+        self.progress = Progress()
+        self.autocast_dtype = _autocast_dtype(recipe, device)
+
+    def train(self) -> Progress:
+        """Train to the end of the budget, from the last checkpoint if there is one."""
+        budget = self.recipe.budget
+        self._resume()
+        log = RunLog(self.run.log, self.progress.step)
+        bar = tqdm(total=budget.steps, initial=self.progress.step, unit="step", dynamic_ncols=True)
+        try:
+            while self.progress.step < budget.steps and not self._out_of_patience:
+                started = time.perf_counter()
+                loss, tokens, norm = self.train_step()
+                seconds = time.perf_counter() - started
+                step = self.progress.step
+                rate = self.schedule(step)
+                log.write("train", step, loss=loss, learning_rate=rate, gradient_norm=norm)
+                bar.update()
+                bar.set_postfix(loss=f"{loss:.3f}", tokens_per_s=f"{tokens / seconds:.0f}")
+                if step % budget.validate_every == 0 or step == budget.steps:
+                    self._validate(log)
+                    log.sync()
+                    self._save()
+        finally:
+            bar.close()
+            log.close()
+        return self.progress
+
+    def train_step(self) -> tuple[float, int, float]:
+        """One optimiser step; returns loss per target token, target tokens, gradient norm."""
+        self.network.train()
+        optimisation = self.recipe.optimisation
+        batches = [self.loader.next() for _ in range(optimisation.accumulate)]
+        # Divided by the tokens of all batches together, accumulated gradients are those of one
+        # large batch.
+        tokens = sum(batch.num_target_tokens for batch in batches)
+        self.optimiser.zero_grad(set_to_none=True)
+        total = 0.0
+        for batch in batches:
+            loss = self._loss(batch) / tokens
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        if not math.isfinite(total):
+            raise FloatingPointError(
+                f"the loss is {total} at step {self.progress.step + 1}; lower the learning rate"
+            )
+        norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), optimisation.clip_norm))
+        self.progress.step += 1
+        self.progress.tokens += tokens
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.schedule(self.progress.step)
+        self.optimiser.step()
+        return total, tokens, norm
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        source_BS = batch.source_BS.to(self.device, non_blocking=True)
+        input_BT = batch.input_BT.to(self.device, non_blocking=True)
+        output_BT = batch.output_BT.to(self.device, non_blocking=True)
+        with torch.autocast(
+            self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None
+        ):
+            hidden_BTW = self.network.decode(self.network.encode(source_BS), source_BS, input_BT)
+            # Padding is left out before the projection, which costs more than the rest together.
+            real_BT = output_BT != self.special.pad
+            logits_NV = self.network.project(hidden_BTW[real_BT])
+        smoothing = self.recipe.optimisation.label_smoothing
+        return smoothed_loss(logits_NV, output_BT[real_BT], smoothing, self.special.pad)
+
+    @property
+    def _out_of_patience(self) -> bool:
+        patience = self.recipe.budget.patience
+        return patience is not None and self.progress.validations_without_gain >= patience
+
+    def _validate(self, log: RunLog) -> Validation:
+        result = validate(self.network, self.valid, self.tokenizer, self.device)
+        log.write("valid", self.progress.step, **dataclasses.asdict(result))
+        logger.info("step %d: %s", self.progress.step, result)
+        if result.bleu > self.progress.best_bleu:
+            self.progress.best_bleu = result.bleu
+            self.progress.best_step = self.progress.step
+            self.progress.validations_without_gain = 0
+        else:
+            self.progress.validations_without_gain += 1
+        return result
+
+    def _save(self) -> None:
+        checkpoint.save(self.state_dict(), checkpoint.path_of(self.run.path, self.progress.step))
+        checkpoint.prune(self.run.path, self.recipe.budget.keep_checkpoints)
+
+    def _resume(self) -> None:
+        found = checkpoint.checkpoints(self.run.path)
+        if found:
+            self.load_state_dict(checkpoint.load(found[-1]))
+            logger.info("resuming %s after step %d", self.run.path, self.progress.step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides what the next steps compute."""
+        return {
+            "config": dataclasses.asdict(self.network.config),
+            "recipe": self.recipe.to_dict(),
+            "step": self.progress.step,
+            "progress": dataclasses.asdict(self.progress),
+            "cursor": dataclasses.asdict(self.loader.cursor),
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "random": {
+                "torch": torch.get_rng_state(),
+                "cuda": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
+            },
+        }
+
+    def load_state_dict(self, document: dict[str, Any]) -> None:
+        if document["config"] != dataclasses.asdict(self.network.config):
+            raise checkpoint.CheckpointError(
+                f"the checkpoint in {self.run.path} is of another network than the recipe "
+                f"{self.recipe.name!r} describes; choose another run directory"
+            )
+        self.progress = Progress(**document["progress"])
+        self.loader.cursor = Cursor(**document["cursor"])
+        self.network.load_state_dict(document["network"])
+        self.optimiser.load_state_dict(document["optimiser"])
+        torch.set_rng_state(document["random"]["torch"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state_all(document["random"]["cuda"])
+
+
+def _autocast_dtype(recipe: Recipe, device: torch.device) -> torch.dtype | None:
+    wanted = recipe.optimisation.precision
+    if wanted == "fp32":
+        return None
+    if wanted == "bf16" or _multiplies_bf16(device):
+        return torch.bfloat16
+    return None
+
+
+def _multiplies_bf16(device: torch.device) -> bool:
+    """Whether the device has instructions for bf16, rather than an emulation."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type == "cpu":
+        return bool(torch.cpu.get_capabilities().get("avx512_bf16", False))
+    return False
