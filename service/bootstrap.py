@@ -112,9 +112,7 @@ def configure_logging(settings: Settings) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
-async def _load(
-    load: LoadModel, settings: Settings, metrics: Metrics, path: Path
-) -> LoadedModel:
+async def _load(load: LoadModel, settings: Settings, metrics: Metrics, path: Path) -> LoadedModel:
     return await load(path, settings, metrics.observer)
 
 

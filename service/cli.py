@@ -12,10 +12,10 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -158,7 +158,7 @@ def _translate(options: argparse.Namespace) -> int:
 
 
 async def _translate_file(
-    settings: Settings, pair: LanguagePair, source: BinaryIO, target: BinaryIO
+    settings: Settings, pair: LanguagePair, source: FileIO, target: BinaryIO
 ) -> list[int]:
     """Translate every line; the numbers of those whose translation was cut."""
     cut: list[int] = []
@@ -177,7 +177,7 @@ async def _translate_file(
     return cut
 
 
-async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
+async def _lines(source: FileIO) -> AsyncIterator[bytes]:
     """The lines of an unbuffered file with their ends, without blocking the event loop."""
     rest = b""
     async for block in _blocks(source):
@@ -188,32 +188,40 @@ async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
         yield rest
 
 
-async def _blocks(source: BinaryIO) -> AsyncIterator[bytes]:
+async def _blocks(source: FileIO) -> AsyncIterator[bytes]:
     # A daemon thread and not asyncio.to_thread, whose threads are waited for at the end: nobody
     # can interrupt one that waits for somebody to type.
     loop = asyncio.get_running_loop()
-    blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue(maxsize=1)
+    blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    wanted = threading.Semaphore()
 
     def read() -> None:
         block: bytes | OSError = b"some"
         while block and not isinstance(block, OSError):
+            wanted.acquire()
             try:
                 block = source.read(_READ_BYTES)
             except OSError as error:
                 block = error
-            asyncio.run_coroutine_threadsafe(blocks.put(block), loop).result()
+            except ValueError:
+                return  # The file has been closed: nobody wants the rest.
+            try:
+                loop.call_soon_threadsafe(blocks.put_nowait, block)
+            except RuntimeError:
+                return  # The loop has been closed: the same.
 
     threading.Thread(target=read, name="reader", daemon=True).start()
     while block := await blocks.get():
         if isinstance(block, OSError):
             raise block
         yield block
+        wanted.release()
 
 
-def _source(name: str) -> BinaryIO:
+def _source(name: str) -> FileIO:
     # Unbuffered, because a thread that waits in a buffered read makes Python abort at exit.
     descriptor = sys.stdin.fileno() if name == "-" else name
-    return open(descriptor, "rb", buffering=0, closefd=name != "-")  # type: ignore[return-value]
+    return open(descriptor, "rb", buffering=0, closefd=name != "-")
 
 
 @contextmanager
@@ -222,22 +230,13 @@ def _target(path: Path | None) -> Iterator[BinaryIO]:
     if path is None:
         yield sys.stdout.buffer
         return
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            yield file  # type: ignore[misc]
-            file.close()
-            _allow_as_usual(file.name)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def _allow_as_usual(path: str) -> None:
-    """Give a temporary file, which only its owner may read, the rights of any new file."""
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(path, 0o666 & ~mask)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with unfinished.open("xb") as file:
+            yield file
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _language(code: str) -> str:

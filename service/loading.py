@@ -26,7 +26,7 @@ from service.engine.scheduler import Scheduler
 from service.runtime.backend import Backend
 from service.runtime.onnx import OnnxBackend
 from service.settings import Settings
-from service.translation.decoding import DecodingOverrides
+from service.translation.decoding import NO_OVERRIDES
 from service.translation.repository import FoundBundle, LoadedModel, Tokenizer
 from service.translation.types import LanguagePair
 
@@ -198,9 +198,7 @@ async def _prove(model: LoadedModel, example: Example, path: Path) -> None:
         )
     if (*model.tokenizer.encode(example.source), manifest.special_ids.eos) != example.source_ids:
         raise InvalidBundle(f"{path} does not read its example {example.source!r} as it should")
-    options = DecodingOverrides().resolve(
-        manifest.decoding, manifest.limits, len(example.source_ids)
-    )
+    options = NO_OVERRIDES.resolve(manifest.decoding, manifest.limits, len(example.source_ids))
     try:
         decoded = await model.engine.decode(example.source_ids, options)
     except EngineError as error:

@@ -60,6 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def default_data_directory() -> Path:
+    """Where corpora are looked for when nobody says."""
+    return Path(os.environ.get("TRAINING_DATA", "../shared/data"))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training",
@@ -71,8 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data",
         type=Path,
-        default=Path(os.environ.get("DRAGOMAN_DATA", "../shared/data")),
-        help="directory of corpora (default: $DRAGOMAN_DATA or ../shared/data)",
+        default=default_data_directory(),
+        help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are kept")
     parser.add_argument("--bundles", type=Path, default=Path("bundles"), help="where to publish")

@@ -72,4 +72,5 @@ async def _refuse_plainly(request: Request, error: Exception) -> Response:
 async def _refuse_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    return await _refuse(request, BadRequest(f"Invalid request: {first['loc'][-1]}: {first['msg']}"))
+    problem = BadRequest(f"Invalid request: {first['loc'][-1]} parameter: {first['msg']}")
+    return await _refuse(request, problem)

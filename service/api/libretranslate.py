@@ -225,9 +225,7 @@ def _first_problem(error: ValidationError) -> str:
     return f"Invalid request: {name} parameter {problem}"
 
 
-def _answer(
-    parameters: TranslateParameters, translations: list[Translation]
-) -> dict[str, Any]:
+def _answer(parameters: TranslateParameters, translations: list[Translation]) -> dict[str, Any]:
     answer: dict[str, list[Any]] = {"translatedText": [t.text for t in translations]}
     if parameters.hypotheses > 1:
         answer["alternatives"] = [list(t.alternatives) for t in translations]

@@ -148,9 +148,7 @@ class BodyLimit:
 
         await self.app(scope, receive_limited, send)
 
-    async def _refuse(
-        self, scope: Scope, receive: Receive, send: Send, *, closing: bool
-    ) -> None:
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
         refusal = REFUSALS[BodyTooLarge]
         scope["state"]["facts"].refusal = refusal
         headers = {"connection": "close"} if closing else {}

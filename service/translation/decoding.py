@@ -54,5 +54,8 @@ class DecodingOverrides:
             raise InvalidOption(str(error)) from error
 
 
+NO_OVERRIDES = DecodingOverrides()
+
+
 def _or(value: T | None, default: T) -> T:
     return default if value is None else value

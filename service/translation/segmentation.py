@@ -24,7 +24,12 @@ from service.engine.errors import SentenceTooLong
 _CLAUSE_END = re.compile(r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛])|(?=\s[–—-]\s)")
 _BLANK = re.compile(r"(?=\s)")
 
-_ORDINAL_DOT = frozenset("bs cs da de et fi hr hu is lb lv nb nn no pl sk sl sr tr".split())
+_ORDINAL_DOT = frozenset(
+    {
+        *("bs", "cs", "da", "de", "et", "fi", "hr", "hu", "is", "lb"),
+        *("lv", "nb", "nn", "no", "pl", "sk", "sl", "sr", "tr"),
+    }
+)
 """Languages that write *19th century* as ``19. Jahrhundert``."""
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.engine.types import FinishReason
-from service.translation.decoding import DecodingOverrides
+from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +34,7 @@ class TranslateRequest:
 
     texts: tuple[str, ...]
     pair: LanguagePair
-    decoding: DecodingOverrides = DecodingOverrides()
+    decoding: DecodingOverrides = NO_OVERRIDES
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,8 +212,7 @@ async def test_a_direction_nobody_translates_is_named_with_what_is_on_offer(
     with pytest.raises(UnsupportedPair) as caught:
         repository.offer.pair("de", "fr")
     assert str(caught.value) == (
-        "French (fr) is not available as a target language from German (de); "
-        "on offer: English (en)"
+        "French (fr) is not available as a target language from German (de); on offer: English (en)"
     )
 
 

@@ -10,7 +10,7 @@ from service.translation.segmentation import TokenLimit, segment
 ANY_LENGTH = TokenLimit(len, 10**9)
 BLANKS = " \t\n\r\x0b\x0c\x85\u00a0\u2009\u2028\u202f\u3000\ufeff\u200b"
 WORDS = ("Dr", "z.B", "e.g", "J", "Ü", "Straße", "wort", "3", "你好", "word", "😀", "--", "«", "(")
-MARKS = (".", "!", "?", "…", "。", "！", ",", ";", ":", " – ", '"', "“", "’", ")")
+MARKS = (".", "!", "?", "…", "。", "\uff01", ",", ";", ":", " – ", '"', "“", "\u2019", ")")
 
 anything = st.text(max_size=80)
 like_prose = st.lists(

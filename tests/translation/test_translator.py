@@ -60,7 +60,7 @@ async def test_text_without_a_letter_or_a_digit_is_not_sent_to_the_model() -> No
 
 async def test_a_translation_says_what_it_took() -> None:
     async with translating() as translator:
-        (translation,) = await translator.translate(request("abc. de."))
+        (translation,) = await translator.translate(request("abc.\nde."))
     assert (translation.model, translation.pair) == ("shout", DE_EN)
     assert (translation.source_tokens, translation.target_tokens) == (7, 7)
     assert not translation.truncated
@@ -112,25 +112,25 @@ async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
             return super().step(batch)
 
     async with translating(Gated(shouting, make_limits()), max_sentences=4) as translator:
-        first = asyncio.create_task(translator.translate(request("a. b. c.")))
+        first = asyncio.create_task(translator.translate(request("a\nb\nc")))
         while translator.in_flight < 3:
             await asyncio.sleep(0.001)
         with pytest.raises(Overloaded):
-            await translator.translate(request("d. e."))
+            await translator.translate(request("d\ne"))
         assert translator.in_flight == 3
-        last = asyncio.create_task(translator.translate(request("f.")))
+        last = asyncio.create_task(translator.translate(request("f")))
         while translator.in_flight < 4:
             await asyncio.sleep(0.001)
         gate.set()
-        assert (await first)[0].text == "A. B. C."
-        assert (await last)[0].text == "F."
+        assert (await first)[0].text == "A\nB\nC"
+        assert (await last)[0].text == "F"
         assert translator.in_flight == 0
 
 
 async def test_a_request_that_could_never_be_admitted_is_refused_by_another_name() -> None:
     async with translating(max_sentences=2) as translator:
         with pytest.raises(TextTooLarge, match="3 sentences; at most 2"):
-            await translator.translate(request("a. b. c."))
+            await translator.translate(request("a\nb\nc"))
         assert translator.in_flight == 0
 
 
@@ -144,7 +144,7 @@ async def test_a_cancelled_request_frees_what_it_held() -> None:
 
     backend = Gated(shouting, make_limits())
     async with translating(backend) as translator:
-        abandoned = asyncio.create_task(translator.translate(request("a" * 60 + ". b.")))
+        abandoned = asyncio.create_task(translator.translate(request("a" * 60 + "\nb")))
         while translator.in_flight < 2:
             await asyncio.sleep(0.001)
         abandoned.cancel()
@@ -162,7 +162,7 @@ async def test_several_failing_sentences_are_one_named_error() -> None:
 
     async with translating(Broken(shouting, make_limits())) as translator:
         with pytest.raises(BackendFailed) as caught:
-            await translator.translate(request("a. b. c."))
+            await translator.translate(request("a\nb\nc"))
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 

@@ -51,7 +51,7 @@ def find_side(name: str, language: str, directory: Path) -> Path:
             return path
     raise CorpusError(
         f"corpus {name!r} has no {language} side: put it at {plain} or {zipped}, or name another "
-        "data directory with --data or DRAGOMAN_DATA"
+        "data directory with --data or TRAINING_DATA"
     )
 
 

@@ -1,0 +1,61 @@
+"""A service of our own in another process, for as long as a measurement takes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+START_SECONDS = 120.0
+
+
+@contextmanager
+def serving(bundles: Path, **settings: str) -> Iterator[str]:
+    """``dragoman serve`` on a free port; yields its address once it is ready.
+
+    ``settings`` are upper-case names without prefix. Raises ``RuntimeError`` with the end of the
+    server's log if it does not become ready.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
+        "DRAGOMAN_PORT": str(port),
+        "DRAGOMAN_BUNDLES": str(bundles),
+        "DRAGOMAN_LOG_LEVEL": "warning",
+    }
+    command = [sys.executable, "-m", "service", "serve"]
+    with subprocess.Popen(command, env=environment) as server:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait(server, url)
+            yield url
+        finally:
+            server.terminate()
+
+
+def _wait(server: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    answer = "no answer yet"
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise RuntimeError(f"the service ended with status {server.returncode}")
+        try:
+            response = httpx.get(f"{url}/readyz", timeout=5)
+        except httpx.TransportError as error:
+            answer = str(error)
+        else:
+            if response.status_code == 200:
+                return
+            answer = response.text
+        time.sleep(0.1)
+    raise RuntimeError(f"the service is not ready after {START_SECONDS:.0f} s: {answer}")

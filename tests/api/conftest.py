@@ -1,0 +1,44 @@
+"""The whole service in process, with a model that shouts underneath."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.bootstrap import Service, running
+from service.settings import Settings
+from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    bundles = tmp_path / "bundles"
+    put_bundle(bundles, "shout-de-en", "de", "en")
+    put_bundle(bundles, "shout-en-de", "en", "de")
+    put_bundle(bundles, "shout-fr-en", "fr", "en")
+    put_broken_bundle(bundles, "broken")
+    return Settings(
+        bundles=bundles,
+        slots=8,
+        max_beam_size=4,
+        max_sentences=50,
+        max_texts=60,
+        max_characters=5000,
+        max_body_bytes=64 * 1024,
+    )
+
+
+@pytest.fixture
+async def service(settings: Settings) -> AsyncIterator[Service]:
+    async with running(settings, load_shouting) as service:
+        yield service
+
+
+@pytest.fixture
+async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(service.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client

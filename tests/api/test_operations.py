@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.bootstrap import Service, build, running
+from service.engine.observer import EngineObserver
+from service.settings import Settings
+from service.translation.repository import LoadedModel
+from tests.support.shouting import load_shouting
+
+pytestmark = pytest.mark.anyio
+DE_EN = {"source": "de", "target": "en"}
+OFFERED = ["shout-de-en", "shout-en-de", "shout-fr-en"]
+
+
+def connected_to(service: Service) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(service.app), base_url="http://test")
+
+
+async def samples(client: httpx.AsyncClient) -> dict[tuple[str, frozenset[str]], float]:
+    response = await client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, frozenset(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+async def test_health_is_what_libretranslate_says(client: httpx.AsyncClient) -> None:
+    for path in ("/health", "/livez"):
+        response = await client.request("GET", path, json={})
+        assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+async def test_one_broken_bundle_does_not_stop_the_others(client: httpx.AsyncClient) -> None:
+    response = await client.get("/readyz")
+    assert response.status_code == 200
+    assert response.json() == {
+        "status": "ready",
+        "reasons": [],
+        "models": OFFERED,
+        "failed": {"broken": "manifest has schema 7; this reader knows 1"},
+    }
+
+
+async def test_the_service_answers_while_it_loads(settings: Settings) -> None:
+    gate = asyncio.Event()
+
+    async def load(
+        path: Path, settings: Settings, observer_for: Callable[[str], EngineObserver]
+    ) -> LoadedModel:
+        await gate.wait()
+        return await load_shouting(path, settings, observer_for)
+
+    service = build(settings, load)
+    async with service.app.router.lifespan_context(service.app), connected_to(service) as client:
+        assert (await client.get("/livez")).status_code == 200
+        readiness = await client.get("/readyz")
+        assert readiness.status_code == 503
+        assert readiness.json()["reasons"] == ["the models are being loaded"]
+        refused = await client.post("/translate", json={"q": "a", **DE_EN})
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert (await client.get("/models")).json() == {"models": [], "failed": {}}
+        gate.set()
+        await service.loaded.wait()
+        assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
+    async def load(*_: object) -> LoadedModel:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    service = build(settings, load)
+    async with asyncio.timeout(5), service.app.router.lifespan_context(service.app):
+        await asyncio.sleep(0)
+
+
+async def test_a_service_without_bundles_says_why_it_is_not_ready(tmp_path: Path) -> None:
+    async with running(Settings(bundles=tmp_path), load_shouting) as service:
+        async with connected_to(service) as client:
+            response = await client.get("/readyz")
+            assert response.status_code == 503
+            assert response.json()["reasons"] == ["no model is on offer: there is no bundle"]
+            assert (await client.get("/languages")).status_code == 503
+
+
+async def test_a_dead_engine_turns_readiness_off(
+    service: Service, client: httpx.AsyncClient
+) -> None:
+    await service.repository.offer.models[0].engine.close()
+    response = await client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["reasons"] == ["model shout-de-en has stopped"]
+    assert (await client.get("/livez")).status_code == 200
+
+
+async def test_models_tell_what_they_are(client: httpx.AsyncClient) -> None:
+    answer = (await client.get("/models")).json()
+    assert [model["name"] for model in answer["models"]] == OFFERED
+    assert answer["failed"].keys() == {"broken"}
+    model = answer["models"][0]
+    assert (model["source"], model["target"], model["precision"]) == ("de", "en", "int8")
+    assert model["precisions"] == ["fp32", "int8"]
+    assert model["scores"][0]["metric"] == "BLEU"
+    assert model["data"] == [{"name": "none", "licence": "CC0-1.0", "pairs": 1}]
+
+
+async def test_metrics_count_requests_by_what_became_of_them(client: httpx.AsyncClient) -> None:
+    await client.post("/translate", json={"q": "hallo", **DE_EN})
+    await client.post("/translate", json={"q": "hallo", "source": "zz", "target": "en"})
+    await client.get("/nowhere")
+    found = await samples(client)
+    total = "nmt_requests_total"
+    assert found[total, frozenset({"/translate", "shout-de-en", "ok"})] == 1
+    assert found[total, frozenset({"/translate", "", "invalid"})] == 1
+    assert found[total, frozenset({"other", "", "invalid"})] == 1
+    assert found["nmt_request_failures_total", frozenset({"validation"})] == 2
+    assert found["nmt_characters_total", frozenset({"shout-de-en"})] == 5
+
+
+async def test_metrics_show_sentences_that_join_a_running_batch(client: httpx.AsyncClient) -> None:
+    texts = ["wort " * (n % 9 + 1) for n in range(32)]
+    answers = await asyncio.gather(
+        *(client.post("/translate", json={"q": text, **DE_EN}) for text in texts)
+    )
+    assert [a.json()["translatedText"] for a in answers] == [text.upper() for text in texts]
+    found = await samples(client)
+    assert found["nmt_batch_joins_total", frozenset({"shout-de-en", "running"})] > 0
+    assert found["nmt_batch_retires_total", frozenset({"shout-de-en", "finished", "running"})] > 0
+
+
+async def test_two_services_live_in_one_process(settings: Settings) -> None:
+    async with running(settings, load_shouting) as one, running(settings, load_shouting) as other:
+        async with connected_to(one) as client:
+            await client.post("/translate", json={"q": "a", **DE_EN})
+            assert ("nmt_characters_total", frozenset({"shout-de-en"})) in await samples(client)
+        async with connected_to(other) as client:
+            assert ("nmt_characters_total", frozenset({"shout-de-en"})) not in await samples(client)
+
+
+async def test_everything_is_closed_at_the_end(settings: Settings) -> None:
+    async with running(settings, load_shouting) as service:
+        models = service.repository.offer.models
+        assert all(model.engine.alive for model in models)
+    assert not any(model.engine.alive for model in models)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.transformer.attention import (
+    KeysValues,
+    MultiHeadAttention,
+    attend,
+    attend_explicitly,
+    padding_mask,
+    subsequent_mask,
+)
+
+
+def projections(seed: int, queries: int = 4, keys: int = 6) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(
+        torch.randn(3, 2, length, 5, generator=generator) for length in (queries, keys, keys)
+    )
+
+
+def test_padding_is_hidden_from_every_head_and_query() -> None:
+    visible = padding_mask(torch.tensor([[7, 8, 0], [9, 0, 0]]), pad_id=0)
+    assert visible.shape == (2, 1, 1, 3)
+    assert visible.flatten(1).tolist() == [[True, True, False], [True, False, False]]
+
+
+def test_a_position_sees_itself_and_the_past() -> None:
+    assert subsequent_mask(3).tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), hidden=st.floats(0, 0.9))
+def test_fused_attention_equals_the_explicit_path(seed: int, hidden: float) -> None:
+    query, key, value = projections(seed)
+    visible = torch.rand(3, 1, 4, 6, generator=torch.Generator().manual_seed(seed)) >= hidden
+    visible[..., 0] = True
+    explicit, _ = attend_explicitly(query, key, value, visible, dropout=0.0)
+    torch.testing.assert_close(attend(query, key, value, visible, dropout=0.0), explicit)
+
+
+def test_the_explicit_path_is_equation_one() -> None:
+    query, key, value = projections(seed=1)
+    found, weights = attend_explicitly(query, key, value, None, dropout=0.0)
+    for place in range(4):
+        scores = [float(query[0, 0, place] @ key[0, 0, k]) / math.sqrt(5) for k in range(6)]
+        total = sum(map(math.exp, scores))
+        expected = [math.exp(score) / total for score in scores]
+        assert weights[0, 0, place].tolist() == pytest.approx(expected, rel=1e-4)
+        mixed = sum(w * value[0, 0, k] for k, w in enumerate(expected))
+        torch.testing.assert_close(found[0, 0, place], mixed)
+
+
+def test_a_map_is_a_distribution_over_what_is_visible() -> None:
+    query, key, value = projections(seed=2, queries=6)
+    _, weights = attend_explicitly(query, key, value, subsequent_mask(6), dropout=0.0)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 6))
+    assert torch.equal(weights.triu(1), torch.zeros_like(weights))
+
+
+def test_dropout_thins_the_weights_and_leaves_the_map_whole() -> None:
+    query, key, value = projections(seed=3)
+    torch.manual_seed(0)
+    dropped, weights = attend_explicitly(query, key, value, None, dropout=0.5)
+    whole, same_weights = attend_explicitly(query, key, value, None, dropout=0.0)
+    assert torch.equal(weights, same_weights)
+    assert not torch.allclose(dropped, whole)
+
+
+def test_every_head_attends_in_its_own_part_of_the_width() -> None:
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(width=6, heads=2, dropout=0.0).eval()
+    x = torch.randn(1, 4, 6)
+    expected = []
+    for part in (slice(0, 3), slice(3, 6)):
+        query, key, value = (
+            torch.nn.functional.linear(x, layer.weight[part], layer.bias[part])
+            for layer in (attention.query, attention.key, attention.value)
+        )
+        expected.append((query @ key.transpose(1, 2) / math.sqrt(3)).softmax(-1) @ value)
+    found = attention(x, attention.keys_values(x), None)
+    torch.testing.assert_close(found, attention.output(torch.cat(expected, -1)))
+
+
+def test_attention_drops_weights_only_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = MultiHeadAttention(width=4, heads=1, dropout=0.3)
+    x = torch.randn(1, 2, 4)
+    rates: list[float] = []
+
+    def recording(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: None, dropout: float
+    ) -> torch.Tensor:
+        rates.append(dropout)
+        return attend(query, key, value, visible, 0.0)
+
+    monkeypatch.setattr("models.transformer.attention.attend", recording)
+    attention.train()(x, attention.keys_values(x), None)
+    attention.eval()(x, attention.keys_values(x), None)
+    assert rates == [0.3, 0.0]
+
+
+def test_keys_and_values_grow_at_the_end_and_follow_their_rows() -> None:
+    first, second = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 1, 4)
+    grown = KeysValues(first, first + 1).append(KeysValues(second, second + 1))
+    assert torch.equal(grown.key[:, :, :3], first)
+    assert torch.equal(grown.value[:, :, 3:], second + 1)
+    chosen = grown.select(torch.tensor([1, 1, 0]))
+    assert torch.equal(chosen.key, grown.key[[1, 1, 0]])
+    assert torch.equal(chosen.value, grown.value[[1, 1, 0]])

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from models.transformer.layers import Embedding, FeedForward, Residual, sinusoids
+from tests.support.tiny_training import tiny_config
+
+
+def test_sinusoids_are_the_papers() -> None:
+    table = sinusoids(length=50, width=8)
+    for position in (0, 1, 7, 49):
+        for i in range(4):
+            angle = position / 10_000 ** (2 * i / 8)
+            assert float(table[position, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-5)
+            assert float(table[position, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+def test_a_shift_of_sinusoids_is_a_rotation() -> None:
+    """Why the paper chose them: PE(pos + k) is a linear function of PE(pos)."""
+    table = sinusoids(length=40, width=6).double()
+    shift = torch.linalg.lstsq(table[:30], table[5:35]).solution
+    torch.testing.assert_close(table[:35] @ shift, table[5:], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_tokens_are_scaled_by_the_root_of_the_width_and_told_where_they_stand(
+    positions: str,
+) -> None:
+    config = tiny_config(positions=positions)
+    embedding = Embedding(nn.Embedding(15, 16), config).eval()
+    embedded = embedding(torch.tensor([[5, 6]]), start=3)
+    expected = embedding.tokens.weight[[5, 6]] * 4 + embedding.positions[3:5]
+    torch.testing.assert_close(embedded[0], expected)
+
+
+def test_learned_positions_are_learned_and_sinusoids_are_not() -> None:
+    learned = Embedding(nn.Embedding(15, 16), tiny_config(positions="learned"))
+    fixed = Embedding(nn.Embedding(15, 16), tiny_config(positions="sinusoidal"))
+    assert "positions" in dict(learned.named_parameters())
+    assert "positions" not in dict(fixed.named_parameters())
+    assert "positions" not in fixed.state_dict()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_a_position_beyond_the_longest_is_named(positions: str) -> None:
+    embedding = Embedding(nn.Embedding(15, 16), tiny_config(positions=positions, max_length=4))
+    embedding(torch.ones(1, 4, dtype=torch.long))
+    with pytest.raises(ValueError, match="position 5 is beyond max_length 4"):
+        embedding(torch.ones(1, 5, dtype=torch.long))
+    with pytest.raises(ValueError, match="position 5 is beyond max_length 4"):
+        embedding(torch.ones(1, 1, dtype=torch.long), start=4)
+
+
+def test_feed_forward_is_equation_two_at_every_position() -> None:
+    layer = FeedForward(tiny_config()).eval()
+    x = torch.randn(2, 3, 16)
+    inner = (x @ layer.inner.weight.T + layer.inner.bias).clamp(min=0)
+    torch.testing.assert_close(layer(x), inner @ layer.outer.weight.T + layer.outer.bias)
+    torch.testing.assert_close(layer(x)[:, 1:2], layer(x[:, 1:2]))
+
+
+def test_the_norm_stands_before_or_after_the_sublayer() -> None:
+    x = torch.randn(2, 3, 16)
+    before = Residual(tiny_config(norm="before")).eval()
+    after = Residual(tiny_config(norm="after")).eval()
+    torch.testing.assert_close(before(x, torch.sin), x + torch.sin(before.norm(x)))
+    torch.testing.assert_close(after(x, torch.sin), after.norm(x + torch.sin(x)))

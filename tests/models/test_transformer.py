@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.transformer import attention
+from models.transformer.config import TransformerConfig
+from models.transformer.transformer import Transformer, build
+from tests.support.tiny_training import CHOICES, tiny_config, tiny_network
+
+SOURCE = torch.tensor([[5, 6, 7, 8, 3], [9, 10, 3, 0, 0], [4, 3, 0, 0, 0]])
+TARGET = torch.tensor([[2, 8, 7, 6], [2, 10, 9, 0], [2, 0, 0, 0]])
+
+every_choice = pytest.mark.parametrize(("norm", "positions", "tying"), CHOICES)
+
+
+@every_choice
+def test_fused_attention_equals_the_path_that_shows_its_maps(
+    norm: str, positions: str, tying: str
+) -> None:
+    network = tiny_network(norm=norm, positions=positions, tying=tying)
+    with torch.inference_mode():
+        logits, _ = network.attention_maps(SOURCE, TARGET)
+        torch.testing.assert_close(network(SOURCE, TARGET), logits)
+
+
+def test_there_is_a_map_for_every_layer_and_head() -> None:
+    network = tiny_network(encoder_layers=3, decoder_layers=2, heads=4)
+    _, maps = network.attention_maps(SOURCE, TARGET)
+    assert [tuple(m.shape) for m in maps.encoder] == [(3, 4, 5, 5)] * 3
+    assert [tuple(m.shape) for m in maps.decoder] == [(3, 4, 4, 4)] * 2
+    assert [tuple(m.shape) for m in maps.cross] == [(3, 4, 4, 5)] * 2
+
+
+def test_maps_are_distributions_that_give_padding_nothing() -> None:
+    _, maps = tiny_network().attention_maps(SOURCE, TARGET)
+    padding = (SOURCE == 0)[:, None, None, :]
+    for weights in (*maps.encoder, *maps.decoder, *maps.cross):
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    for weights in (*maps.encoder, *maps.cross):
+        assert float(weights.masked_select(padding).max()) == 0.0
+
+
+def test_the_decoders_own_maps_are_causal() -> None:
+    _, maps = tiny_network(decoder_layers=2).attention_maps(SOURCE, TARGET)
+    for weights in maps.decoder:
+        assert torch.equal(weights.triu(1), torch.zeros_like(weights))
+
+
+def test_future_tokens_do_not_change_past_logits() -> None:
+    network = tiny_network()
+    changed = TARGET.clone()
+    changed[:, 2:] = torch.tensor([11, 12])
+    with torch.inference_mode():
+        before, after = network(SOURCE, TARGET), network(SOURCE, changed)
+    # The other rows had padding at these places, which nobody sees and which sees itself.
+    assert torch.equal(before[0, :2], after[0, :2])
+    assert not torch.allclose(before[0, 2:], after[0, 2:])
+
+
+@every_choice
+def test_a_sentence_is_the_same_alone_and_padded(norm: str, positions: str, tying: str) -> None:
+    network = tiny_network(norm=norm, positions=positions, tying=tying)
+    with torch.inference_mode():
+        together = network(SOURCE, TARGET)
+        for row in range(len(SOURCE)):
+            source = SOURCE[row][SOURCE[row] != 0][None]
+            target = TARGET[row][TARGET[row] != 0][None]
+            torch.testing.assert_close(
+                together[row : row + 1, : target.size(1)], network(source, target)
+            )
+
+
+@every_choice
+def test_cached_steps_equal_teacher_forcing(norm: str, positions: str, tying: str) -> None:
+    network = tiny_network(norm=norm, positions=positions, tying=tying, decoder_layers=2)
+    target = torch.randint(4, 15, (3, 16), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        cache = network.start(SOURCE)
+        steps = [network.step(tokens, cache) for tokens in target.T]
+        torch.testing.assert_close(torch.stack(steps, 1), network(SOURCE, target))
+    assert cache.length == 16
+
+
+def test_a_cache_follows_its_rows() -> None:
+    network = tiny_network(decoder_layers=2)
+    rows = torch.tensor([2, 0, 0, 1])
+    last = torch.tensor([11, 12, 13, 14])
+    with torch.inference_mode():
+        unopened = network.start(SOURCE).select(rows)
+        torch.testing.assert_close(
+            network.step(torch.full((4,), 2), unopened),
+            network(SOURCE[rows], torch.full((4, 1), 2))[:, 0],
+        )
+        cache = network.start(SOURCE)
+        prefix = torch.tensor([[2, 5, 6], [2, 7, 8], [2, 9, 10]])
+        for tokens in prefix.T:
+            network.step(tokens, cache)
+        found = network.step(last, cache.select(rows))
+        expected = network(SOURCE[rows], torch.cat((prefix[rows], last[:, None]), 1))[:, -1]
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_step_beyond_the_longest_sentence_is_named() -> None:
+    network = tiny_network(max_length=5)
+    cache = network.start(SOURCE)
+    for _ in range(5):
+        network.step(torch.full((3,), 2), cache)
+    with pytest.raises(ValueError, match="position 6 is beyond max_length 5"):
+        network.step(torch.full((3,), 2), cache)
+    with pytest.raises(ValueError, match="position 6 is beyond max_length 5"):
+        network.encode(torch.full((1, 6), 4))
+
+
+def counted(config: TransformerConfig) -> int:
+    with torch.device("meta"):
+        return Transformer(config).num_parameters
+
+
+def test_the_papers_base_model_has_the_papers_size() -> None:
+    base = TransformerConfig(source_vocabulary=37_000, target_vocabulary=37_000)
+    assert counted(base) == pytest.approx(65e6, rel=0.03)
+
+
+def test_the_papers_big_model_has_the_papers_size() -> None:
+    big = TransformerConfig(
+        source_vocabulary=37_000,
+        target_vocabulary=37_000,
+        width=1024,
+        heads=16,
+        feed_forward=4096,
+    )
+    assert counted(big) == pytest.approx(213e6, rel=0.01)
+
+
+def test_every_parameter_is_accounted_for() -> None:
+    width, inner, vocabulary = 16, 24, 15
+    attention_size = 4 * (width * width + width)
+    feed_forward = 2 * width * inner + inner + width
+    norm = 2 * width
+    encoder = 2 * (attention_size + feed_forward + 2 * norm)
+    decoder = 2 * attention_size + feed_forward + 3 * norm
+    embedding = vocabulary * width
+    after = encoder + decoder + embedding
+    assert counted(tiny_config()) == after
+    assert counted(tiny_config(norm="before")) == after + 2 * norm
+    assert counted(tiny_config(tying="decoder")) == after + embedding
+    assert counted(tiny_config(tying="none")) == after + 2 * embedding
+    assert counted(tiny_config(positions="learned")) == after + 2 * 16 * width
+
+
+@pytest.mark.parametrize(("tying", "matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
+def test_tying_makes_matrices_one(tying: str, matrices: int) -> None:
+    network = tiny_network(tying=tying)
+    weights = [
+        network.source_embedding.tokens.weight,
+        network.target_embedding.tokens.weight,
+        network.generator.weight,
+    ]
+    assert len(set(map(id, weights))) == matrices
+    assert (weights[1] is weights[2]) == (tying != "none")
+    network(SOURCE, TARGET).sum().backward()
+    assert all(weight.grad is not None for weight in weights)
+
+
+@pytest.mark.parametrize("tying", ["all", "decoder", "none"])
+def test_what_is_tied_stays_tied_when_weights_are_loaded(tying: str) -> None:
+    network, other = tiny_network(1, tying=tying), tiny_network(2, tying=tying)
+    other.load_state_dict(network.state_dict())
+    with torch.inference_mode():
+        assert torch.equal(other(SOURCE, TARGET), network(SOURCE, TARGET))
+    tied = other.generator.weight is other.target_embedding.tokens.weight
+    assert tied == (tying != "none")
+
+
+def test_tied_vocabularies_may_differ_only_where_nothing_is_shared() -> None:
+    with pytest.raises(ValueError, match="source has 15 pieces and target 9"):
+        tiny_config(target_vocabulary=9)
+    network = tiny_network(target_vocabulary=9, tying="decoder")
+    assert network(SOURCE, TARGET.clamp(max=8)).shape == (3, 4, 9)
+
+
+DROPOUTS = {
+    "residual_dropout": {
+        "encoder.0.attention_residual.dropout",
+        "encoder.0.feed_forward_residual.dropout",
+        "decoder.0.attention_residual.dropout",
+        "decoder.0.cross_residual.dropout",
+        "decoder.0.feed_forward_residual.dropout",
+    },
+    "feed_forward_dropout": {"encoder.0.feed_forward.dropout", "decoder.0.feed_forward.dropout"},
+    "embedding_dropout": {"source_embedding.dropout", "target_embedding.dropout"},
+    "attention_dropout": set[str](),
+}
+NO_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
+
+
+@pytest.mark.parametrize("which", DROPOUTS)
+def test_each_dropout_acts_where_it_says(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = tiny_network(encoder_layers=1, **{**NO_DROPOUT, which: 0.5}).train()
+    acted: set[str] = set()
+    rates: list[float] = []
+    fused = attention.attend
+
+    def watch(name: str, module: nn.Module) -> None:
+        def compare(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            if not torch.equal(inputs[0], output):
+                acted.add(name)
+
+        module.register_forward_hook(compare)
+
+    def recording(*arguments: Any) -> Tensor:
+        rates.append(arguments[-1])
+        return fused(*arguments)
+
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Dropout):
+            watch(name, module)
+    monkeypatch.setattr(attention, "attend", recording)
+    network(SOURCE, TARGET)
+    assert acted == DROPOUTS[which]
+    # One attention in the encoder, two in the decoder.
+    assert rates == [0.5 if which == "attention_dropout" else 0.0] * 3
+
+
+def test_evaluation_drops_nothing() -> None:
+    network = tiny_network(**dict.fromkeys(DROPOUTS, 0.5))
+    with torch.inference_mode():
+        assert torch.equal(network(SOURCE, TARGET), network(SOURCE, TARGET))
+
+
+def test_matrices_start_within_xaviers_bounds_and_biases_at_zero() -> None:
+    network = build(tiny_config(width=32, feed_forward=64, tying="none"), seed=1)
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Linear):
+            bound = math.sqrt(6 / (module.in_features + module.out_features))
+            largest = float(module.weight.detach().abs().max())
+            assert 0.8 * bound < largest <= bound, name
+            if module.bias is not None:
+                assert not module.bias.any(), name
+
+
+@pytest.mark.parametrize("tying", ["all", "decoder", "none"])
+def test_embeddings_start_with_unit_variance_once_scaled(tying: str) -> None:
+    network = build(
+        tiny_config(source_vocabulary=400, target_vocabulary=400, width=32, tying=tying), seed=1
+    )
+    for embedding in (network.source_embedding, network.target_embedding):
+        scaled = embedding.tokens.weight * embedding.scale
+        assert float(scaled.std()) == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_same_seed_builds_the_same_network() -> None:
+    one, same, other = (build(tiny_config(), seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert any(not torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"heads": 3}, "width 16 is not a multiple of 3 heads"),
+        ({"width": 15, "heads": 5}, "sinusoidal positions need an even width, not 15"),
+        ({"residual_dropout": 1.0}, r"residual_dropout must be in \[0, 1\), not 1.0"),
+        ({"embedding_dropout": -0.1}, r"embedding_dropout must be in \[0, 1\), not -0.1"),
+    ],
+)
+def test_a_network_that_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        tiny_config(**changes)

@@ -1,0 +1,179 @@
+"""Continuous batching on exported graphs, compared with the plainest search in PyTorch."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import InvalidBundle, Precision
+from models.bundle.tokenizer import SPECIAL_IDS
+from service.engine.scheduler import Scheduler, Sequence
+from service.engine.types import Decoded, DecodingOptions
+from service.runtime.backend import EncodeBatch, StepBatch
+from service.runtime.onnx import OnnxBackend
+from tests.support.networks import CONFIG, random_network, write_bundle
+from training.export.session import GraphDecoder
+from training.search import PrefixDecoder, beam_search
+
+SLOTS, ROWS = 4, 5
+SCORE_TOLERANCE = 1e-4
+NETWORK = random_network()
+
+sources = st.lists(st.integers(4, 29), min_size=1, max_size=12).map(
+    lambda ids: (*ids, SPECIAL_IDS.eos)
+)
+options = st.builds(
+    DecodingOptions,
+    beam_size=st.integers(1, ROWS),
+    max_decoding_length=st.integers(1, 16),
+    length_penalty=st.sampled_from([0.0, 0.6, 1.0]),
+)
+Request = tuple[tuple[int, ...], DecodingOptions]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return write_bundle(NETWORK, tmp_path_factory.mktemp("bundles") / "random")
+
+
+@pytest.fixture(scope="module")
+def backends(bundle: Bundle) -> dict[Precision, OnnxBackend]:
+    """Shared by all examples, so that each starts where others have left their traces."""
+    return {precision: make_backend(bundle, precision) for precision in ("fp32", "int8")}
+
+
+def make_backend(bundle: Bundle, precision: Precision) -> OnnxBackend:
+    return OnnxBackend.load(bundle, precision, slots=SLOTS, rows_per_slot=ROWS, threads=1)
+
+
+def decode_all(
+    backend: OnnxBackend, requests: list[Request], rng: random.Random
+) -> dict[int, Decoded]:
+    """Requests that arrive at random moments while others are being decoded."""
+    scheduler = Scheduler(
+        backend.limits, bos_id=SPECIAL_IDS.bos, eos_id=SPECIAL_IDS.eos, max_padded_tokens=20
+    )
+    arriving = [Sequence(i, *request) for i, request in enumerate(requests)]
+    results: dict[int, Decoded] = {}
+    while arriving or scheduler.has_work:
+        while arriving and (rng.random() < 0.4 or not scheduler.has_work):
+            scheduler.add(arriving.pop(0))
+        plan = scheduler.schedule()
+        if plan.encode is not None:
+            backend.encode(plan.encode)
+        for sequence, decoded in scheduler.apply(plan, backend.step(plan.step)):
+            assert isinstance(decoded, Decoded)
+            results[sequence.id] = decoded
+        scheduler.check_integrity()
+    return results
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
+def test_a_sentence_translates_in_any_company_as_pytorch_translates_it_alone(
+    backends: dict[Precision, OnnxBackend], requests: list[Request], rng: random.Random
+) -> None:
+    results = decode_all(backends["fp32"], requests, rng)
+    decoder = PrefixDecoder(NETWORK)
+    for i, (source_ids, wanted) in enumerate(requests):
+        expected = beam_search(
+            decoder,
+            source_ids,
+            SPECIAL_IDS,
+            beam_size=wanted.beam_size,
+            length_penalty=wanted.length_penalty,
+            max_length=wanted.max_decoding_length,
+        )
+        found = results[i].hypotheses[0]
+        assert found.score == pytest.approx(expected[0].score, abs=SCORE_TOLERANCE)
+        clear = len(expected) == 1 or expected[0].score - expected[1].score > SCORE_TOLERANCE
+        if clear:
+            assert found.token_ids == expected[0].token_ids
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
+def test_int8_translations_do_not_depend_on_company_either(
+    bundle: Bundle,
+    backends: dict[Precision, OnnxBackend],
+    requests: list[Request],
+    rng: random.Random,
+) -> None:
+    results = decode_all(backends["int8"], requests, rng)
+    decoder = GraphDecoder(bundle.path, bundle.manifest.dimensions, "int8")
+    for i, (source_ids, wanted) in enumerate(requests):
+        expected = beam_search(
+            decoder,
+            source_ids,
+            SPECIAL_IDS,
+            beam_size=wanted.beam_size,
+            length_penalty=wanted.length_penalty,
+            max_length=wanted.max_decoding_length,
+        )
+        # Attention is summed in another order, which may move an activation to the next of its
+        # 255 levels; more than a neighbour's influence would leave.
+        assert results[i].hypotheses[0].score == pytest.approx(expected[0].score, abs=0.05)
+
+
+def test_what_a_poisoned_sentence_left_in_its_place_reaches_nobody(bundle: Bundle) -> None:
+    backend = make_backend(bundle, "fp32")
+    backend.encode(EncodeBatch([0, 1], [(5, 6, 3), (7, 8, 9, 10, 3)]))
+    for _, array in [*backend._own.views(SLOTS), *backend._cross.views(SLOTS)]:
+        array[1:] = float("nan")
+    backend.encode(EncodeBatch([1], [(7, 3)]))
+    two_rows = np.array([0, ROWS], np.int32)
+    for position in range(3):
+        candidates = backend.step(
+            StepBatch(
+                rows_N=two_rows,
+                parents_N=two_rows,
+                tokens_N=np.array([5, 6], np.int32),
+                positions_N=np.full(2, position, np.int32),
+                num_candidates=4,
+            )
+        )
+        assert np.isfinite(candidates.log_probs_NK).all()
+
+
+def test_places_are_compact_whoever_leaves(bundle: Bundle) -> None:
+    backend = make_backend(bundle, "fp32")
+    backend.encode(EncodeBatch([3, 0, 2], [(4, 3), (5, 6, 3), (7, 3)]))
+    backend._retire([3])
+    assert backend._slot_at == [2, 0]
+    backend.encode(EncodeBatch([1, 3], [(8, 3), (9, 3)]))
+    assert backend._slot_at == [2, 0, 1, 3]
+    assert backend._place_of.tolist() == [1, 2, 0, 3]
+
+
+def test_a_precision_that_is_not_offered_is_refused_by_name(bundle: Bundle) -> None:
+    with pytest.raises(InvalidBundle, match="offers fp32, int8, not fp16"):
+        make_backend(bundle, "fp16")
+
+
+def test_graphs_of_another_shape_than_the_manifest_says_are_refused(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    shape = bundle.manifest.dimensions
+    wrong = bundle.manifest.model_copy(
+        update={
+            "dimensions": shape.model_copy(update={"decoder_layers": CONFIG.decoder_layers + 1})
+        }
+    )
+    with pytest.raises(InvalidBundle, match=r"output cross_keys\.2 is missing"):
+        make_backend(Bundle(bundle.path, wrong), "fp32")
+
+
+def test_a_graph_that_onnx_runtime_cannot_read_is_refused(bundle: Bundle, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in bundle.path.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    (broken / "step.fp32.onnx").write_bytes(b"not a graph")
+    with pytest.raises(InvalidBundle, match="cannot be opened by ONNX Runtime"):
+        make_backend(Bundle(broken, bundle.manifest), "fp32")

@@ -1,0 +1,94 @@
+"""Small networks with random weights whose every decision is clear, and bundles of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import torch
+
+from models.bundle.bundle import Bundle
+from models.bundle.card import render_card
+from models.bundle.manifest import GRAPHS, Manifest, Precision, Provenance, SentenceLimits
+from models.bundle.tokenizer import SPECIAL_IDS, train_tokenizer
+from models.transformer.config import TransformerConfig
+from models.transformer.transformer import Transformer, build
+from training.export.graphs import build_graph, dimensions_of
+from training.export.weights import collect_weights
+
+WORDS = [f"w{i}" for i in range(26)]
+CONFIG = TransformerConfig(
+    source_vocabulary=len(WORDS) + 4,
+    target_vocabulary=len(WORDS) + 4,
+    encoder_layers=2,
+    decoder_layers=2,
+    width=32,
+    heads=4,
+    feed_forward=64,
+    max_length=24,
+)
+
+
+def random_network(config: TransformerConfig = CONFIG, seed: int = 1) -> Transformer:
+    """Weights large enough that different prefixes have clearly different continuations.
+
+    Like a trained network, it never predicts padding: the first channel of what the decoder
+    returns is always one, and the output embedding of padding is strongly against it.
+    """
+    network = build(config, seed).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(1.5)
+            else:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        last = (
+            network.decoder_norm
+            if config.norm == "before"
+            else network.decoder_layers[-1].feed_forward_residual.norm
+        )
+        assert isinstance(last, torch.nn.LayerNorm)
+        last.weight[0], last.bias[0] = 0.0, 1.0
+        network.generator.weight[config.pad_id, 0] = -50.0
+    return network
+
+
+def write_bundle(
+    network: Transformer,
+    path: Path,
+    precisions: tuple[Precision, ...] = ("fp32", "int8"),
+    name: str = "random",
+    source: str = "de",
+    target: str = "en",
+) -> Bundle:
+    """A bundle of a network whose pieces are the words w0 … w25; it proves nothing."""
+    scratch = path.parent / f".scratch-{path.name}"
+    scratch.mkdir(parents=True)
+    tokenizer = scratch / "tokenizer.model"
+    train_tokenizer(
+        [" ".join(WORDS)], tokenizer, vocabulary_size=len(WORDS) + 4, kind="word", threads=1
+    )
+    files = {"tokenizer.model": tokenizer, "README.md": scratch / "README.md"}
+    for precision in precisions:
+        weights = collect_weights(network, precision)
+        files[weights.name] = scratch / weights.name
+        for graph in GRAPHS:
+            file = scratch / f"{graph}.{precision}.onnx"
+            onnx.save(build_graph(graph, weights, network.config, precision), file)
+            files[file.name] = file
+        weights.write(scratch / weights.name)
+    manifest = Manifest(
+        name=name,
+        version="1",
+        source=source,
+        target=target,
+        dimensions=dimensions_of(network.config),
+        special_ids=SPECIAL_IDS,
+        limits=SentenceLimits(
+            source_length=network.config.max_length, target_length=network.config.max_length
+        ),
+        precisions=precisions,
+        provenance=Provenance(recipe="random", commit="none", created="2026-11-21"),
+    )
+    files["README.md"].write_text(render_card(manifest), encoding="utf-8")
+    return Bundle.write(path, manifest, files)

@@ -1,0 +1,102 @@
+"""The bundles that come with the repository, behind a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.server import serving
+from models.bundle.bundle import Bundle
+
+BUNDLES = Path(__file__).parents[2] / "bundles"
+pytestmark = pytest.mark.slow
+
+CAPTIONS = [
+    "Zwei junge Männer spielen Fußball auf einer Wiese.",
+    "Ein Hund läuft durch den Schnee.",
+    "Eine Frau in einem roten Kleid singt auf einer Bühne vor vielen Menschen.",
+    "Drei Kinder sitzen auf einer Bank im Park und essen Eis.",
+    "Ein Mann fährt Fahrrad.",
+    "Ein kleines Mädchen mit einem blauen Hut spielt am Strand im Sand.",
+    "Mehrere Leute warten an einer Bushaltestelle.",
+    "Ein alter Mann mit Bart liest auf einem Stuhl vor seinem Haus eine Zeitung.",
+]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with serving(BUNDLES, SLOTS="16") as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+
+
+def translate(client: httpx.Client, text: str) -> str:
+    response = client.post("/translate", json={"q": text, "source": "de", "target": "en"})
+    assert response.status_code == 200, response.text
+    translated: str = response.json()["translatedText"]
+    return translated
+
+
+def count(client: httpx.Client, metric: str, **labels: str) -> float:
+    total = 0.0
+    for line in client.get("/metrics").text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name.startswith(metric + "{") and all(f'{k}="{v}"' in name for k, v in labels.items()):
+            total += float(value)
+    return total
+
+
+def test_captions_are_translated_both_ways(client: httpx.Client) -> None:
+    english = translate(client, CAPTIONS[0]).lower()
+    assert "two young men" in english
+    assert "soccer" in english or "football" in english
+    response = client.post(
+        "/translate",
+        json={"q": "A dog runs through the snow.", "source": "en", "target": "de"},
+    )
+    german = response.json()["translatedText"]
+    assert "Hund" in german
+    assert "Schnee" in german
+
+
+def test_sentences_sent_at_once_are_decoded_together_and_come_out_as_if_alone(
+    client: httpx.Client,
+) -> None:
+    alone = {text: translate(client, text) for text in CAPTIONS}
+    model = {"model": "multi30k-de-en"}
+    joined = count(client, "nmt_batch_joins_total", batch="running", **model)
+    left = count(client, "nmt_batch_retires_total", batch="running", **model)
+    steps = count(client, "nmt_decode_step_duration_seconds_count", **model)
+
+    texts = CAPTIONS * 8
+    with ThreadPoolExecutor(len(texts)) as pool:
+        together = list(pool.map(lambda text: translate(client, text), texts))
+
+    assert together == [alone[text] for text in texts]
+    # 64 sentences and 16 slots: most of them joined, and left, while others were running.
+    assert count(client, "nmt_batch_joins_total", batch="running", **model) - joined > 32
+    assert count(client, "nmt_batch_retires_total", batch="running", **model) - left > 32
+    # One after the other they would take a step for each of several hundred tokens.
+    assert count(client, "nmt_decode_step_duration_seconds_count", **model) - steps < 200
+
+
+def test_blanks_and_lines_come_back_as_they_were(client: httpx.Client) -> None:
+    translated = translate(client, f"  {CAPTIONS[1]}\r\n\r\n\t{CAPTIONS[4]}  \n")
+    assert translated.startswith("  ")
+    assert "\r\n\r\n\t" in translated
+    assert translated.endswith("  \n")
+
+
+@pytest.mark.parametrize("name", ["multi30k-de-en", "multi30k-en-de"])
+def test_a_committed_bundle_is_whole_and_says_how_good_it_is(name: str) -> None:
+    manifest = Bundle.open(BUNDLES / name).manifest
+    assert manifest.precisions == ("int8",)
+    assert len(manifest.examples) >= 3
+    assert {score.metric for score in manifest.provenance.scores} >= {
+        "BLEU, lower-cased and tokenised",
+        "BLEU",
+        "chrF",
+    }

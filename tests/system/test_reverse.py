@@ -1,0 +1,65 @@
+"""The toy problem from nothing to HTTP: trained, averaged, evaluated, exported, served, asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.server import serving
+from models.bundle.bundle import Bundle
+from training.data.generated import generate
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("reverse")
+    command = [sys.executable, "-m", "training", "run", "reverse", "--precisions", "fp32", "int8"]
+    command += ["--runs", str(directory / "runs"), "--bundles", str(directory / "bundles")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-4000:]
+    return directory
+
+
+def test_the_checkpoint_solves_the_problem(trained: Path) -> None:
+    scores = json.loads((trained / "runs" / "reverse" / "scores.json").read_text())
+    assert scores["exact"] >= 0.99
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_the_served_bundle_solves_it_over_http(trained: Path, precision: str) -> None:
+    unseen = list(generate("reverse", "never seen", 300))
+    with serving(trained / "bundles", PRECISION=precision) as url:
+        response = httpx.post(
+            f"{url}/translate",
+            json={"q": [s for s, _ in unseen], "source": "x-digits", "target": "x-reversed"},
+            timeout=120,
+        )
+        alone = httpx.post(
+            f"{url}/translate",
+            json={"q": "0 1 5 9 0 3 5 2 5", "source": "X-DIGITS", "target": "x-reversed"},
+            timeout=30,
+        )
+        languages = httpx.get(f"{url}/languages").json()
+    translated = response.json()["translatedText"]
+    right = sum(t == target for t, (_, target) in zip(translated, unseen, strict=True))
+    assert right / len(unseen) >= 0.99
+    assert alone.status_code == 200
+    assert {language["code"]: language["name"] for language in languages} == {
+        "x-digits": "digits",
+        "x-reversed": "reversed",
+    }
+
+
+def test_the_bundle_says_where_it_comes_from(trained: Path) -> None:
+    manifest = Bundle.open(trained / "bundles" / "reverse").manifest
+    assert manifest.provenance.recipe == "reverse"
+    assert [corpus.pairs for corpus in manifest.provenance.data] == [30_000]
+    assert manifest.examples
