@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(options: argparse.Namespace, **overrides: Any) -> Settings:
-    settings = Settings.from_environment(os.environ, bundles=options.bundles, **overrides)
+    settings = Settings.from_environment(bundles=options.bundles, **overrides)
     if not settings.bundles.is_dir():
         raise CommandFailed(
             f"{settings.bundles} is not a directory; name the one that holds the bundles "

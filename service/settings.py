@@ -8,6 +8,7 @@ start with a sentence that says which and what would fit.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -26,34 +27,47 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bundles: Path = Field(Path("bundles"), description="directory that holds the bundles")
-    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
-    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    precision: Literal["auto", "fp32", "int8", "fp16"] = Field(
-        "auto", description="which graphs to run; auto prefers int8 where a bundle offers it"
+    bundles: Path = Field(default=Path("bundles"), description="directory that holds the bundles")
+    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    port: int = Field(
+        default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one"
     )
-    threads: int = Field(0, ge=0, description="threads of a model; 0 takes every core")
-    slots: int = Field(32, ge=1, description="sentences decoded together, for each model")
-    max_beam_size: int = Field(8, ge=1, description="widest beam a request may ask for")
+    precision: Literal["auto", "fp32", "int8", "fp16"] = Field(
+        default="auto",
+        description="which graphs to run; auto prefers int8 where a bundle offers it",
+    )
+    threads: int = Field(default=0, ge=0, description="threads of a model; 0 takes every core")
+    slots: int = Field(default=32, ge=1, description="sentences decoded together, for each model")
+    max_beam_size: int = Field(default=8, ge=1, description="widest beam a request may ask for")
     max_padded_tokens: int = Field(
-        4096, ge=1, description="source tokens, padding included, that one iteration encodes"
+        default=4096,
+        ge=1,
+        description="source tokens, padding included, that one iteration encodes",
     )
     max_sentences: int = Field(
-        4096, ge=1, description="sentences accepted and not yet answered, over all requests"
+        default=4096, ge=1, description="sentences accepted and not yet answered, over all requests"
     )
-    max_texts: int = Field(1024, ge=1, description="texts in one request")
-    max_characters: int = Field(100_000, ge=1, description="characters in one request")
-    max_body_bytes: int = Field(2 * 1024 * 1024, ge=1024, description="bytes of a request's body")
+    max_texts: int = Field(default=1024, ge=1, description="texts in one request")
+    max_characters: int = Field(default=100_000, ge=1, description="characters in one request")
+    max_body_bytes: int = Field(
+        default=2 * 1024 * 1024, ge=1024, description="bytes of a request's body"
+    )
     shutdown_seconds: int = Field(
-        30, ge=0, description="how long a stopping server waits for requests it has accepted"
+        default=30,
+        ge=0,
+        description="how long a stopping server waits for requests it has accepted",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least severe line that is logged"
+        default="info", description="least severe line that is logged"
     )
-    log_format: Literal["console", "json"] = Field("console", description="shape of log lines")
+    log_format: Literal["console", "json"] = Field(
+        default="console", description="shape of log lines"
+    )
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str], **overrides: Any) -> Settings:
+    def from_environment(
+        cls, environment: Mapping[str, str] = os.environ, **overrides: Any
+    ) -> Settings:
         """Read every ``DRAGOMAN_`` variable; ``overrides`` that are not ``None`` win over them."""
         values: dict[str, Any] = {}
         for variable in sorted(environment):
@@ -75,7 +89,7 @@ def _field_of(variable: str) -> str:
     if name in Settings.model_fields and variable == PREFIX + name.upper():
         return name
     known = [PREFIX + field.upper() for field in Settings.model_fields]
-    near = difflib.get_close_matches(variable.upper(), known, n=1)
+    near = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0.8)
     advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     raise InvalidSetting(f"{variable} is not a setting; {advice}")
 

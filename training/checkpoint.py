@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,8 +33,14 @@ def save(document: dict[str, Any], path: Path) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read what ``save`` wrote; tensors and plain values only, nothing is unpickled."""
-    document: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    """Read what ``save`` wrote; tensors and plain values only, no code is unpickled.
+
+    Raises ``CheckpointError`` if the file holds anything else.
+    """
+    try:
+        document: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"{path} is not a checkpoint; delete it: {error}") from error
     return document
 
 

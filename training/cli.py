@@ -33,6 +33,7 @@ REFUSALS = (
     ParityError,
     checkpoint.CheckpointError,
     FileNotFoundError,
+    FloatingPointError,
 )
 
 

@@ -24,7 +24,7 @@ class RunLog:
         partial.replace(path)
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(
-            str(path.parent / "tensorboard"), purge_step=resume_step + 1 if resume_step else None
+            str(path.parent / "tensorboard"), purge_step=resume_step + 1
         )
 
     def write(self, event: str, step: int, **values: float | int | str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from models.transformer.config import TransformerConfig
+from training.data.generated import Generator
 
 
 class InvalidRecipe(Exception):
@@ -27,7 +28,7 @@ class Corpus:
 
     name: str
     licence: str
-    generator: Literal["reverse"] | None = None
+    generator: Generator | None = None
     pairs: int = 0
     """How many pairs to generate."""
 
@@ -127,6 +128,15 @@ class Recipe:
     seed: int = 1
     decoding: dict[str, float] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
+
+    def __post_init__(self) -> None:
+        # Every sequence gets a bos or an eos.
+        longest = self.data.max_length + 1
+        if longest > self.network.max_length:
+            raise InvalidRecipe(
+                f"recipe {self.name!r} trains on sequences of {longest} tokens; its network reads "
+                f"{self.network.max_length}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         document: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")

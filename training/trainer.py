@@ -46,11 +46,12 @@ class Trainer:
         self.recipe = recipe
         self.run = run
         self.device = device
+        # Before the tokenizer: their absence says that the recipe has not been prepared.
+        train, self.valid = Shards.open(run.shards("train")), Shards.open(run.shards("valid"))
         self.tokenizer = Tokenizer.load(run.tokenizer)
         self.special: SpecialIds = self.tokenizer.special_ids
-        self.valid = Shards.open(run.shards("valid"))
         self.loader = BatchLoader(
-            Shards.open(run.shards("train")),
+            train,
             self.special,
             recipe.optimisation.tokens_per_batch,
             recipe.seed,
@@ -113,6 +114,11 @@ class Trainer:
                 f"the loss is {total} at step {self.progress.step + 1}; lower the learning rate"
             )
         norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), optimisation.clip_norm))
+        if not math.isfinite(norm):
+            raise FloatingPointError(
+                f"the gradient's norm is {norm} at step {self.progress.step + 1}; "
+                "lower the learning rate"
+            )
         self.progress.step += 1
         self.progress.tokens += tokens
         for group in self.optimiser.param_groups:

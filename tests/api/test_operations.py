@@ -84,12 +84,12 @@ async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
 
 
 async def test_a_service_without_bundles_says_why_it_is_not_ready(tmp_path: Path) -> None:
-    async with running(Settings(bundles=tmp_path), load_shouting) as service:
-        async with connected_to(service) as client:
-            response = await client.get("/readyz")
-            assert response.status_code == 503
-            assert response.json()["reasons"] == ["no model is on offer: there is no bundle"]
-            assert (await client.get("/languages")).status_code == 503
+    settings = Settings(bundles=tmp_path)
+    async with running(settings, load_shouting) as service, connected_to(service) as client:
+        response = await client.get("/readyz")
+        assert response.status_code == 503
+        assert response.json()["reasons"] == ["no model is on offer: there is no bundle"]
+        assert (await client.get("/languages")).status_code == 503
 
 
 async def test_a_dead_engine_turns_readiness_off(

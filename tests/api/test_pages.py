@@ -11,9 +11,7 @@ ELSEWHERE = re.compile(r"https?:|^//")
 
 
 @pytest.mark.parametrize("page", ["/", "/docs"])
-async def test_a_page_and_all_it_needs_come_from_here(
-    client: httpx.AsyncClient, page: str
-) -> None:
+async def test_a_page_and_all_it_needs_come_from_here(client: httpx.AsyncClient, page: str) -> None:
     response = await client.get(page)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")

@@ -118,9 +118,9 @@ async def test_a_model_that_has_died_is_named_and_a_reload_replaces_it(
     put_bundle(tmp_path, "a")
     await repository.reload()
     await repository.offer.models[0].engine.close()
-    assert repository.stopped == ("a",)
+    assert list(repository.stopped) == ["a"]
     await repository.reload()
-    assert repository.stopped == ()
+    assert list(repository.stopped) == []
     assert await works(repository.offer.models[0])
 
 

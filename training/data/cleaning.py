@@ -11,14 +11,14 @@ from training.data.corpus import Pair
 
 
 def normalise(text: str) -> str:
-    """NFC, control and zero-width characters out, every run of blanks one blank."""
-    text = unicodedata.normalize("NFC", text)
+    """Control and zero-width characters out, NFC, every run of blanks one blank."""
     kept = (
         " " if character.isspace() or unicodedata.category(character) == "Cc" else character
         for character in text
         if unicodedata.category(character) != "Cf" or character == "\u200d"
     )
-    return " ".join("".join(kept).split())
+    # Composed last: a letter and its accent may have had something invisible between them.
+    return " ".join(unicodedata.normalize("NFC", "".join(kept)).split())
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -65,5 +66,5 @@ def _lines(path: Path) -> Iterator[str]:
                 yield line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}, line {number} is not UTF-8: {error}") from error
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(f"{path} is not a whole gzip file: {error}") from error

@@ -85,7 +85,8 @@ def check_translations(translated: Sequence[Translated]) -> None:
     """
     for number, sentence in enumerate(translated):
         ours, theirs = sentence.graphs["fp32"][0], sentence.network[0]
-        if abs(ours.score - theirs.score) > SCORE_TOLERANCE:
+        # Written so that NaN fails, too.
+        if not abs(ours.score - theirs.score) <= SCORE_TOLERANCE:
             raise ParityError(
                 f"sentence {number}: the fp32 graphs give {ours}, the network gives {theirs}"
             )

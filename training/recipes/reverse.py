@@ -13,9 +13,12 @@ def reverse() -> Recipe:
         data=Data(
             source="x-digits",
             target="x-reversed",
-            train=(Corpus(name="train", licence=LICENCE, generator="reverse", pairs=30_000),),
+            train=(
+                Corpus(name="train", licence=LICENCE, generator="reverse-any-length", pairs=30_000),
+            ),
             valid=Corpus(name="valid", licence=LICENCE, generator="reverse", pairs=500),
             test=Corpus(name="test", licence=LICENCE, generator="reverse", pairs=500),
+            max_length=63,
         ),
         vocabulary=Vocabulary(size=15, kind="word"),
         network=Network(

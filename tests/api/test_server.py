@@ -1,0 +1,176 @@
+"""What only a real server shows: connections that break, bodies that are not read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from models.bundle.manifest import Manifest
+from service.bootstrap import Service, build
+from service.engine.observer import EngineObserver
+from service.runtime.backend import Candidates, StepBatch
+from service.runtime.scripted import ScriptedBackend
+from service.settings import Settings
+from service.translation.repository import LoadedModel
+from tests.support.shouting import make_limits, make_model, shouting
+
+pytestmark = pytest.mark.anyio
+BODY = {"q": "hallo", "source": "de", "target": "en"}
+
+
+class Gated(ScriptedBackend):
+    """Takes its steps while the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__(shouting, make_limits())
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def step(self, batch: StepBatch) -> Candidates:
+        self.gate.wait()
+        return super().step(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    service: Service
+    server: uvicorn.Server
+    port: int
+
+    def client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}")
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+@asynccontextmanager
+async def served(settings: Settings, backend: Gated) -> AsyncIterator[Served]:
+    async def load(
+        path: Path, _: Settings, observer_for: Callable[[str], EngineObserver]
+    ) -> LoadedModel:
+        manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
+        of_its_own = ScriptedBackend(shouting, make_limits())
+        mine = backend if manifest.source == "de" else of_its_own
+        return await make_model(manifest, mine, observer_for(manifest.name))
+
+    service = build(settings, load)
+    server = uvicorn.Server(uvicorn.Config(service.app, log_config=None, access_log=False))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        await service.loaded.wait()
+        while not server.started:
+            await asyncio.sleep(0.001)
+        try:
+            yield Served(service, server, listener.getsockname()[1])
+        finally:
+            backend.gate.set()
+            server.should_exit = True
+            await serving
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in head[1:-2])
+    body = await reader.readexactly(int(headers["content-length"]))
+    return int(head[0].split()[1]), headers, body
+
+
+def post(body: bytes, *headers: str) -> bytes:
+    lines = ["POST /translate HTTP/1.1", "host: x", "content-type: application/json", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def test_a_client_that_hangs_up_frees_its_sentences(settings: Settings) -> None:
+    backend = Gated()
+    async with served(settings, backend) as running:
+        backend.gate.clear()
+        _, writer = await running.connect()
+        body = json.dumps({**BODY, "q": "x" * 60}).encode()
+        writer.write(post(body, f"content-length: {len(body)}"))
+        async with asyncio.timeout(5):
+            while not running.service.translator.in_flight:
+                await asyncio.sleep(0.001)
+            writer.close()
+            await writer.wait_closed()
+            while running.service.translator.in_flight:
+                await asyncio.sleep(0.001)
+        backend.gate.set()
+        async with running.client() as client:
+            response = await client.post("/translate", json=BODY)
+            assert response.json() == {"translatedText": "HALLO"}
+            metrics = (await client.get("/metrics")).text
+    assert len(backend.batch_sizes) < 15
+    assert 'outcome="cancelled",route="/translate"' in metrics.replace('model="",', "")
+    assert 'nmt_request_failures_total{reason="disconnect"} 1.0' in metrics
+
+
+async def test_ten_megabytes_are_refused_and_the_service_goes_on(settings: Settings) -> None:
+    async with served(settings, Gated()) as running, running.client() as client:
+        response = await client.post("/translate", content=b"x" * 10_000_000)
+        assert response.status_code == 413
+        assert (await client.post("/translate", json=BODY)).status_code == 200
+
+
+async def test_a_refused_body_is_not_waited_for_and_leaves_the_connection_usable(
+    settings: Settings,
+) -> None:
+    async with served(settings, Gated()) as running, asyncio.timeout(5):
+        reader, writer = await running.connect()
+        writer.write(post(b"", "content-length: 70000"))
+        status, headers, body = await answer(reader)
+        assert (status, headers.get("connection")) == (413, None)
+        assert b"at most 65536 bytes" in body
+        writer.write(b"x" * 70_000)
+        good = json.dumps(BODY).encode()
+        writer.write(post(good, f"content-length: {len(good)}"))
+        assert (await answer(reader))[2] == b'{"translatedText":"HALLO"}'
+        writer.close()
+
+
+async def test_who_asks_before_sending_too_much_is_told_to_stop(settings: Settings) -> None:
+    async with served(settings, Gated()) as running, asyncio.timeout(5):
+        reader, writer = await running.connect()
+        writer.write(post(b"", "content-length: 70000", "expect: 100-continue"))
+        status, headers, _ = await answer(reader)
+        assert (status, headers["connection"]) == (413, "close")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_body_in_pieces_is_refused_once_it_is_too_large(settings: Settings) -> None:
+    async with served(settings, Gated()) as running, asyncio.timeout(5):
+        reader, writer = await running.connect()
+        writer.write(post(b"", "transfer-encoding: chunked"))
+        for _ in range(70):
+            writer.write(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
+        assert (await answer(reader))[0] == 413
+        writer.write(b"0\r\n\r\n")
+        good = json.dumps(BODY).encode()
+        writer.write(post(good, f"content-length: {len(good)}"))
+        assert (await answer(reader))[0] == 200
+        writer.close()
+
+
+async def test_accepted_requests_are_answered_when_the_server_stops(settings: Settings) -> None:
+    backend = Gated()
+    async with served(settings, backend) as running, running.client() as client:
+        backend.gate.clear()
+        asked = asyncio.create_task(client.post("/translate", json=BODY))
+        while not running.service.translator.in_flight:
+            await asyncio.sleep(0.001)
+        running.server.should_exit = True
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        backend.gate.set()
+        assert (await asked).json() == {"translatedText": "HALLO"}

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+
+import service
+from models.bundle.bundle import Bundle
+from service import cli
+from service.bootstrap import local_translator
+from service.settings import Settings
+from service.translation.translator import Translator
+from service.translation.types import LanguagePair
+from tests.models.tiny import MANIFEST, tiny_files
+from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
+
+
+@pytest.fixture
+def bundles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle directory with a model that shouts, and the command line set to it."""
+    directory = tmp_path / "bundles"
+    put_bundle(directory, "shout", "de", "en")
+    monkeypatch.setenv("DRAGOMAN_BUNDLES", str(directory))
+
+    def shouting_translator(
+        settings: Settings, pair: LanguagePair
+    ) -> AbstractAsyncContextManager[Translator]:
+        return local_translator(settings, pair, load_shouting)
+
+    monkeypatch.setattr(cli, "local_translator", shouting_translator)
+    monkeypatch.setattr(cli, "configure_logging", lambda _: None)
+    return directory
+
+
+def translate(source: Path, *more: str) -> int:
+    return cli.main(["translate", str(source), "--from", "DE", "--to", "en", *more])
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_file_is_translated_line_by_line(
+    bundles: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], end: str
+) -> None:
+    text = "".join(f"zeile {n}\r\n" if n % 3 else "\n" for n in range(500)) + f"\u2028ende{end}"
+    (tmp_path / "in.txt").write_bytes(text.encode())
+    assert translate(tmp_path / "in.txt") == 0
+    out, err = capfdbinary.readouterr()
+    assert (out.decode(), err) == (text.upper(), b"")
+
+
+def test_an_output_file_appears_once_it_is_complete(bundles: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("gut\n")
+    assert translate(source, "-o", str(target)) == 0
+    assert target.read_text() == "GUT\n"
+    source.write_text("schlecht\n" + "x" * 100)
+    assert translate(source, "-o", str(target)) == 2
+    assert target.read_text() == "GUT\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundles", "in.txt", "out.txt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"gut\n" + b"x" * 100, "line 2: sentence has 101 tokens; the model reads at most 64"),
+        (b"gut\n\xff\n", "line 2: is not UTF-8"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_what_cannot_be_translated_is_one_sentence(
+    bundles: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    content: bytes | None,
+    sentence: str,
+) -> None:
+    if content is not None:
+        (tmp_path / "in.txt").write_bytes(content)
+    assert translate(tmp_path / "in.txt") == 2
+    err = capfd.readouterr().err
+    assert err.startswith("dragoman: ")
+    assert err.rstrip().endswith(sentence)
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--from", "en", "--to", "de"], "translates en-de; on offer: de-en"),
+        (["--from", "12", "--to", "de"], "'12' is not"),
+        (["--from", "de", "--to", "en", "--bundles", "nowhere"], "nowhere is not a directory"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_sentence(
+    bundles: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    (tmp_path / "in.txt").touch()
+    assert cli.main(["translate", str(tmp_path / "in.txt"), *arguments]) == 2
+    err = capfd.readouterr().err
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_bundle_that_cannot_be_loaded_is_named(
+    bundles: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put_broken_bundle(bundles, "shout")
+    (tmp_path / "in.txt").write_text("gut\n")
+    assert translate(tmp_path / "in.txt") == 2
+    assert "shout: manifest has schema 7" in capfd.readouterr().err
+
+
+def test_a_misspelt_setting_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_PROT", "1")
+    assert cli.main(["serve"]) == 2
+    expected = "dragoman: DRAGOMAN_PROT is not a setting; did you mean DRAGOMAN_PORT?\n"
+    assert capfd.readouterr().err == expected
+
+
+def test_a_port_in_use_is_one_sentence(bundles: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["serve", "--port", str(port)]) == 2
+    expected = f"dragoman: port {port} on 127.0.0.1 is in use; choose another with --port\n"
+    assert capfd.readouterr().err == expected
+
+
+def test_an_address_of_another_machine_is_one_sentence(
+    bundles: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", "--host", "192.0.2.1", "--port", "0"]) == 2
+    assert "192.0.2.1 is not an address of this machine" in capfd.readouterr().err
+
+
+def test_bundles_are_listed_and_verified(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "bundles"
+    Bundle.write(directory / "tiny", MANIFEST, tiny_files(tmp_path / "files"))
+    assert cli.main(["bundles", "--bundles", str(directory)]) == 0
+    line = "tiny: digits → reversed (x-digits-x-reversed), version 1, fp32, "
+    assert capfd.readouterr().out.startswith(line)
+    (directory / "tiny" / "weights.fp32.bin").unlink()
+    assert cli.main(["bundles", "--bundles", str(directory)]) == 2
+    out = capfd.readouterr().out
+    assert out.startswith("tiny: broken: ")
+    assert "lacks weights.fp32.bin" in out
+
+
+def test_an_empty_directory_is_no_failure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bundles", "--bundles", str(tmp_path)]) == 0
+    assert capfd.readouterr().out == f"{tmp_path} holds no bundle\n"
+
+
+def test_the_version_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capfd.readouterr().out == f"dragoman {service.__version__}\n"
+
+
+def start(*program: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, *program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={k: v for k, v in os.environ.items() if not k.startswith("DRAGOMAN_")},
+        cwd=Path(__file__).parent.parent,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_server_tells_its_address_and_stops_quietly(
+    tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    with start("-m", "service", "serve", "--bundles", str(tmp_path), "--port", "0") as server:
+        assert server.stderr is not None
+        address = server.stderr.readline().decode().removeprefix("Dragoman listens on ").strip()
+        try:
+            with httpx.Client(base_url=address) as client:
+                response = client.get("/livez")
+                assert response.status_code == 200
+                assert "server" not in response.headers
+                assert client.get("/readyz").status_code == 503
+            server.send_signal(sent)
+            _, err = server.communicate(timeout=20)
+        finally:
+            server.kill()
+    assert server.returncode == code
+    assert b"Traceback" not in err
+    assert b"uvicorn" not in err
+
+
+SHOUTING = """
+import sys
+from service import bootstrap, cli
+from tests.support.shouting import load_shouting
+cli.local_translator = lambda *given: bootstrap.local_translator(*given, load_shouting)
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.slow
+def test_a_line_is_translated_before_the_next_is_typed_and_an_interrupt_is_quiet(
+    tmp_path: Path,
+) -> None:
+    put_bundle(tmp_path, "shout", "de", "en")
+    languages = ("--from", "de", "--to", "en")
+    with start("-c", SHOUTING, "translate", "-", *languages, "--bundles", str(tmp_path)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            for line in (b"eins\n", b"zwei\n"):
+                process.stdin.write(line)
+                process.stdin.flush()
+                assert process.stdout.readline() == line.upper()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_whoever_has_read_enough_may_leave(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "shout", "de", "en")
+    (tmp_path / "in.txt").write_text("zeile\n" * 20_000)
+    arguments = ("translate", str(tmp_path / "in.txt"), "--from", "de", "--to", "en")
+    with start("-c", SHOUTING, *arguments, "--bundles", str(tmp_path)) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"ZEILE\n"
+            process.stdout.close()
+            assert process.wait(timeout=20) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import DecodingDefaults, Example, InvalidBundle, Manifest
+from service.engine.observer import EngineObserver, SilentObserver
+from service.loading import (
+    OpenedBundle,
+    announcing,
+    discover,
+    load_model,
+    only,
+    open_bundle,
+    pair_of,
+)
+from service.runtime.scripted import ScriptedBackend
+from service.settings import Settings
+from service.translation.repository import FoundBundle, LoadedModel
+from service.translation.types import LanguagePair
+from tests.models.tiny import MANIFEST, tiny_files
+from tests.support.shouting import (
+    EOS,
+    ByteTokenizer,
+    load_found,
+    make_limits,
+    make_manifest,
+    put_broken_bundle,
+    put_bundle,
+    shouting,
+)
+
+pytestmark = pytest.mark.anyio
+SETTINGS = Settings()
+TOKENIZER = ByteTokenizer()
+
+
+def example(source: str = "ab", target: str = "AB") -> Example:
+    ids = TOKENIZER.encode(target)
+    return Example(
+        source=source,
+        target=target,
+        source_ids=(*TOKENIZER.encode(source), EOS),
+        target_ids={"int8": ids, "fp32": ids},
+    )
+
+
+class Opened:
+    """In the place of ``open_bundle``."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.backend = ScriptedBackend(shouting, make_limits())
+        self.thread = ""
+
+    def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
+        self.thread = threading.current_thread().name
+        return OpenedBundle(self.manifest, "int8", TOKENIZER, self.backend)
+
+
+def silent(_: str) -> EngineObserver:
+    return SilentObserver()
+
+
+async def load(opened: Opened) -> LoadedModel:
+    return await load_model(Path("bundle"), SETTINGS, silent, open_bundle=opened)
+
+
+def with_examples(*examples: Example) -> Manifest:
+    return make_manifest("a", "de", "en").model_copy(update={"examples": examples})
+
+
+async def test_a_model_proves_itself_before_it_is_handed_over() -> None:
+    opened = Opened(with_examples(example(), example("c", "C")))
+    model = await load(opened)
+    assert model.engine.alive
+    assert len(opened.backend.encode_sizes) == 2
+    await model.engine.close()
+
+
+async def test_opening_does_not_hold_up_the_event_loop() -> None:
+    opened = Opened(with_examples())
+    model = await load(opened)
+    assert opened.thread != threading.current_thread().name
+    await model.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (example(target="AX"), "bundle does not reproduce its example 'ab' in int8: "),
+        (
+            example().model_copy(update={"source_ids": (5, EOS)}),
+            "bundle does not read its example 'ab' as it should",
+        ),
+        (
+            example().model_copy(update={"target_ids": {"fp32": (5,)}}),
+            "bundle does not say what its example 'ab' becomes in int8",
+        ),
+        (example("x" * 70, "X" * 70), "bundle fails on its example 'xxx"),
+    ],
+)
+async def test_a_model_that_does_not_prove_itself_leaves_nothing_behind(
+    wrong: Example, problem: str
+) -> None:
+    opened = Opened(with_examples(example(), wrong))
+    with pytest.raises(InvalidBundle) as caught:
+        await load(opened)
+    assert str(caught.value).startswith(problem)
+    assert opened.backend.closed
+    assert threading.active_count() == len(
+        [thread for thread in threading.enumerate() if thread.name != "engine"]
+    )
+
+
+async def test_what_was_opened_for_nobody_is_closed() -> None:
+    gate = threading.Event()
+
+    class Slow(Opened):
+        def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
+            gate.wait()
+            return super().__call__(path, settings)
+
+    opened = Slow(with_examples())
+    loading = asyncio.create_task(load(opened))
+    await asyncio.sleep(0.01)
+    loading.cancel()
+    await asyncio.gather(loading, return_exceptions=True)
+    gate.set()
+    async with asyncio.timeout(5):
+        while not opened.backend.closed:
+            await asyncio.sleep(0.001)
+
+
+def write_tiny(path: Path, **changes: Any) -> None:
+    Bundle.write(path, MANIFEST.model_copy(update=changes), tiny_files(path.parent / "files"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "problem"),
+    [
+        ({}, Settings(precision="int8"), "bundle tiny offers fp32; not int8"),
+        (
+            {"decoding": DecodingDefaults(beam_size=9)},
+            Settings(),
+            "decodes with beam_size 9; the service is set to at most 8",
+        ),
+        ({}, Settings(), "encoder.fp32.onnx"),
+    ],
+    ids=["precision", "beam", "graph"],
+)
+def test_a_bundle_that_does_not_fit_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], settings: Settings, problem: str
+) -> None:
+    write_tiny(tmp_path / "tiny", **changes)
+    with pytest.raises(InvalidBundle) as caught:
+        open_bundle(tmp_path / "tiny", settings)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [b"", b"other", None])
+def test_a_damaged_or_unfinished_download_is_refused_by_name(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    write_tiny(tmp_path / "tiny")
+    file = tmp_path / "tiny" / "weights.fp32.bin"
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage)
+    with pytest.raises(InvalidBundle, match=r"weights\.fp32\.bin"):
+        open_bundle(tmp_path / "tiny", SETTINGS)
+
+
+def test_bundles_are_found_by_their_manifest(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "b")
+    put_bundle(tmp_path, "a")
+    shutil.copytree(tmp_path / "a", tmp_path / ".unfinished")
+    (tmp_path / "something").mkdir()
+    (tmp_path / "README.md").touch()
+    assert [bundle.name for bundle in discover(tmp_path)] == ["a", "b"]
+
+
+def test_a_replaced_bundle_looks_different(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    before = discover(tmp_path)
+    assert discover(tmp_path) == before
+    put_bundle(tmp_path, "a", version="22")
+    assert discover(tmp_path) != before
+
+
+def test_the_bundles_of_one_pair_and_those_that_do_not_say(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a", "de", "en")
+    put_bundle(tmp_path, "b", "en", "de")
+    put_broken_bundle(tmp_path, "c")
+    found = discover(tmp_path)
+    assert [pair_of(bundle) for bundle in found] == [
+        LanguagePair("de", "en"),
+        LanguagePair("en", "de"),
+        None,
+    ]
+    assert [bundle.name for bundle in only(found, LanguagePair("de", "en"))] == ["a", "c"]
+
+
+async def test_a_loaded_model_is_announced(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    heard: dict[str, Any] = {}
+
+    def announce(model: str, **facts: Any) -> None:
+        heard.update(model=model, **facts)
+
+    async def load_path(path: Path) -> LoadedModel:
+        return await load_found(FoundBundle(path.name, path))
+
+    (bundle,) = discover(tmp_path)
+    model = await announcing(load_path, announce)(bundle)
+    await model.engine.close()
+    assert heard.pop("seconds") > 0
+    assert len(heard.pop("sha256")) == 64
+    assert heard == {
+        "model": "a",
+        "version": "1",
+        "source": "de",
+        "target": "en",
+        "precision": "int8",
+    }

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.manifest import SpecialIds
+from models.bundle.tokenizer import SPECIAL_IDS
+from training.data.batching import Batch, BatchLoader, Cursor, collate, in_batches
+from training.data.shards import Shards
+
+PAIRS = 120
+BUDGET = 60
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Shards:
+    """Pair i has i + 10 as its first source token, so that batches tell who is in them."""
+    rng = np.random.default_rng(1)
+    pairs = [
+        ((i + 10, *[4] * rng.integers(0, 12)), tuple([5] * int(rng.integers(1, 14))))
+        for i in range(PAIRS)
+    ]
+    return Shards.write(tmp_path, pairs)
+
+
+def loader(shards: Shards, seed: int = 1) -> BatchLoader:
+    return BatchLoader(shards, SPECIAL_IDS, BUDGET, seed)
+
+
+def epoch(batches: BatchLoader) -> list[Batch]:
+    number = batches.cursor.epoch
+    found = []
+    while batches.cursor.epoch == number:
+        found.append(batches.next())
+    return found
+
+
+def members(batch: Batch) -> list[int]:
+    return [int(first) - 10 for first in batch.source_BS[:, 0]]
+
+
+@given(
+    lengths=st.lists(st.integers(0, 40), max_size=60),
+    budget=st.integers(1, 100),
+    rng=st.randoms(use_true_random=False),
+)
+def test_batches_hold_everybody_once_within_the_budget(
+    lengths: list[int], budget: int, rng: np.random.Generator
+) -> None:
+    order = list(range(100, 100 + len(lengths)))
+    rng.shuffle(order)  # type: ignore[arg-type]
+    shuffled = np.array([lengths[i - 100] for i in order], np.int64)
+    batches = in_batches(np.array(order, np.int64), shuffled, budget)
+    assert sorted(itertools.chain(*batches)) == list(range(100, 100 + len(lengths)))
+    sizes = [[lengths[i - 100] + 1 for i in batch] for batch in batches]
+    assert all(len(batch) == 1 or max(batch) * len(batch) <= budget for batch in sizes)
+    for shorter, longer in itertools.pairwise(sizes):
+        assert max(shorter) <= min(longer)
+        # No batch is smaller than the budget asks for.
+        assert longer[0] * (len(shorter) + 1) > budget
+
+
+def test_every_pair_comes_exactly_once_in_an_epoch(shards: Shards) -> None:
+    batches = loader(shards)
+    for _ in range(3):
+        assert sorted(i for batch in epoch(batches) for i in members(batch)) == list(range(PAIRS))
+
+
+def test_no_batch_exceeds_its_budget_of_padded_tokens(shards: Shards) -> None:
+    for batch in epoch(loader(shards)):
+        assert max(batch.source_BS.numel(), batch.output_BT.numel()) <= BUDGET
+
+
+def test_epochs_come_in_different_orders_and_company(shards: Shards) -> None:
+    batches = loader(shards)
+    first, second = ([members(batch) for batch in epoch(batches)] for _ in range(2))
+    assert first != second
+    assert set(map(frozenset, first)) != set(map(frozenset, second))
+
+
+def test_batches_of_an_epoch_do_not_come_by_length(shards: Shards) -> None:
+    widths = [batch.source_BS.size(1) for batch in epoch(loader(shards))]
+    assert widths != sorted(widths)
+
+
+def test_the_same_seed_gives_the_same_order(shards: Shards) -> None:
+    def order(seed: int) -> list[list[int]]:
+        return [members(batch) for batch in epoch(loader(shards, seed))]
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+
+
+@pytest.mark.parametrize("already", [0, 1, 7, 30, 65])
+def test_a_cursor_goes_on_where_it_stood(shards: Shards, already: int) -> None:
+    unbroken = loader(shards)
+    for _ in range(already):
+        unbroken.next()
+    resumed = loader(shards)
+    resumed.cursor = Cursor(unbroken.cursor.epoch, unbroken.cursor.batch)
+    for _, batch in zip(range(40), unbroken, strict=False):
+        again = resumed.next()
+        assert torch.equal(batch.source_BS, again.source_BS)
+        assert torch.equal(batch.output_BT, again.output_BT)
+
+
+def test_a_batch_is_framed_and_padded(tmp_path: Path) -> None:
+    shards = Shards.write(tmp_path, [((7, 8, 9), (5,)), ((6,), (4, 5))])
+    batch = collate(shards, np.array([0, 1]), SPECIAL_IDS)
+    bos, eos = SPECIAL_IDS.bos, SPECIAL_IDS.eos
+    assert batch.source_BS.tolist() == [[7, 8, 9, eos], [6, eos, 0, 0]]
+    assert batch.input_BT.tolist() == [[bos, 5, 0], [bos, 4, 5]]
+    assert batch.output_BT.tolist() == [[5, eos, 0], [4, 5, eos]]
+    assert batch.num_target_tokens == 5
+
+
+def test_padding_has_id_0(shards: Shards) -> None:
+    with pytest.raises(ValueError, match="batches are padded with id 0"):
+        BatchLoader(shards, SpecialIds(pad=3, unk=1, bos=2, eos=0), BUDGET, seed=1)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from models.transformer.transformer import Transformer
+from tests.support.tiny_training import tiny_config, tiny_network
+from training import checkpoint
+from training.checkpoint import CheckpointError
+
+
+def document(network: Transformer, step: int = 1) -> dict[str, Any]:
+    return {
+        "config": asdict(network.config),
+        "recipe": {"name": "tiny"},
+        "step": step,
+        "network": network.state_dict(),
+    }
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    network = tiny_network(norm="before", positions="learned", tying="decoder")
+    path = checkpoint.path_of(tmp_path, 12)
+    checkpoint.save(document(network, 12), path)
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint-00000012.pt"]
+    restored = checkpoint.restore(checkpoint.load(path))
+    assert restored.config == network.config
+    assert not restored.training
+    source, target = torch.tensor([[4, 5, 3]]), torch.tensor([[2, 6]])
+    assert torch.equal(restored(source, target), network(source, target))
+
+
+def test_a_write_that_fails_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = checkpoint.path_of(tmp_path, 1)
+    checkpoint.save(document(tiny_network(1)), path)
+    before = path.read_bytes()
+
+    def disk_full(content: object, file: Any) -> None:
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", disk_full)
+    for step in (1, 2):
+        with pytest.raises(OSError, match="No space left"):
+            checkpoint.save(document(tiny_network(2)), checkpoint.path_of(tmp_path, step))
+    assert path.read_bytes() == before
+    assert checkpoint.checkpoints(tmp_path) == [path]
+
+
+def test_checkpoints_are_listed_oldest_first_and_nothing_else_is(tmp_path: Path) -> None:
+    for step in (300, 2, 99_999_999, 10):
+        checkpoint.path_of(tmp_path, step).touch()
+    for name in ("checkpoint-00000400.partial", "averaged.pt", "checkpoint-1.pt", "log.jsonl"):
+        (tmp_path / name).touch()
+    found = checkpoint.checkpoints(tmp_path)
+    assert found == [checkpoint.path_of(tmp_path, step) for step in (2, 10, 300, 99_999_999)]
+    assert checkpoint.checkpoints(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, [4]), (3, [2, 3, 4]), (9, [1, 2, 3, 4])])
+def test_pruning_keeps_the_last(tmp_path: Path, keep: int, left: list[int]) -> None:
+    for step in (1, 2, 3, 4):
+        checkpoint.path_of(tmp_path, step).touch()
+    checkpoint.prune(tmp_path, keep)
+    assert checkpoint.checkpoints(tmp_path) == [checkpoint.path_of(tmp_path, s) for s in left]
+
+
+def saved(directory: Path, networks: list[Transformer]) -> list[Path]:
+    paths = [checkpoint.path_of(directory, step) for step in range(1, len(networks) + 1)]
+    for step, (path, network) in enumerate(zip(paths, networks, strict=True), start=1):
+        checkpoint.save(document(network, step), path)
+    return paths
+
+
+def test_an_average_is_the_mean_of_every_weight(tmp_path: Path) -> None:
+    networks = [tiny_network(seed) for seed in (1, 2, 3)]
+    averaged = checkpoint.average(saved(tmp_path, networks))
+    assert averaged["averaged"] == [1, 2, 3]
+    for name, weight in averaged["network"].items():
+        mean = torch.stack([network.state_dict()[name] for network in networks]).mean(0)
+        torch.testing.assert_close(weight, mean)
+        assert weight.dtype == torch.float32
+
+
+def test_an_average_is_a_network_whose_tied_matrices_are_tied(tmp_path: Path) -> None:
+    averaged = checkpoint.average(saved(tmp_path, [tiny_network(1), tiny_network(2)]))
+    checkpoint.save(averaged, tmp_path / "averaged.pt")
+    network = checkpoint.restore(checkpoint.load(tmp_path / "averaged.pt"))
+    assert network.generator.weight is network.source_embedding.tokens.weight
+
+
+def test_the_average_of_one_is_itself(tmp_path: Path) -> None:
+    network = tiny_network(1)
+    averaged = checkpoint.average(saved(tmp_path, [network]))["network"]
+    assert all(torch.equal(averaged[name], weight) for name, weight in network.state_dict().items())
+
+
+def test_there_must_be_something_to_average() -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint to average; train first"):
+        checkpoint.average([])
+
+
+def test_different_networks_have_no_average(tmp_path: Path) -> None:
+    paths = saved(tmp_path, [tiny_network(), tiny_network(width=8)])
+    with pytest.raises(CheckpointError, match="of different networks"):
+        checkpoint.average(paths)
+
+
+class _Malicious:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("executed"),)
+
+
+def test_loading_a_checkpoint_runs_none_of_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"network": _Malicious()}, tmp_path / "bad.pt")
+    with pytest.raises(CheckpointError, match=r"bad\.pt is not a checkpoint"):
+        checkpoint.load(tmp_path / "bad.pt")
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "junk", "empty", "a pickle"])
+def test_a_file_that_holds_no_checkpoint_is_named(tmp_path: Path, damage: str) -> None:
+    path = checkpoint.path_of(tmp_path, 1)
+    checkpoint.save(document(tiny_network()), path)
+    content = {
+        "truncated": path.read_bytes()[:-500],
+        "junk": b"junk" * 100,
+        "empty": b"",
+        "a pickle": pickle.dumps(tiny_config()),
+    }[damage]
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"{path.name} is not a checkpoint"):
+        checkpoint.load(path)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.data.shards import Shards
+
+ids = st.lists(st.integers(0, 2**31 - 1), max_size=6).map(tuple)
+
+
+@given(pairs=st.lists(st.tuples(ids, ids), max_size=8))
+def test_what_is_written_reads_back(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> None:
+    directory = tmp_path_factory.mktemp("shards") / "train"
+    Shards.write(directory, pairs)
+    shards = Shards.open(directory)
+    assert len(shards) == len(pairs)
+    for i, (source, target) in enumerate(pairs):
+        assert tuple(shards.source[i].tolist()) == source
+        assert tuple(shards.target[i].tolist()) == target
+    assert shards.source.lengths.tolist() == [len(source) for source, _ in pairs]
+
+
+def test_tokens_stay_on_disk_until_they_are_read(tmp_path: Path) -> None:
+    shards = Shards.write(tmp_path, [((1, 2), (3,))])
+    assert isinstance(shards.source.tokens, np.memmap)
+    assert not shards.source.tokens.flags.writeable
+
+
+def test_shards_that_were_never_written_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
+        Shards.open(tmp_path / "train")
+
+
+def test_a_truncated_shard_is_named(tmp_path: Path) -> None:
+    Shards.write(tmp_path, [((1, 2), (3, 4)), ((5,), (6,))])
+    path = tmp_path / "target.tokens"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(ValueError, match=f"{path} holds 2 tokens where 3 were written"):
+        Shards.open(tmp_path)
