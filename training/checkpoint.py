@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,15 @@ def load(path: Path) -> dict[str, Any]:
 
     Raises ``CheckpointError`` if the file holds anything else.
     """
-    try:
-        document: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise CheckpointError(f"{path} is not a checkpoint; delete it: {error}") from error
+    with path.open("rb") as file:
+        # Of anything but its own archives torch makes errors of every kind.
+        if not zipfile.is_zipfile(file):
+            raise CheckpointError(f"{path} is not a checkpoint, or not a whole one; delete it")
+        file.seek(0)
+        try:
+            document: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        except (RuntimeError, pickle.UnpicklingError) as error:
+            raise CheckpointError(f"{path} is not a checkpoint: {error}") from error
     return document
 
 

@@ -23,9 +23,7 @@ class RunLog:
         partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         partial.replace(path)
         self._file = path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(
-            str(path.parent / "tensorboard"), purge_step=resume_step + 1
-        )
+        self._board = SummaryWriter(str(path.parent / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, event: str, step: int, **values: float | int | str) -> None:
         record: dict[str, Any] = {"event": event, "step": step, **values}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
 from models.bundle.tokenizer import Tokenizer, train_tokenizer
 from training.data.cleaning import Cleaner
-from training.data.corpus import Pair, read_pairs
+from training.data.corpus import CorpusError, Pair, read_pairs
 from training.data.shards import Shards
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Corpus, Recipe, RunDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
             "dropped": dict(cleaner.dropped),
         }
         logger.info("%s: %s", corpus.name, report["train"][corpus.name])
+    _require(pairs, data.train)
     train_tokenizer(
         (side for pair in pairs for side in pair),
         run.tokenizer,
@@ -47,6 +48,8 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     valid, valid_too_long = _encoded(
         read_pairs(data.valid, data.source, data.target, data_directory), tokenizer, data.max_length
     )
+    _require(encoded, data.train)
+    _require(valid, (data.valid,))
     shutil.rmtree(run.path / "data", ignore_errors=True)
     train_shards = Shards.write(run.shards("train"), encoded)
     Shards.write(run.shards("valid"), valid)
@@ -62,6 +65,12 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     run.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
     run.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
+
+
+def _require(pairs: Sized, corpora: Sequence[Corpus]) -> None:
+    if not pairs:
+        names = ", ".join(corpus.name for corpus in corpora)
+        raise CorpusError(f"no pair of {names} is left after cleaning")
 
 
 def _encoded(

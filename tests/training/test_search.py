@@ -65,7 +65,9 @@ def fixed(**probabilities: dict[int, float]) -> Distribution:
 
     def log_probs_of(prefix: tuple[int, ...]) -> NDArray[np.float32]:
         table = np.full(VOCABULARY, 1e-9)
-        for token, probability in probabilities.get(f"after{''.join(map(str, prefix))}", {EOS: 1.0}).items():
+        for token, probability in probabilities.get(
+            f"after{''.join(map(str, prefix))}", {EOS: 1.0}
+        ).items():
             table[token] = probability
         return np.log(table).astype(np.float32)
 
@@ -99,9 +101,7 @@ def every_ending(
     for length in range(max_length + 1):
         for tokens in itertools.product(words, repeat=length):
             places = (*tokens, EOS) if length < max_length else tokens
-            total = sum(
-                float(log_probs_of(places[:i])[token]) for i, token in enumerate(places)
-            )
+            total = sum(float(log_probs_of(places[:i])[token]) for i, token in enumerate(places))
             found.append(Hypothesis(tokens, total / len(places) ** length_penalty))
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
@@ -130,9 +130,7 @@ def test_the_cache_does_not_change_a_search(beam_size: int, length_penalty: floa
         network = tiny_network(seed, norm="before" if seed % 2 else "after", pad_id=-1)
         source = (4 + seed, 6, 7, 5, EOS)
         plain, cached = (
-            search(
-                decoder(network), source, beam_size=beam_size, length_penalty=length_penalty
-            )
+            search(decoder(network), source, beam_size=beam_size, length_penalty=length_penalty)
             for decoder in (PrefixDecoder, CachedDecoder)
         )
         assert [h.score for h in cached] == pytest.approx([h.score for h in plain], abs=1e-4)
@@ -141,9 +139,7 @@ def test_the_cache_does_not_change_a_search(beam_size: int, length_penalty: floa
 
 
 def tied(hypotheses: list[Hypothesis]) -> bool:
-    return any(
-        abs(one.score - other.score) < 1e-4 for one, other in itertools.pairwise(hypotheses)
-    )
+    return any(abs(one.score - other.score) < 1e-4 for one, other in itertools.pairwise(hypotheses))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -257,6 +253,8 @@ def test_greedy_search_stops_when_everybody_has_ended() -> None:
     ]
 
 
-@pytest.mark.parametrize(("source", "limit", "longest"), [(1, 512, 23), (10, 512, 50), (10, 30, 30)])
+@pytest.mark.parametrize(
+    ("source", "limit", "longest"), [(1, 512, 23), (10, 512, 50), (10, 30, 30)]
+)
 def test_how_far_a_search_goes_when_nobody_says(source: int, limit: int, longest: int) -> None:
     assert default_max_length(source, limit) == longest

@@ -100,7 +100,11 @@ def check_attention(
     Sentences of different lengths go in together, so that padding is proved too.
     """
     sources = [np.array(sentence.source_ids) for sentence in translated]
-    targets = [np.array(sentence.network[0].token_ids, np.int64) for sentence in translated]
+    # A translation that fills the network's length leaves no place for bos in front of it.
+    longest = network.config.max_length - 1
+    targets = [
+        np.array(sentence.network[0].token_ids[:longest], np.int64) for sentence in translated
+    ]
     source_BS = padded(sources)
     input_BT = padded([np.concatenate(([special.bos], target)) for target in targets])
     output_BT = padded([np.concatenate((target, [special.eos])) for target in targets])

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from service.runtime.onnx import int8_saturates
+
+
+@pytest.mark.parametrize(
+    ("flags", "saturates"),
+    [
+        ("fpu sse avx2 avx512f avx512_vnni", False),
+        ("fpu sse avx2 avx_vnni", False),
+        ("fpu sse avx2 avx512f", True),
+    ],
+)
+def test_a_processor_without_vnni_takes_the_exact_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, saturates: bool
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    cpu = tmp_path / "cpuinfo"
+    cpu.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbogomips\t: 5192\n")
+    assert int8_saturates(cpu) is saturates
+
+
+def test_other_processors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert not int8_saturates()

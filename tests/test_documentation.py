@@ -1,0 +1,38 @@
+"""What the documentation says of the code, held against the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from service.observability.metrics import Metrics
+from service.settings import PREFIX, Settings
+
+ROOT = Path(__file__).parent.parent
+
+
+def documented_rows(page: str) -> set[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    for name, field in Settings.model_fields.items():
+        assert f"| `{PREFIX}{name.upper()}` | `{field.default}` | {field.description} |" in text
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
+    names = {
+        metric.name + ("_total" if metric.type == "counter" else "")
+        for metric in Metrics().registry.collect()
+        if metric.name.startswith("nmt_")
+    }
+    documented = {row for row in documented_rows("operations.md") if row.startswith("nmt_")}
+    assert documented == names
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"

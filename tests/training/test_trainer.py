@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.support.tiny_training import (
+    prepared,
+    tiny_recipe,
+    with_budget,
+    with_network,
+    with_optimisation,
+)
+from training import checkpoint
+from training.checkpoint import CheckpointError
+from training.data.batching import Batch, collate
+from training.data.shards import Shards
+from training.recipe import Recipe, RunDirectory
+from training.trainer import Trainer
+from training.validation import Validation
+
+CPU = torch.device("cpu")
+NO_DROPOUT = {
+    "residual_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "feed_forward_dropout": 0.0,
+    "embedding_dropout": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Prepared, never trained."""
+    return prepared(tmp_path_factory.mktemp("runs"), tiny_recipe())
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_run: RunDirectory) -> RunDirectory:
+    """A directory of its own for a test that trains."""
+    for path in tiny_run.path.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    return RunDirectory(tmp_path)
+
+
+def events(run: RunDirectory, event: str) -> list[dict[str, Any]]:
+    lines = map(json.loads, run.log.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["event"] == event]
+
+
+class GivenBatches:
+    """In the place of the loader: these, one after the other."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self._batches = iter(batches)
+
+    def next(self) -> Batch:
+        return next(self._batches)
+
+
+def stepped(recipe: Recipe, run: RunDirectory, rows: list[list[int]]) -> tuple[Trainer, float]:
+    trainer = Trainer(recipe, run, CPU)
+    shards = Shards.open(run.shards("train"))
+    trainer.loader = GivenBatches(  # type: ignore[assignment]
+        [collate(shards, np.array(indices), trainer.special) for indices in rows]
+    )
+    loss, _, _ = trainer.train_step()
+    return trainer, loss
+
+
+def test_accumulated_batches_are_one_large_batch(tiny_run: RunDirectory) -> None:
+    recipe = with_network(tiny_recipe(), **NO_DROPOUT)
+    whole, whole_loss = stepped(recipe, tiny_run, [[0, 1, 2, 3, 4, 5, 6]])
+    parts, parts_loss = stepped(
+        with_optimisation(recipe, accumulate=2), tiny_run, [[0, 1, 2, 3, 4], [5, 6]]
+    )
+    assert parts_loss == pytest.approx(whole_loss, rel=1e-5)
+    assert parts.progress == whole.progress
+    for one, other in zip(parts.network.parameters(), whole.network.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-6, rtol=1e-4)
+
+
+def gradient_norm(trainer: Trainer) -> float:
+    gradients = [p.grad for p in trainer.network.parameters() if p.grad is not None]
+    return float(torch.stack([gradient.norm() for gradient in gradients]).norm())
+
+
+@pytest.mark.parametrize("clip_norm", [0.01, 1e6])
+def test_gradients_are_clipped_and_reported_as_they_were(
+    tiny_run: RunDirectory, clip_norm: float
+) -> None:
+    trainer = Trainer(with_optimisation(tiny_recipe(), clip_norm=clip_norm), tiny_run, CPU)
+    _, _, reported = trainer.train_step()
+    assert 0.01 < reported < 1e6
+    assert gradient_norm(trainer) == pytest.approx(min(clip_norm, reported), rel=1e-3)
+
+
+def test_a_step_moves_every_weight_at_the_scheduled_rate(tiny_run: RunDirectory) -> None:
+    trainer = Trainer(tiny_recipe(), tiny_run, CPU)
+    before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
+    trainer.train_step()
+    rate = trainer.schedule(1)
+    assert [group["lr"] for group in trainer.optimiser.param_groups] == [rate]
+    for old, new in zip(before, trainer.network.parameters(), strict=True):
+        # Adam's first step is the rate in the direction of the gradient's sign.
+        moved = (new.detach() - old).abs()
+        assert 0 < float(moved.max()) <= rate * 1.01
+
+
+def test_training_learns(run: RunDirectory) -> None:
+    recipe = with_budget(tiny_recipe(), steps=60, validate_every=30, keep_checkpoints=1)
+    Trainer(with_optimisation(recipe, label_smoothing=0.0), run, CPU).train()
+    losses = [line["loss"] for line in events(run, "train")]
+    assert losses[0] == pytest.approx(math.log(15), rel=0.3)
+    assert sum(losses[-5:]) / 5 < 0.85 * losses[0]
+    early, late = events(run, "valid")
+    assert late["loss"] < early["loss"]
+    assert late["perplexity"] == pytest.approx(math.exp(late["loss"]))
+
+
+def test_the_log_has_a_line_for_every_step_and_validation(run: RunDirectory) -> None:
+    progress = Trainer(with_budget(tiny_recipe(), steps=10), run, CPU).train()
+    assert [line["step"] for line in events(run, "train")] == list(range(1, 11))
+    # Every fourth, and the last.
+    assert [line["step"] for line in events(run, "valid")] == [4, 8, 10]
+    assert [path.name for path in checkpoint.checkpoints(run.path)] == [
+        "checkpoint-00000008.pt",
+        "checkpoint-00000010.pt",
+    ]
+    rates = [line["learning_rate"] for line in events(run, "train")]
+    assert rates == [pytest.approx(1e-3 * step) for step in range(1, 11)]
+    assert progress.step == 10
+    assert progress.tokens > 10 * 11
+
+
+def test_a_finished_run_has_nothing_left_to_do(run: RunDirectory) -> None:
+    Trainer(tiny_recipe(), run, CPU).train()
+    log, saved = run.log.read_bytes(), checkpoint.checkpoints(run.path)[-1].read_bytes()
+    progress = Trainer(tiny_recipe(), run, CPU).train()
+    assert progress.step == 8
+    assert run.log.read_bytes() == log
+    assert checkpoint.checkpoints(run.path)[-1].read_bytes() == saved
+
+
+def test_training_stops_when_validation_gains_nothing_more(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bleu = iter([1.0, 3.0, 2.0, 3.0, 9.0])
+    monkeypatch.setattr(
+        "training.trainer.validate", lambda *_: Validation(1.0, math.e, next(bleu), 0.0)
+    )
+    recipe = with_budget(tiny_recipe(), steps=100, validate_every=2, patience=2)
+    progress = Trainer(recipe, run, CPU).train()
+    assert (progress.step, progress.best_step, progress.best_bleu) == (8, 4, 3.0)
+    # Nor does it start again.
+    assert Trainer(recipe, run, CPU).train().step == 8
+
+
+def test_a_loss_that_is_no_number_is_named_before_it_spoils_a_weight(
+    tiny_run: RunDirectory,
+) -> None:
+    trainer = Trainer(tiny_recipe(), tiny_run, CPU)
+    with torch.no_grad():
+        trainer.network.decoder_layers[0].feed_forward.outer.bias[0] = float("nan")
+    before = trainer.network.encoder_layers[0].feed_forward.outer.weight.clone()
+    with pytest.raises(FloatingPointError, match="the loss is nan at step 1; lower the learning"):
+        trainer.train_step()
+    assert torch.equal(trainer.network.encoder_layers[0].feed_forward.outer.weight, before)
+
+
+def test_a_gradient_that_is_no_number_is_named_before_it_spoils_a_weight(
+    tiny_run: RunDirectory,
+) -> None:
+    trainer = Trainer(tiny_recipe(), tiny_run, CPU)
+    weight = trainer.network.encoder_layers[0].feed_forward.outer.weight
+    weight.register_hook(lambda gradient: gradient * float("inf"))
+    before = trainer.network.generator.weight.clone()
+    with pytest.raises(FloatingPointError, match=r"the gradient's norm is (nan|inf) at step 1"):
+        trainer.train_step()
+    assert torch.equal(trainer.network.generator.weight, before)
+
+
+@pytest.mark.parametrize(
+    ("precision", "native", "chosen"),
+    [
+        ("fp32", True, None),
+        ("bf16", False, torch.bfloat16),
+        ("auto", True, torch.bfloat16),
+        ("auto", False, None),
+    ],
+)
+def test_bf16_is_used_where_it_is_asked_for_or_native(
+    tiny_run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    precision: str,
+    native: bool,
+    chosen: torch.dtype | None,
+) -> None:
+    assert (
+        "avx512_bf16" in torch.cpu.get_capabilities()
+        or torch.cpu.get_capabilities()["architecture"] != "x86_64"
+    )
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
+    recipe = with_optimisation(tiny_recipe(), precision=precision)
+    assert Trainer(recipe, tiny_run, CPU).autocast_dtype == chosen
+
+
+def test_weights_stay_fp32_when_products_are_bf16(tiny_run: RunDirectory) -> None:
+    recipe = with_network(tiny_recipe(), **NO_DROPOUT)
+    plain = Trainer(recipe, tiny_run, CPU)
+    mixed = Trainer(with_optimisation(recipe, precision="bf16"), tiny_run, CPU)
+    expected, _, _ = plain.train_step()
+    found, _, _ = mixed.train_step()
+    assert found != expected
+    assert found == pytest.approx(expected, rel=0.02)
+    assert {parameter.dtype for parameter in mixed.network.parameters()} == {torch.float32}
+
+
+def states_are_equal(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(states_are_equal(one[k], other[k]) for k in one)
+    return one == other
+
+
+def test_a_trainer_goes_on_from_a_state_as_the_one_it_was_taken_from(
+    tiny_run: RunDirectory, tmp_path: Path
+) -> None:
+    recipe = with_optimisation(tiny_recipe(), accumulate=2)
+    original = Trainer(recipe, tiny_run, CPU)
+    for _ in range(5):
+        original.train_step()
+    checkpoint.save(original.state_dict(), tmp_path / "state.pt")
+    expected = [original.train_step() for _ in range(12)]
+    resumed = Trainer(recipe, tiny_run, CPU)
+    resumed.load_state_dict(checkpoint.load(tmp_path / "state.pt"))
+    assert [resumed.train_step() for _ in range(12)] == expected
+    assert states_are_equal(resumed.state_dict(), original.state_dict())
+
+
+def test_validation_does_not_change_what_training_computes(run: RunDirectory) -> None:
+    often = with_budget(tiny_recipe(), steps=6, validate_every=1)
+    Trainer(often, run, CPU).train()
+    trainer = Trainer(tiny_recipe(), run, CPU)
+    losses = [trainer.train_step()[0] for _ in range(6)]
+    assert [line["loss"] for line in events(run, "train")] == losses
+
+
+def test_another_seed_is_another_run(tiny_run: RunDirectory) -> None:
+    losses = {
+        Trainer(replace(tiny_recipe(), seed=seed), tiny_run, CPU).train_step()[0]
+        for seed in (1, 2, 1)
+    }
+    assert len(losses) == 2
+
+
+def test_the_checkpoint_of_another_network_is_refused(run: RunDirectory) -> None:
+    Trainer(tiny_recipe(), run, CPU).train()
+    trainer = Trainer(with_network(tiny_recipe(), heads=4), run, CPU)
+    with pytest.raises(CheckpointError, match=r"of another network than the recipe 'tiny'"):
+        trainer.train()
+    assert trainer.progress.step == 0
+
+
+def test_a_run_that_was_not_prepared_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
+        Trainer(tiny_recipe(), RunDirectory(tmp_path / "tiny"), CPU)
