@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from tqdm import tqdm
 
 from models.bundle.manifest import SpecialIds
@@ -26,6 +27,13 @@ from training.schedule import schedule_of
 from training.validation import Validation, validate
 
 logger = logging.getLogger(__name__)
+
+_ALL_KERNELS = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
 
 
 @dataclass(slots=True)
@@ -69,6 +77,8 @@ class Trainer:
         self.schedule = schedule_of(recipe)
         self.progress = Progress()
         self.autocast_dtype = _autocast_dtype(recipe, device)
+        # On a CPU the fused kernel's backward pass takes six times as long for short sentences.
+        self.attention_kernels = [SDPBackend.MATH] if device.type == "cpu" else _ALL_KERNELS
 
     def train(self) -> Progress:
         """Train to the end of the budget, from the last checkpoint if there is one."""
@@ -130,8 +140,11 @@ class Trainer:
         source_BS = batch.source_BS.to(self.device, non_blocking=True)
         input_BT = batch.input_BT.to(self.device, non_blocking=True)
         output_BT = batch.output_BT.to(self.device, non_blocking=True)
-        with torch.autocast(
-            self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None
+        with (
+            torch.autocast(
+                self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None
+            ),
+            sdpa_kernel(self.attention_kernels),
         ):
             hidden_BTW = self.network.decode(self.network.encode(source_BS), source_BS, input_BT)
             # Padding is left out before the projection, which costs more than the rest together.

@@ -196,12 +196,15 @@ DROPOUTS = {
     "embedding_dropout": {"source_embedding.dropout", "target_embedding.dropout"},
     "attention_dropout": set[str](),
 }
-NO_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
+NO_DROPOUT: dict[str, Any] = dict.fromkeys(DROPOUTS, 0.0)
 
 
+@pytest.mark.parametrize("norm", ["before", "after"])
 @pytest.mark.parametrize("which", DROPOUTS)
-def test_each_dropout_acts_where_it_says(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = tiny_network(encoder_layers=1, **{**NO_DROPOUT, which: 0.5}).train()
+def test_each_dropout_acts_where_it_says(
+    which: str, norm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = tiny_network(encoder_layers=1, norm=norm, **{**NO_DROPOUT, which: 0.5}).train()
     acted: set[str] = set()
     rates: list[float] = []
     fused = attention.attend
@@ -228,7 +231,8 @@ def test_each_dropout_acts_where_it_says(which: str, monkeypatch: pytest.MonkeyP
 
 
 def test_evaluation_drops_nothing() -> None:
-    network = tiny_network(**dict.fromkeys(DROPOUTS, 0.5))
+    dropouts: dict[str, Any] = dict.fromkeys(DROPOUTS, 0.5)
+    network = tiny_network(**dropouts)
     with torch.inference_mode():
         assert torch.equal(network(SOURCE, TARGET), network(SOURCE, TARGET))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -31,11 +31,24 @@ from training.recipes import RECIPES
 VOCABULARY_SIZE = 15
 """Ten digits, X, and the four special pieces."""
 
-CHOICES = [
-    (norm, positions, tying)
-    for norm in ("before", "after")
-    for positions in ("sinusoidal", "learned")
-    for tying in ("all", "decoder", "none")
+Choice = tuple[
+    Literal["before", "after"],
+    Literal["sinusoidal", "learned"],
+    Literal["all", "decoder", "none"],
+]
+CHOICES: list[Choice] = [
+    ("before", "sinusoidal", "all"),
+    ("before", "sinusoidal", "decoder"),
+    ("before", "sinusoidal", "none"),
+    ("before", "learned", "all"),
+    ("before", "learned", "decoder"),
+    ("before", "learned", "none"),
+    ("after", "sinusoidal", "all"),
+    ("after", "sinusoidal", "decoder"),
+    ("after", "sinusoidal", "none"),
+    ("after", "learned", "all"),
+    ("after", "learned", "decoder"),
+    ("after", "learned", "none"),
 ]
 """Every combination of what a network may choose but for sizes."""
 

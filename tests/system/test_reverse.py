@@ -61,5 +61,5 @@ def test_the_served_bundle_solves_it_over_http(trained: Path, precision: str) ->
 def test_the_bundle_says_where_it_comes_from(trained: Path) -> None:
     manifest = Bundle.open(trained / "bundles" / "reverse").manifest
     assert manifest.provenance.recipe == "reverse"
-    assert [corpus.pairs for corpus in manifest.provenance.data] == [30_000]
+    assert [corpus.pairs for corpus in manifest.provenance.data] == [100_000]
     assert manifest.examples

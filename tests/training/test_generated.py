@@ -40,7 +40,7 @@ def test_sequences_have_ten_digits_unless_any_length_will_do() -> None:
     }
     assert lengths["reverse"] == {LENGTH: 400}
     assert set(lengths["reverse-any-length"]) == set(range(1, LENGTH + 1))
-    assert 150 < lengths["reverse-any-length"][LENGTH] < 250
+    assert lengths["reverse-any-length"].most_common(1)[0][0] == LENGTH
 
 
 @pytest.mark.parametrize("generator", GENERATORS)

@@ -35,7 +35,7 @@ def test_the_loss_and_its_gradient_are_those_of_kl_div(
         else:
             wanted = smoothed_targets(targets, vocabulary, smoothing, PAD)
             loss = functional.kl_div(ours.log_softmax(-1), wanted, reduction="sum")
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.detach())
         gradients.append(ours.grad)
     torch.testing.assert_close(*losses, atol=1e-4, rtol=1e-4)

@@ -89,7 +89,8 @@ def train_until_half_a_line_is_written(recipe: Recipe, path: Path) -> None:
 @pytest.fixture(scope="module")
 def context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    # An optimiser imports the compiler of torch, which takes longer than a whole run here.
+    context.set_forkserver_preload([__name__, "torch._dynamo"])
     return context
 
 
@@ -157,7 +158,7 @@ def killed_after_some_writing(
     """Start, let the log grow, kill at once or as soon as a checkpoint is being written."""
     process = started(context, run)
     enough = 0
-    grown = rng.randint(1, 1500)
+    grown = rng.randint(1, 1200)
     while_saving = rng.random() < 0.5
     for _ in moments(run, process):
         # The log is rewound when a run resumes, so it shrinks first.

@@ -55,7 +55,8 @@ def random_distribution(seed: int) -> Distribution:
     def log_probs_of(prefix: tuple[int, ...]) -> NDArray[np.float32]:
         rng = np.random.default_rng((seed, *prefix))
         logits = rng.normal(size=VOCABULARY) * 2
-        return (logits - np.logaddexp.reduce(logits)).astype(np.float32)
+        log_probs: NDArray[np.float32] = (logits - np.logaddexp.reduce(logits)).astype(np.float32)
+        return log_probs
 
     return log_probs_of
 
@@ -69,7 +70,8 @@ def fixed(**probabilities: dict[int, float]) -> Distribution:
             f"after{''.join(map(str, prefix))}", {EOS: 1.0}
         ).items():
             table[token] = probability
-        return np.log(table).astype(np.float32)
+        log_probs: NDArray[np.float32] = np.log(table).astype(np.float32)
+        return log_probs
 
     return log_probs_of
 
@@ -241,10 +243,12 @@ def test_greedy_search_gives_each_row_what_it_gets_alone() -> None:
 
 def test_greedy_search_stops_when_everybody_has_ended() -> None:
     network = tiny_network(1, tying="none", norm="before")
+    norm = network.decoder_norm
+    assert isinstance(norm, torch.nn.LayerNorm)
     with torch.no_grad():
         # Every output vector points the same way, and eos is the furthest out.
-        network.decoder_norm.weight.zero_()
-        network.decoder_norm.bias.fill_(1.0)
+        norm.weight.zero_()
+        norm.bias.fill_(1.0)
         network.generator.weight.fill_(0.0)
         network.generator.weight[EOS] = 1.0
     assert greedy(network, torch.tensor([[4, EOS], [5, EOS]]), SPECIAL_IDS, max_length=16) == [

@@ -178,7 +178,7 @@ def test_a_gradient_that_is_no_number_is_named_before_it_spoils_a_weight(
 ) -> None:
     trainer = Trainer(tiny_recipe(), tiny_run, CPU)
     weight = trainer.network.encoder_layers[0].feed_forward.outer.weight
-    weight.register_hook(lambda gradient: gradient * float("inf"))
+    weight.register_hook(lambda gradient: gradient * float("inf"))  # type: ignore[no-untyped-call]
     before = trainer.network.generator.weight.clone()
     with pytest.raises(FloatingPointError, match=r"the gradient's norm is (nan|inf) at step 1"):
         trainer.train_step()

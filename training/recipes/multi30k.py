@@ -27,20 +27,18 @@ def multi30k_de_en() -> Recipe:
             width=256,
             heads=4,
             feed_forward=512,
-            residual_dropout=0.3,
-            attention_dropout=0.1,
-            feed_forward_dropout=0.1,
-            embedding_dropout=0.2,
+            residual_dropout=0.2,
+            embedding_dropout=0.1,
             max_length=192,
         ),
         optimisation=Optimisation(
             tokens_per_batch=2000,
-            schedule="inverse_sqrt",
+            schedule="linear",
             peak_learning_rate=1.5e-3,
             warmup=1000,
         ),
-        budget=Budget(steps=9_000, validate_every=230, keep_checkpoints=8, patience=12),
-        average=8,
+        budget=Budget(steps=7_200, validate_every=230, keep_checkpoints=8, patience=12),
+        average=4,
     )
 
 

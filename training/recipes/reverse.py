@@ -14,7 +14,9 @@ def reverse() -> Recipe:
             source="x-digits",
             target="x-reversed",
             train=(
-                Corpus(name="train", licence=LICENCE, generator="reverse-any-length", pairs=30_000),
+                Corpus(
+                    name="train", licence=LICENCE, generator="reverse-any-length", pairs=100_000
+                ),
             ),
             valid=Corpus(name="valid", licence=LICENCE, generator="reverse", pairs=500),
             test=Corpus(name="test", licence=LICENCE, generator="reverse", pairs=500),

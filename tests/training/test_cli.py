@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.bundle.bundle import Bundle
+from tests.support.tiny_training import prepared, tiny_recipe, with_budget
+from training import checkpoint
+from training.cli import main
+from training.export.builder import WeightFile
+from training.export.weights import collect_weights
+from training.recipe import RunDirectory
+from training.recipes import RECIPES
+
+ROOT = Path(__file__).parents[2]
+Command = Callable[..., int]
+
+
+@pytest.fixture
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """``python -m training`` in a directory of its own, with the tiny recipe on offer."""
+    monkeypatch.setitem(RECIPES, "tiny", tiny_recipe)
+
+    def run(*arguments: str) -> int:
+        places = [f"--{place}={tmp_path / place}" for place in ("data", "runs", "bundles")]
+        return main([*arguments, *places])
+
+    return run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "runs" / "tiny")
+
+
+def test_run_goes_from_text_to_a_bundle(
+    training: Command, run: RunDirectory, tmp_path: Path
+) -> None:
+    assert training("run", "tiny", "--precisions", "fp32", "int8") == 0
+    assert checkpoint.load(run.averaged)["averaged"] == [4, 8]
+    scores = json.loads(run.scores.read_text(encoding="utf-8"))
+    assert scores["sentences"] == 5
+    assert "nrefs:1" in scores["bleu_signature"] and "nc:6" in scores["chrf_signature"]
+    assert len((run.path / "translations.txt").read_text(encoding="utf-8").splitlines()) == 5
+    manifest = Bundle.open(tmp_path / "bundles" / "tiny").manifest
+    assert (manifest.source, manifest.target) == ("x-digits", "x-reversed")
+    assert manifest.precisions == ("fp32", "int8")
+    assert manifest.decoding.beam_size == 2
+    assert manifest.provenance.recipe == "tiny"
+    assert [(corpus.name, corpus.pairs) for corpus in manifest.provenance.data] == [("train", 200)]
+
+
+def test_every_hop_can_be_taken_alone(
+    training: Command, run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert training("prepare", "tiny") == 0
+    assert json.loads(capsys.readouterr().out)["pairs"] == 200
+    assert training("train", "tiny", "--steps", "5") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 5
+    assert training("train", "tiny") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 8
+    assert training("average", "tiny") == 0
+    assert "averaged steps 5, 8" in capsys.readouterr().out
+    assert training("evaluate", "tiny") == 0
+    assert json.loads(capsys.readouterr().out)["test_set"] == "test"
+    assert training("export", "tiny") == 0
+    assert "published" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "recipe", "complaint"),
+    [
+        ("train", "huge", "no recipe is called 'huge'; there are reverse, multi30k-de-en"),
+        ("train", "tiny", "run `python -m training prepare RECIPE` first"),
+        ("average", "tiny", "there is no checkpoint to average; train first"),
+        ("evaluate", "tiny", "run `python -m training average RECIPE` first"),
+        ("export", "tiny", "run `python -m training average RECIPE` first"),
+        ("prepare", "multi30k-de-en", "corpus 'multi30k/train' has no de side: put it at"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    training: Command,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    recipe: str,
+    complaint: str,
+) -> None:
+    assert training(command, recipe) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("training: ") and output.err.count("\n") == 1
+    assert complaint in output.err
+
+
+def test_the_data_directory_is_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRAINING_DATA", str(tmp_path / "elsewhere"))
+    assert main(["prepare", "multi30k-de-en", "--runs", str(tmp_path)]) == 2
+    assert str(tmp_path / "elsewhere" / "multi30k" / "train.de") in capsys.readouterr().err
+
+
+def test_what_fails_its_proof_is_not_published(
+    training: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert training("run", "tiny") == 0
+    published = (tmp_path / "bundles" / "tiny" / "manifest.json").read_bytes()
+
+    def tampered(*arguments: object) -> WeightFile:
+        weights = collect_weights(*arguments)  # type: ignore[arg-type]
+        name = "decoder.0.feed_forward.inner.weight"
+        weights.arrays[name] = np.flip(weights.arrays[name], 0)
+        return weights
+
+    monkeypatch.setattr("training.export.export.collect_weights", tampered)
+    capsys.readouterr()
+    assert training("export", "tiny") == 2
+    assert "the fp32 graphs give" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "bundles").iterdir()] == ["tiny"]
+    assert (tmp_path / "bundles" / "tiny" / "manifest.json").read_bytes() == published
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, run: RunDirectory) -> None:
+    prepared(run.path.parent, with_budget(tiny_recipe(), steps=100_000))
+    program = [sys.executable, "-m", "tests.support.tiny_training", "train", "tiny"]
+    program += ["--steps", "100000", "--threads", "1", "--runs", str(run.path.parent)]
+    process = subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not checkpoint.checkpoints(run.path):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; the same command goes on from the last checkpoint" in errors

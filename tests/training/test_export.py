@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from models.bundle.graphs import Signature, TensorType, check_signature, signature
+from models.bundle.manifest import GRAPHS, Precision
+from models.bundle.tokenizer import SPECIAL_IDS
+from models.transformer.transformer import Transformer
+from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.tiny_training import CHOICES
+from training.export.builder import PAGE, GraphBuilder, WeightFile
+from training.export.graphs import Emitter, dimensions_of
+from training.export.parity import (
+    ParityError,
+    Searching,
+    Translated,
+    check_attention,
+    check_translations,
+    translate_all,
+)
+from training.export.session import open_graph
+from training.export.weights import collect_weights, quantise
+from training.search import Hypothesis
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+SEARCHING = Searching(SPECIAL_IDS, beam_size=3, length_penalty=1.0)
+SOURCES = [(4, 5, 6, 7, 3), (29, 8, 3), (9, 9, 10, 11, 12, 13, 14, 3), (20, 3)]
+
+NETWORKS = {
+    **{
+        f"{norm}-{positions}-{tying}": replace(
+            CONFIG, norm=norm, positions=positions, tying=tying, width=16, feed_forward=24
+        )
+        for norm, positions, tying in CHOICES
+    },
+    "deep encoder": replace(CONFIG, encoder_layers=3, decoder_layers=1),
+    "deep decoder": replace(CONFIG, encoder_layers=1, decoder_layers=3, norm="before"),
+    "one head": replace(CONFIG, heads=1),
+    "two vocabularies": replace(CONFIG, source_vocabulary=40, tying="decoder"),
+}
+
+
+def check(network: Transformer, directory: Path) -> list[Translated]:
+    translated = translate_all(network, directory, PRECISIONS, SOURCES, SEARCHING)
+    check_translations(translated)
+    check_attention(network, directory, translated, SPECIAL_IDS)
+    return translated
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_graphs_compute_what_the_network_does(tmp_path: Path, name: str) -> None:
+    network = random_network(NETWORKS[name])
+    bundle = write_bundle(network, tmp_path / "bundle")
+    for sentence in check(network, bundle.path):
+        best, int8 = sentence.network[0], sentence.graphs["int8"][0]
+        assert sentence.graphs["fp32"][0].token_ids == best.token_ids
+        # Rounded weights, but still the same network.
+        assert int8.score == pytest.approx(best.score, abs=0.3)
+
+
+@pytest.mark.parametrize("name", ["before-learned-none", "deep encoder", "two vocabularies"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_graphs_have_the_signatures_that_the_service_expects(
+    tmp_path: Path, name: str, precision: Precision
+) -> None:
+    config = NETWORKS[name]
+    bundle = write_bundle(random_network(config), tmp_path / "bundle")
+    for graph in GRAPHS:
+        session = open_graph(bundle.path, graph, precision)
+        found = Signature(typed(session.get_inputs()), typed(session.get_outputs()))
+        check_signature(graph, signature(graph, dimensions_of(config)), found)
+
+
+def typed(values: list[onnxruntime.NodeArg]) -> dict[str, TensorType]:
+    return {
+        value.name: TensorType(value.type[len("tensor(") : -1], tuple(value.shape))
+        for value in values
+    }
+
+
+@pytest.fixture(scope="module")
+def network() -> Transformer:
+    return random_network()
+
+
+@pytest.fixture(scope="module")
+def translated(network: Transformer, tmp_path_factory: pytest.TempPathFactory) -> list[Translated]:
+    return check(network, write_bundle(network, tmp_path_factory.mktemp("good") / "bundle").path)
+
+
+@pytest.fixture
+def graphs(tmp_path: Path, network: Transformer) -> Path:
+    return write_bundle(network, tmp_path / "bundle").path
+
+
+def tamper(graphs: Path, name: str) -> None:
+    weight = next(
+        tensor
+        for graph in GRAPHS
+        for tensor in onnx.load(
+            graphs / f"{graph}.fp32.onnx", load_external_data=False
+        ).graph.initializer
+        if tensor.name == name
+    )
+    place = {entry.key: entry.value for entry in weight.external_data}
+    start, length = int(place["offset"]), int(place["length"])
+    content = bytearray((graphs / place["location"]).read_bytes())
+    values = np.frombuffer(bytes(content[start : start + length]), np.float32)
+    content[start : start + length] = (values * 0.9).tobytes()
+    (graphs / place["location"]).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        "target.weight",
+        "position_table",
+        "encoder.0.attention.query_key_value.weight",
+        "encoder.1.feed_forward.norm.scale",
+        "decoder.0.cross.key_value.weight",
+        "decoder.1.feed_forward.inner.bias",
+    ],
+)
+def test_a_weight_that_was_tampered_with_is_found(
+    network: Transformer, translated: list[Translated], graphs: Path, weight: str
+) -> None:
+    tamper(graphs, weight)
+    with pytest.raises(ParityError, match=r"sentence \d+: the fp32 graphs give .* network gives"):
+        check_translations(translate_all(network, graphs, ["fp32"], SOURCES, SEARCHING))
+    with pytest.raises(ParityError, match=r"(attention|log_probs) differs from the network's by"):
+        check_attention(network, graphs, translated, SPECIAL_IDS)
+
+
+def test_a_score_that_is_no_number_is_no_parity() -> None:
+    good, bad = [Hypothesis((4,), -1.0)], [Hypothesis((4,), float("nan"))]
+    with pytest.raises(ParityError, match="sentence 1"):
+        check_translations(
+            [Translated((4, 3), good, {"fp32": good}), Translated((4, 3), good, {"fp32": bad})]
+        )
+
+
+def test_which_of_two_equal_hypotheses_comes_first_is_left_to_rounding() -> None:
+    one, other = Hypothesis((4,), -1.0), Hypothesis((5,), -1.00001)
+    check_translations([Translated((4, 3), [one, other], {"fp32": [other, one]})])
+
+
+def test_a_translation_as_long_as_the_network_reads_can_be_proved(
+    network: Transformer, graphs: Path
+) -> None:
+    longest = Hypothesis((5,) * CONFIG.max_length, -1.0)
+    check_attention(network, graphs, [Translated((4, 3), [longest], {})], SPECIAL_IDS)
+
+
+def test_the_graphs_of_a_precision_share_one_file_of_weights(graphs: Path) -> None:
+    for precision in PRECISIONS:
+        locations = {
+            entry.value
+            for graph in GRAPHS
+            for tensor in onnx.load(
+                graphs / f"{graph}.{precision}.onnx", load_external_data=False
+            ).graph.initializer
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+        assert locations == {f"weights.{precision}.bin"}
+
+
+def test_int8_is_a_fraction_of_the_size(tmp_path: Path) -> None:
+    network = random_network(replace(CONFIG, width=64, feed_forward=256))
+    graphs = write_bundle(network, tmp_path / "bundle").path
+    whole, small = ((graphs / f"weights.{p}.bin").stat().st_size for p in PRECISIONS)
+    assert small < 0.35 * whole
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_weight_of_the_network_is_exported_once(precision: Precision) -> None:
+    network = random_network(NETWORKS["before-learned-none"])
+    weights = collect_weights(network, precision)
+    exported = sum(
+        array.size for name, array in weights.arrays.items() if not name.endswith("_scale")
+    )
+    assert exported == network.num_parameters
+
+
+def linear_session(
+    inputs: int, outputs: int, precision: Precision
+) -> tuple[onnxruntime.InferenceSession, torch.nn.Linear]:
+    """``Emitter.linear`` and nothing else."""
+    torch.manual_seed(1)
+    layer = torch.nn.Linear(inputs, outputs)
+    matrix = layer.weight.detach().numpy().T
+    weights = WeightFile("weights.bin")
+    if precision == "int8":
+        quantised, scale = quantise(matrix)
+        weights.add("layer.weight", quantised)
+        weights.add("layer.weight_scale", scale)
+    else:
+        weights.add("layer.weight", matrix)
+    weights.add("layer.bias", layer.bias.detach().numpy())
+    builder = GraphBuilder(weights)
+    builder.op("Identity", Emitter(builder, CONFIG, precision).linear("x", "layer"), into="y")
+    model = builder.model(
+        "linear",
+        Signature(
+            {"x": TensorType("float", ("R", inputs))}, {"y": TensorType("float", ("R", outputs))}
+        ),
+    )
+    for tensor in model.graph.initializer:
+        if tensor.name in weights.arrays:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(weights.arrays[tensor.name], tensor.name))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=providers
+    ), layer
+
+
+INT8_LINEARS = {
+    shape: linear_session(*shape, "int8")[0] for shape in ((16, 24), (64, 192), (256, 5))
+}
+
+
+@settings(max_examples=30)
+@given(
+    shape=st.sampled_from(sorted(INT8_LINEARS)),
+    rows=st.integers(1, 70),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_an_int8_row_is_bit_for_bit_the_same_alone_and_in_company(
+    shape: tuple[int, int], rows: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    # Neighbours of very different sizes, and some of nothing at all.
+    sizes = rng.choice([0.0, 1e-6, 1.0, 1e4], (rows, 1))
+    x = (rng.normal(size=(rows, shape[0])) * sizes).astype(np.float32)
+    session = INT8_LINEARS[shape]
+    (together,) = session.run(None, {"x": x})
+    assert np.isfinite(together).all()
+    for row in range(rows):
+        (alone,) = session.run(None, {"x": x[row : row + 1]})
+        assert alone.tobytes() == together[row : row + 1].tobytes()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 0.03)])
+def test_a_linear_layer_is_the_networks(precision: Precision, tolerance: float) -> None:
+    session, layer = linear_session(64, 32, precision)
+    x = torch.randn(9, 64)
+    (found,) = session.run(None, {"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), atol=tolerance, rtol=0.0)
+
+
+@given(
+    matrix=st.integers(0, 2**32 - 1).map(
+        lambda seed: np.random.default_rng(seed).normal(size=(6, 4)).astype(np.float32)
+    ),
+    sizes=st.lists(st.sampled_from([0.0, 1e-4, 1.0, 1e3]), min_size=4, max_size=4),
+)
+def test_quantised_columns_are_off_by_half_a_step_at_most(
+    matrix: NDArray[np.float32], sizes: list[float]
+) -> None:
+    scaled = (matrix * np.array(sizes, np.float32)).astype(np.float32)
+    quantised, scale = quantise(scaled)
+    assert quantised.dtype == np.int8 and quantised.min() >= -127
+    assert (np.abs(scaled - quantised * scale) <= scale * 0.5001).all()
+
+
+def test_fp16_is_not_written_here(network: Transformer) -> None:
+    with pytest.raises(ValueError, match="no graphs are written in fp16"):
+        collect_weights(network, "fp16")
+
+
+def test_weights_start_where_a_runtime_can_map_them(tmp_path: Path) -> None:
+    weights = WeightFile("weights.bin")
+    arrays: dict[str, NDArray[np.generic]] = {
+        "small": np.arange(3, dtype=np.float32),
+        "large": np.arange(40_000, dtype=np.float32),
+        "last": np.arange(5, dtype=np.int8),
+    }
+    for name, array in arrays.items():
+        weights.add(name, array)
+    weights.write(tmp_path / "weights.bin")
+    content = (tmp_path / "weights.bin").read_bytes()
+    for name, array in arrays.items():
+        entries = {e.key: e.value for e in weights.initializer(name).external_data}
+        start = int(entries["offset"])
+        assert start % (PAGE if name == "large" else 64) == 0
+        assert content[start : start + int(entries["length"])] == array.tobytes()
+    with pytest.raises(ValueError, match="weight small is there already"):
+        weights.add("small", arrays["small"])
+    with pytest.raises(KeyError, match="there is no weight absent"):
+        GraphBuilder(weights).weight("absent")
