@@ -27,7 +27,9 @@ def smoothed_loss(logits_NV: Tensor, targets_N: Tensor, smoothing: float, pad_id
     Equal to ``functional.kl_div`` against ``smoothed_targets``, which it never builds, and with
     the gradient found on the way: softmax(logits) − smoothed target.
     """
-    loss: Tensor = _SmoothedLoss.apply(logits_NV, targets_N, smoothing, pad_id)
+    loss: Tensor = _SmoothedLoss.apply(  # type: ignore[no-untyped-call]
+        logits_NV, targets_N, smoothing, pad_id
+    )
     return loss
 
 

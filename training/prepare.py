@@ -50,9 +50,13 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     )
     _require(encoded, data.train)
     _require(valid, (data.valid,))
-    shutil.rmtree(run.path / "data", ignore_errors=True)
-    train_shards = Shards.write(run.shards("train"), encoded)
-    Shards.write(run.shards("valid"), valid)
+    # Shards that are there are whole, and made with the tokenizer and recipe beside them: the old
+    # ones go first, and the rename of the new ones is the last thing that happens.
+    shutil.rmtree(run.data, ignore_errors=True)
+    unfinished = run.data.with_suffix(".partial")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    train_shards = Shards.write(unfinished / "train", encoded)
+    Shards.write(unfinished / "valid", valid)
     report |= {
         "pairs": len(encoded),
         "too many pieces": too_long,
@@ -64,6 +68,7 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     }
     run.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
     run.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    unfinished.rename(run.data)
     return report
 
 

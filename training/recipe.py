@@ -185,5 +185,9 @@ class RunDirectory:
     def scores(self) -> Path:
         return self.path / "scores.json"
 
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
     def shards(self, split: str) -> Path:
-        return self.path / "data" / split
+        return self.data / split

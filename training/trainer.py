@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import math
 import time
@@ -22,7 +23,7 @@ from training.data.batching import Batch, BatchLoader, Cursor
 from training.data.shards import Shards
 from training.log import RunLog
 from training.objective import smoothed_loss
-from training.recipe import Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe, RunDirectory
 from training.schedule import schedule_of
 from training.validation import Validation, validate
 
@@ -56,6 +57,7 @@ class Trainer:
         self.device = device
         # Before the tokenizer: their absence says that the recipe has not been prepared.
         train, self.valid = Shards.open(run.shards("train")), Shards.open(run.shards("valid"))
+        _require_prepared_for(recipe, run)
         self.tokenizer = Tokenizer.load(run.tokenizer)
         self.special: SpecialIds = self.tokenizer.special_ids
         self.loader = BatchLoader(
@@ -209,6 +211,15 @@ class Trainer:
         torch.set_rng_state(document["random"]["torch"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state_all(document["random"]["cuda"])
+
+
+def _require_prepared_for(recipe: Recipe, run: RunDirectory) -> None:
+    prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
+    if (prepared.data, prepared.vocabulary) != (recipe.data, recipe.vocabulary):
+        raise InvalidRecipe(
+            f"{run.path} was prepared with other data or another vocabulary than {recipe.name!r} "
+            "has; run `python -m training prepare` again, or choose another directory with --runs"
+        )
 
 
 def _autocast_dtype(recipe: Recipe, device: torch.device) -> torch.dtype | None:

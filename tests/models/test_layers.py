@@ -9,6 +9,8 @@ from torch import nn
 from models.transformer.layers import Embedding, FeedForward, Residual, sinusoids
 from tests.support.tiny_training import tiny_config
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def test_sinusoids_are_the_papers() -> None:
     table = sinusoids(length=50, width=8)

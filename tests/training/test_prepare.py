@@ -110,3 +110,20 @@ def test_a_corpus_of_which_nothing_is_left_is_named(data: Path, name: str) -> No
     put(data, name, [("1 2 3 4 5 6", "6 5 4 3 2 1")])
     with pytest.raises(CorpusError, match=f"no pair of {name} is left"):
         prepare(recipe, RunDirectory(data / "run"), data)
+
+
+def test_a_preparation_that_is_cut_short_leaves_nothing_to_train_on(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(data / "run")
+    prepare(found_recipe(), run, data)
+    assert Shards.open(run.shards("train"))
+
+    def cut_short(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Shards, "write", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(found_recipe(), run, data)
+    with pytest.raises(FileNotFoundError, match="prepare"):
+        Shards.open(run.shards("train"))

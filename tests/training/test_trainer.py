@@ -21,7 +21,7 @@ from training import checkpoint
 from training.checkpoint import CheckpointError
 from training.data.batching import Batch, collate
 from training.data.shards import Shards
-from training.recipe import Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe, RunDirectory
 from training.trainer import Trainer
 from training.validation import Validation
 
@@ -271,3 +271,10 @@ def test_the_checkpoint_of_another_network_is_refused(run: RunDirectory) -> None
 def test_a_run_that_was_not_prepared_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
         Trainer(tiny_recipe(), RunDirectory(tmp_path / "tiny"), CPU)
+
+
+def test_a_run_prepared_for_another_vocabulary_is_refused(run: RunDirectory) -> None:
+    recipe = tiny_recipe()
+    other = replace(recipe, vocabulary=replace(recipe.vocabulary, size=20))
+    with pytest.raises(InvalidRecipe, match="was prepared with other data or another vocabulary"):
+        Trainer(other, run, CPU)

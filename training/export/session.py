@@ -80,6 +80,8 @@ def open_graph(
 ) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    # One sentence gives several threads nothing to share but the waiting.
+    options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(
         directory / f"{graph}.{precision}.onnx", options, providers=["CPUExecutionProvider"]
     )
