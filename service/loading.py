@@ -63,7 +63,10 @@ class Announce(Protocol):
 
 
 def discover(directory: Path) -> list[FoundBundle]:
-    """The bundles in a directory: what has a manifest and is not hidden, by name."""
+    """The bundles in a directory: what has a manifest and is not hidden, by name.
+
+    One whose manifest cannot even be looked at is listed, too, so that somebody hears of it.
+    """
     found = []
     for path in sorted(directory.iterdir()):
         if path.name.startswith("."):
@@ -72,8 +75,11 @@ def discover(directory: Path) -> list[FoundBundle]:
             status = (path / MANIFEST).stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
-        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
-        found.append(FoundBundle(path.name, path, stamp))
+        except OSError:
+            found.append(FoundBundle(path.name, path))
+        else:
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+            found.append(FoundBundle(path.name, path, stamp))
     return found
 
 

@@ -187,6 +187,15 @@ def test_bundles_are_found_by_their_manifest(tmp_path: Path) -> None:
     assert [bundle.name for bundle in discover(tmp_path)] == ["a", "b"]
 
 
+def test_a_bundle_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "manifest.json").symlink_to("manifest.json")
+    assert [bundle.name for bundle in discover(tmp_path)] == ["a", "odd"]
+    with pytest.raises(InvalidBundle, match="cannot be read"):
+        open_bundle(tmp_path / "odd", SETTINGS)
+
+
 def test_a_replaced_bundle_looks_different(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     before = discover(tmp_path)

@@ -13,7 +13,7 @@ from models.bundle.tokenizer import Tokenizer, train_tokenizer
 from training.data.cleaning import Cleaner
 from training.data.corpus import CorpusError, Pair, read_pairs
 from training.data.shards import Shards
-from training.recipe import Corpus, Recipe, RunDirectory
+from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, Any]:
     """Write tokenizer, shards and a report of what each filter dropped; returns the report.
 
-    Raises ``CorpusError`` if a corpus is missing or broken.
+    Raises ``CorpusError`` if a corpus is missing or broken, ``InvalidRecipe`` if the text cannot
+    fill the vocabulary; what was prepared before is then as it was.
     """
     run.path.mkdir(parents=True, exist_ok=True)
     data = recipe.data
@@ -37,13 +38,8 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
         }
         logger.info("%s: %s", corpus.name, report["train"][corpus.name])
     _require(pairs, data.train)
-    train_tokenizer(
-        (side for pair in pairs for side in pair),
-        run.tokenizer,
-        vocabulary_size=recipe.vocabulary.size,
-        kind=recipe.vocabulary.kind,
-    )
-    tokenizer = Tokenizer.load(run.tokenizer)
+    new_tokenizer = run.tokenizer.with_suffix(".partial")
+    tokenizer = _tokenizer_of(pairs, recipe, new_tokenizer)
     encoded, too_long = _encoded(pairs, tokenizer, data.max_length)
     valid, valid_too_long = _encoded(
         read_pairs(data.valid, data.source, data.target, data_directory), tokenizer, data.max_length
@@ -55,6 +51,7 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     shutil.rmtree(run.data, ignore_errors=True)
     unfinished = run.data.with_suffix(".partial")
     shutil.rmtree(unfinished, ignore_errors=True)
+    new_tokenizer.replace(run.tokenizer)
     train_shards = Shards.write(unfinished / "train", encoded)
     Shards.write(unfinished / "valid", valid)
     report |= {
@@ -70,6 +67,19 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     run.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     unfinished.rename(run.data)
     return report
+
+
+def _tokenizer_of(pairs: Iterable[Pair], recipe: Recipe, path: Path) -> Tokenizer:
+    vocabulary = recipe.vocabulary
+    try:
+        return train_tokenizer(
+            (side for pair in pairs for side in pair),
+            path,
+            vocabulary_size=vocabulary.size,
+            kind=vocabulary.kind,
+        )
+    except ValueError as error:
+        raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error
 
 
 def _require(pairs: Sized, corpora: Sequence[Corpus]) -> None:

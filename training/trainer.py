@@ -36,6 +36,9 @@ _ALL_KERNELS = [
     SDPBackend.MATH,
 ]
 
+_DECIDING = ("data", "vocabulary", "network", "optimisation", "seed")
+"""The parts of a recipe that decide what a step computes."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -204,6 +207,7 @@ class Trainer:
                 f"the checkpoint in {self.run.path} is of another network than the recipe "
                 f"{self.recipe.name!r} describes; choose another run directory"
             )
+        self._require_same_run(Recipe.from_dict(document["recipe"]))
         self.progress = Progress(**document["progress"])
         self.loader.cursor = Cursor(**document["cursor"])
         self.network.load_state_dict(document["network"])
@@ -211,6 +215,16 @@ class Trainer:
         torch.set_rng_state(document["random"]["torch"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state_all(document["random"]["cuda"])
+
+    def _require_same_run(self, saved: Recipe) -> None:
+        """A run may be given another budget; anything else would make it neither old nor new."""
+        changed = [name for name in _DECIDING if getattr(saved, name) != getattr(self.recipe, name)]
+        if changed:
+            raise checkpoint.CheckpointError(
+                f"the checkpoint in {self.run.path} was trained with another "
+                f"{' and another '.join(changed)} than the recipe {self.recipe.name!r} has; "
+                "choose another directory with --runs, or delete the checkpoints"
+            )
 
 
 def _require_prepared_for(recipe: Recipe, run: RunDirectory) -> None:

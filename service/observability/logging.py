@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -33,6 +34,8 @@ _PRIVATE = frozenset(
         *("body", "query", "api_key", "auth_key", "authorization", "token", "password", "secret"),
     }
 )
+# A line break in a value would let a client write lines of its own, an escape move the cursor.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     *("message", "asctime", "request_id"),
     *("taskName", "color_message"),
@@ -100,11 +103,14 @@ class ConsoleFormatter(logging.Formatter):
             record.getMessage(),
             *(f"{name}={value}" for name, value in facts.items()),
         ]
-        # A line break in a value would let a client write lines of its own.
-        line = " ".join(words).replace("\r", "\\r").replace("\n", "\\n")
+        line = _CONTROL.sub(_escaped, " ".join(words))
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return character[0].encode("unicode_escape").decode("ascii")
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -36,7 +36,7 @@ FailureReason = Literal[
 ]
 
 NO_MODEL = ""
-"""The ``model`` of a request that was refused before a model was chosen."""
+"""The ``model`` of a request that no model has answered, for whatever reason."""
 
 _REQUEST_SECONDS = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.4, 0.65),

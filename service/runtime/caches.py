@@ -40,16 +40,15 @@ class _Pool:
     def _empty(self, length: int) -> FloatArray:
         return np.zeros((self._places, self._heads, length, self._width), np.float32)
 
-    def reserve(self, length: int) -> bool:
-        """Make room for so many entries per place; tells whether the arrays had to grow."""
+    def reserve(self, length: int) -> None:
+        """Make room for so many entries per place; all arrays grow, or none if memory is short."""
         if length <= self.length:
-            return False
+            return
         grown = -(-length // self._bucket) * self._bucket
+        arrays = {name: self._empty(grown) for name in self._arrays}
         for name, array in self._arrays.items():
-            self._arrays[name] = self._empty(grown)
-            self._arrays[name][:, :, : self.length] = array
-        self.length = grown
-        return True
+            arrays[name][:, :, : self.length] = array
+        self._arrays, self.length = arrays, grown
 
     def views(self, places: int) -> Iterator[tuple[str, FloatArray]]:
         for name, array in self._arrays.items():
@@ -101,8 +100,8 @@ class SelfCache:
         seen_BKC &= live_BK1
         used_BC = seen_BKC.any(axis=1)
         needed = int(used_BC.sum(axis=1).max()) + rows
-        if self._pool.reserve(needed):
-            more = self._pool.length - used_BC.shape[1]
+        self._pool.reserve(needed)
+        if more := self._pool.length - used_BC.shape[1]:
             self._seen_PKC = np.pad(self._seen_PKC, ((0, 0), (0, 0), (0, more)))
             seen_BKC = np.pad(seen_BKC, ((0, 0), (0, 0), (0, more)))
             used_BC = np.pad(used_BC, ((0, 0), (0, more)))

@@ -69,10 +69,13 @@ class OnnxBackend:
             raise InvalidBundle(
                 f"{bundle.path} offers {', '.join(manifest.precisions)}, not {precision}"
             )
+        exactly = precision == "int8" and int8_saturates()
+        if exactly:
+            logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
         sessions: dict[GraphName, onnxruntime.InferenceSession] = {}
         for graph in GRAPHS:
             path = bundle.graph(graph, precision)
-            sessions[graph] = _open(path, threads)
+            sessions[graph] = _open(path, threads, exactly)
             check_signature(
                 str(path), signature(graph, manifest.dimensions), _signature_of(sessions[graph])
             )
@@ -181,14 +184,13 @@ def _on_host(array: NDArray[Any]) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
-def _open(path: Path, threads: int) -> onnxruntime.InferenceSession:
+def _open(path: Path, threads: int, exactly: bool) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     # Idle threads of one session must not spin on the cores that another one needs.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    if int8_saturates():
-        logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
+    if exactly:
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         return onnxruntime.InferenceSession(

@@ -140,13 +140,14 @@ def test_uvicorn_writes_in_the_same_format(output: Output) -> None:
 
 def test_a_client_cannot_write_lines_of_its_own(output: Output) -> None:
     configure("info", "console")
-    token = request_id.set("1\n2026-11-21 INFO all is well")
+    token = request_id.set("1\n2026-11-21 INFO all is well\x1b[2J\x85")
     try:
         logger.info("served")
     finally:
         request_id.reset(token)
     assert output.text().count("\n") == 1
     assert "served request_id=1\\n2026" in output.text()
+    assert output.text().endswith("well\\x1b[2J\\x85\n")
 
 
 def test_a_console_line_is_readable(output: Output) -> None:

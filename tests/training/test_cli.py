@@ -136,11 +136,11 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, run: RunDirectory)
     program = [sys.executable, "-m", "tests.support.tiny_training", "train", "tiny"]
     program += ["--steps", "100000", "--threads", "1", "--runs", str(run.path.parent)]
     process = subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not checkpoint.checkpoints(run.path):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "interrupted; the same command goes on from the last checkpoint" in errors

@@ -53,7 +53,8 @@ NETWORKS = {
 def check(network: Transformer, directory: Path) -> list[Translated]:
     translated = translate_all(network, directory, PRECISIONS, SOURCES, SEARCHING)
     check_translations(translated)
-    check_attention(network, directory, translated, SPECIAL_IDS)
+    for precision in PRECISIONS:
+        check_attention(network, directory, translated, SPECIAL_IDS, precision)
     return translated
 
 
@@ -103,12 +104,12 @@ def graphs(tmp_path: Path, network: Transformer) -> Path:
     return write_bundle(network, tmp_path / "bundle").path
 
 
-def tamper(graphs: Path, name: str) -> None:
+def tamper(graphs: Path, name: str, factor: float = 0.9, precision: Precision = "fp32") -> None:
     weight = next(
         tensor
         for graph in GRAPHS
         for tensor in onnx.load(
-            graphs / f"{graph}.fp32.onnx", load_external_data=False
+            graphs / f"{graph}.{precision}.onnx", load_external_data=False
         ).graph.initializer
         if tensor.name == name
     )
@@ -116,7 +117,7 @@ def tamper(graphs: Path, name: str) -> None:
     start, length = int(place["offset"]), int(place["length"])
     content = bytearray((graphs / place["location"]).read_bytes())
     values = np.frombuffer(bytes(content[start : start + length]), np.float32)
-    content[start : start + length] = (values * 0.9).tobytes()
+    content[start : start + length] = (values * np.float32(factor)).tobytes()
     (graphs / place["location"]).write_bytes(content)
 
 
@@ -139,6 +140,21 @@ def test_a_weight_that_was_tampered_with_is_found(
         check_translations(translate_all(network, graphs, ["fp32"], SOURCES, SEARCHING))
     with pytest.raises(ParityError, match=r"(attention|log_probs) differs from the network's by"):
         check_attention(network, graphs, translated, SPECIAL_IDS)
+
+
+def test_int8_weights_that_are_not_the_networks_are_found(
+    network: Transformer, translated: list[Translated], graphs: Path
+) -> None:
+    tamper(graphs, "decoder.0.cross.key_value.weight_scale", -1.0, "int8")
+    with pytest.raises(ParityError, match="the int8 graphs move the network's scores by"):
+        check_translations(translate_all(network, graphs, PRECISIONS, SOURCES, SEARCHING))
+    with pytest.raises(ParityError, match=r"int8 (cross_attention|target_log_probs) differs"):
+        check_attention(network, graphs, translated, SPECIAL_IDS, "int8")
+
+
+def test_int8_is_proved_with_the_products_that_are_served(graphs: Path) -> None:
+    options = open_graph(graphs, "step", "int8").get_session_options()
+    assert options.get_session_config_entry("session.x64quantprecision") == "1"
 
 
 def test_a_score_that_is_no_number_is_no_parity() -> None:

@@ -13,7 +13,7 @@ from training.data.corpus import CorpusError
 from training.data.generated import generate
 from training.data.shards import Shards
 from training.prepare import prepare
-from training.recipe import Corpus, Recipe, RunDirectory
+from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory, Vocabulary
 
 
 def found_recipe() -> Recipe:
@@ -109,6 +109,25 @@ def test_a_corpus_of_which_nothing_is_left_is_named(data: Path, name: str) -> No
         recipe = replace(recipe, data=replace(recipe.data, train=recipe.data.train[:1]))
     put(data, name, [("1 2 3 4 5 6", "6 5 4 3 2 1")])
     with pytest.raises(CorpusError, match=f"no pair of {name} is left"):
+        prepare(recipe, RunDirectory(data / "run"), data)
+
+
+def test_a_preparation_that_fails_leaves_the_one_before_as_it_was(data: Path) -> None:
+    run = RunDirectory(data / "run")
+    prepare(found_recipe(), run, data)
+    before = run.tokenizer.read_bytes()
+    put(data, "one", [("7 8 9", "9 8 7")])
+    (data / "held.x-digits").unlink()
+    with pytest.raises(CorpusError, match="held"):
+        prepare(found_recipe(), run, data)
+    # The old shards are still there, and mean nothing without the tokenizer they were made with.
+    assert Shards.open(run.shards("train"))
+    assert run.tokenizer.read_bytes() == before
+
+
+def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path) -> None:
+    recipe = replace(found_recipe(), vocabulary=Vocabulary(size=5000))
+    with pytest.raises(InvalidRecipe, match="'tiny': no unigram tokenizer of 5000 pieces fits"):
         prepare(recipe, RunDirectory(data / "run"), data)
 
 

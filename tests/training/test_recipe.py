@@ -28,11 +28,11 @@ def test_a_recipe_on_offer_makes_sense(name: str) -> None:
     DecodingDefaults.model_validate(recipe.decoding)
 
 
-def test_both_directions_of_multi30k_differ_in_direction_only() -> None:
+def test_both_directions_of_multi30k_differ_in_direction_and_budget_only() -> None:
     forth, back = recipe_named("multi30k-de-en"), recipe_named("multi30k-en-de")
     assert (forth.data.source, forth.data.target) == (back.data.target, back.data.source)
     data = replace(back.data, source=forth.data.source, target=forth.data.target)
-    assert replace(back, name=forth.name, data=data) == forth
+    assert replace(back, name=forth.name, data=data, budget=forth.budget) == forth
 
 
 def test_an_unknown_recipe_is_answered_with_those_there_are() -> None:

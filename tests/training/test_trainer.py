@@ -268,6 +268,27 @@ def test_the_checkpoint_of_another_network_is_refused(run: RunDirectory) -> None
     assert trainer.progress.step == 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [({"seed": 2}, "seed"), ({"optimisation": {"tokens_per_batch": 110}}, "optimisation")],
+)
+def test_a_run_does_not_go_on_as_another(
+    run: RunDirectory, changes: dict[str, Any], part: str
+) -> None:
+    recipe = with_budget(tiny_recipe(), steps=2)
+    Trainer(recipe, run, CPU).train()
+    other = (
+        with_optimisation(recipe, **changes["optimisation"])
+        if part == "optimisation"
+        else replace(recipe, **changes)
+    )
+    trainer = Trainer(other, run, CPU)
+    with pytest.raises(CheckpointError, match=f"with another {part} than the recipe 'tiny' has"):
+        trainer.train()
+    assert trainer.progress.step == 0
+    assert Trainer(with_budget(recipe, steps=3), run, CPU).train().step == 3
+
+
 def test_a_run_that_was_not_prepared_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
         Trainer(tiny_recipe(), RunDirectory(tmp_path / "tiny"), CPU)

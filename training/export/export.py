@@ -89,7 +89,14 @@ def export(
         version = _write_graphs(network, directory)
         translated = translate_all(network, directory, PRECISIONS, sources, searching)
         check_translations(translated)
-        check_attention(network, directory, translated[:ATTENTION_SENTENCES], tokenizer.special_ids)
+        for precision in PRECISIONS:
+            check_attention(
+                network,
+                directory,
+                translated[:ATTENTION_SENTENCES],
+                tokenizer.special_ids,
+                precision,
+            )
         proof = _proof(pairs, translated, tokenizer)
         logger.info("%s", proof)
         manifest = Manifest(

@@ -24,6 +24,10 @@ from training.search import (
 
 SCORE_TOLERANCE = 1e-4
 MAP_TOLERANCE = 1e-4
+INT8_TOLERANCE = 0.25
+"""How far rounded weights may move a score, in nats per token and on average."""
+INT8_MAP_TOLERANCE = 0.03
+"""How far they may move an attention weight, on average. Trained networks stay far below both."""
 
 
 class ParityError(Exception):
@@ -79,9 +83,10 @@ def translate_all(
 
 
 def check_translations(translated: Sequence[Translated]) -> None:
-    """Raises ``ParityError`` unless fp32 gives the network's own tokens and scores.
+    """Raises ``ParityError`` unless fp32 gives the network's own scores, and int8 scores like them.
 
-    Two hypotheses whose scores agree to ``SCORE_TOLERANCE`` are a tie, which rounding decides.
+    Two hypotheses whose scores agree to ``SCORE_TOLERANCE`` are a tie, which rounding decides; so
+    equal scores stand for equal tokens.
     """
     for number, sentence in enumerate(translated):
         ours, theirs = sentence.graphs["fp32"][0], sentence.network[0]
@@ -90,13 +95,25 @@ def check_translations(translated: Sequence[Translated]) -> None:
             raise ParityError(
                 f"sentence {number}: the fp32 graphs give {ours}, the network gives {theirs}"
             )
+    moved = [
+        abs(sentence.graphs["int8"][0].score - sentence.network[0].score)
+        for sentence in translated
+        if "int8" in sentence.graphs
+    ]
+    if moved and not (mean := sum(moved) / len(moved)) <= INT8_TOLERANCE:
+        raise ParityError(f"the int8 graphs move the network's scores by {mean:.2g} on average")
 
 
 def check_attention(
-    network: Transformer, directory: Path, translated: Sequence[Translated], special: SpecialIds
+    network: Transformer,
+    directory: Path,
+    translated: Sequence[Translated],
+    special: SpecialIds,
+    precision: Precision = "fp32",
 ) -> None:
-    """Raises ``ParityError`` unless the fp32 attention graph gives the network's own maps.
+    """Raises ``ParityError`` unless an attention graph gives the network's own maps.
 
+    Every number of fp32 has to agree, those of int8 on average.
     Sentences of different lengths go in together, so that padding is proved too.
     """
     sources = [np.array(sentence.source_ids) for sentence in translated]
@@ -108,7 +125,7 @@ def check_attention(
     source_BS = padded(sources)
     input_BT = padded([np.concatenate(([special.bos], target)) for target in targets])
     output_BT = padded([np.concatenate((target, [special.eos])) for target in targets])
-    session = open_graph(directory, "attention", "fp32")
+    session = open_graph(directory, "attention", precision)
     names = [output.name for output in session.get_outputs()]
     feeds = {
         "source_ids": source_BS.int().numpy(),
@@ -127,7 +144,13 @@ def check_attention(
         "target_log_probs": (found["target_log_probs"] - log_probs_BT)[real_BT],
     }
     for name, difference in differences.items():
-        largest = float(difference.abs().max())
+        apart = difference.abs()
+        if precision == "fp32":
+            measured, allowed = float(apart.max()), MAP_TOLERANCE
+        elif name == "target_log_probs":
+            measured, allowed = float(apart.mean()), INT8_TOLERANCE
+        else:
+            measured, allowed = float(apart.mean()), INT8_MAP_TOLERANCE
         # Written so that NaN fails, too.
-        if not largest <= MAP_TOLERANCE:
-            raise ParityError(f"{name} differs from the network's by {largest:.2g}")
+        if not measured <= allowed:
+            raise ParityError(f"{precision} {name} differs from the network's by {measured:.2g}")

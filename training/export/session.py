@@ -82,6 +82,8 @@ def open_graph(
     options.log_severity_level = 3
     # One sentence gives several threads nothing to share but the waiting.
     options.intra_op_num_threads = 1
+    # Where int8 products would overflow, the service has them computed exactly; so must a proof.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(
         directory / f"{graph}.{precision}.onnx", options, providers=["CPUExecutionProvider"]
     )

@@ -48,4 +48,6 @@ def multi30k_en_de() -> Recipe:
         forward,
         name="multi30k-en-de",
         data=replace(forward.data, source="en", target="de"),
+        # German has more ways to end a word, and takes longer to learn to write.
+        budget=replace(forward.budget, steps=8_000),
     )
