@@ -1,1 +1,1 @@
-"""Speed and quality of bundles, measured as users meet them. Prints a table and a line of JSON."""
+"""Bundles measured as users meet them. Each benchmark prints a table and a line of JSON."""

@@ -1,10 +1,11 @@
 """BLEU and chrF of bundles, through HTTP: the scores we publish are those that users get.
 
-    python -m benchmarks.quality [NAME ...] [--record]
+    python -m benchmarks.quality [NAME ...] [--record] [--runs DIR]
 
 Every bundle is scored on the test set of the recipe that made it. Where the corpus comes
 lower-cased and tokenised, too (``<test set>.lc.norm.tok``), the translations are given the same
-treatment and scored against that, as the replications of the paper do.
+treatment and scored against that, as the replications of the paper do. With ``--runs``, they are
+compared with the beam search in PyTorch that `python -m training evaluate` left in its run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from models.bundle.card import render_card
 from models.bundle.manifest import Manifest, Precision, Provenance, Score
 from training.cli import default_data_directory
 from training.data.corpus import CorpusError, find_side, read_pairs
+from training.recipe import RunDirectory
 from training.recipes import recipe_named
 
 TEXTS_PER_REQUEST = 100
@@ -44,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--record", action="store_true", help="write the scores into manifest and model card"
     )
+    parser.add_argument(
+        "--runs", type=Path, help="count differences from what PyTorch translated in these runs"
+    )
     options = parser.parse_args(arguments)
     paths = [options.bundles / name for name in options.names] or sorted(
         path.parent for path in options.bundles.glob("[!.]*/manifest.json")
@@ -54,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for path in paths:
                 bundle = Bundle.open(path)
                 results[path.name] = score(
-                    bundle, url, options.data, options.precision, options.beam_size
+                    bundle, url, options.data, options.precision, options.beam_size, options.runs
                 )
     except CorpusError as error:
         print(f"quality: {error}", file=sys.stderr)
@@ -67,7 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def score(
-    bundle: Bundle, url: str, data: Path, precision: Precision, beam_size: int
+    bundle: Bundle,
+    url: str,
+    data: Path,
+    precision: Precision,
+    beam_size: int,
+    runs: Path | None = None,
 ) -> list[Score]:
     """Translate the test set of the bundle's recipe and compare; prints a row for each score."""
     manifest = bundle.manifest
@@ -106,6 +116,11 @@ def score(
     print(f"  {precision}, beam {beam_size}, through HTTP, {len(pairs) / seconds:.1f} sentences/s")
     for each in scores:
         print(f"  {each.metric:<33} {each.value:6.2f}  {each.signature}")
+    if runs is not None:
+        run = RunDirectory(runs / manifest.provenance.recipe)
+        theirs = run.translations.read_text(encoding="utf-8").splitlines()
+        differing = sum(a != b for a, b in zip(translations, theirs, strict=True))
+        print(f"  {differing} of {len(theirs)} translations differ from PyTorch's")
     return scores
 
 

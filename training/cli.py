@@ -124,4 +124,11 @@ def _network(run: RunDirectory) -> Transformer:
         raise checkpoint.CheckpointError(
             f"{run.averaged} does not exist; run `python -m training average RECIPE` first"
         )
-    return checkpoint.restore(checkpoint.load(run.averaged))
+    document = checkpoint.load(run.averaged)
+    newer = checkpoint.checkpoints(run.path)
+    if newer and newer[-1] > checkpoint.path_of(run.path, max(document["averaged"])):
+        raise checkpoint.CheckpointError(
+            f"{run.averaged} is older than {newer[-1].name}; run `python -m training average "
+            "RECIPE` again"
+        )
+    return checkpoint.restore(document)

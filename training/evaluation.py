@@ -28,6 +28,8 @@ class Evaluation:
     chrf_signature: str
     exact: float
     """Share of sentences translated exactly as the reference."""
+    cut: int
+    """Sentences of which the network could read only the beginning."""
 
 
 def evaluate(
@@ -43,8 +45,11 @@ def evaluate(
         read_pairs(recipe.data.test, recipe.data.source, recipe.data.target, data_directory)
     )
     translations = []
+    cut = 0
     for pair in tqdm(pairs, unit="sentence", desc=recipe.data.test.name, dynamic_ncols=True):
-        source_ids = (*tokenizer.encode(pair.source), special.eos)
+        pieces = tokenizer.encode(pair.source)
+        cut += len(pieces) >= limit
+        source_ids = (*pieces[: limit - 1], special.eos)
         best = beam_search(
             decoder,
             source_ids,
@@ -64,9 +69,8 @@ def evaluate(
         chrf=chrf.corpus_score(translations, [references]).score,
         chrf_signature=str(chrf.get_signature()),
         exact=sum(map(str.__eq__, translations, references)) / len(pairs),
+        cut=cut,
     )
-    (run.path / "translations.txt").write_text(
-        "".join(f"{line}\n" for line in translations), encoding="utf-8"
-    )
+    run.translations.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
     run.scores.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
     return result

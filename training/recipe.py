@@ -111,6 +111,7 @@ class Budget:
     steps: int
     validate_every: int
     keep_checkpoints: int = 5
+    """At least as many as are averaged."""
     patience: int | None = None
     """Stop after so many validations without a better BLEU."""
 
@@ -130,6 +131,11 @@ class Recipe:
     """Defaults for the bundle that differ from the manifest's own."""
 
     def __post_init__(self) -> None:
+        if not 1 <= self.average <= self.budget.keep_checkpoints:
+            raise InvalidRecipe(
+                f"recipe {self.name!r} averages {self.average} checkpoints and keeps "
+                f"{self.budget.keep_checkpoints}"
+            )
         # Every sequence gets a bos or an eos.
         longest = self.data.max_length + 1
         if longest > self.network.max_length:
@@ -184,6 +190,11 @@ class RunDirectory:
     @property
     def scores(self) -> Path:
         return self.path / "scores.json"
+
+    @property
+    def translations(self) -> Path:
+        """Of the test set, by ``evaluate``."""
+        return self.path / "translations.txt"
 
     @property
     def data(self) -> Path:

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service.api import libretranslate, operations
-from service.api.errors import EXPECTED, REFUSALS, BadRequest, headers_of, refusal_of
+from service.api.errors import EXPECTED, UNKNOWN_PATH, BadRequest, headers_of, refusal_of
 from service.api.libretranslate import RequestLimits
 from service.api.middleware import BodyLimit, CancelOnHangUp, RequestLog, facts_of
 from service.api.pages import add_pages
@@ -65,7 +65,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 async def _refuse_plainly(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    facts_of(request).refusal = REFUSALS[BadRequest]
+    facts_of(request).refusal = UNKNOWN_PATH
     return Json(error_body(error.detail), error.status_code, headers=error.headers)
 
 

@@ -71,7 +71,14 @@ REFUSALS: dict[type[Exception], Refusal] = {
 EXPECTED = (RequestError, TranslationError, EngineError)
 """The bases of everything in the table."""
 
+UNKNOWN_PATH = Refusal(HTTPStatus.NOT_FOUND, "invalid", "unknown_path")
+"""No such path, or not by this method."""
+
 BUG = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal")
+
+
+_RESTART_SECONDS = 5
+"""About how long a supervisor takes to bring a dead model back."""
 
 
 def refusal_of(error: Exception) -> Refusal:
@@ -83,5 +90,7 @@ def headers_of(error: Exception) -> dict[str, str]:
     match error:
         case Overloaded() | NotReady():
             return {"retry-after": str(error.retry_after)}
+        case EngineStopped():
+            return {"retry-after": str(_RESTART_SECONDS)}
         case _:
             return {}

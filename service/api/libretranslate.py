@@ -168,10 +168,14 @@ def create_router(
                 f"automatic detection of the source language is not supported; name one: {sources}"
             )
         pair = translator.pair(parameters.source, parameters.target)
+        model = repository.offer.model(pair)
+        if model is not None:
+            facts_of(request).model = model.name
         translations = await translator.translate(
             TranslateRequest(parameters.texts, pair, parameters.decoding)
         )
-        _count(request, metrics, parameters, translations)
+        if model is not None:
+            metrics.characters(model.name, sum(map(len, parameters.texts)))
         return Json(_answer(parameters, translations))
 
     @router.get(
@@ -245,15 +249,3 @@ def _languages(offer: Offer) -> list[dict[str, Any]]:
         }
         for language in offer.languages
     ]
-
-
-def _count(
-    request: Request,
-    metrics: Metrics,
-    parameters: TranslateParameters,
-    translations: list[Translation],
-) -> None:
-    model = translations[0].model
-    if model is not None:
-        facts_of(request).model = model
-        metrics.characters(model, sum(map(len, parameters.texts)))

@@ -32,11 +32,18 @@ from service.engine.types import FinishReason
 
 Outcome = Literal["ok", "rejected", "invalid", "cancelled", "timeout", "error"]
 FailureReason = Literal[
-    "overloaded", "deadline", "oom", "disconnect", "validation", "model_unloaded", "internal"
+    "overloaded",
+    "deadline",
+    "oom",
+    "disconnect",
+    "validation",
+    "unknown_path",
+    "model_unloaded",
+    "internal",
 ]
 
 NO_MODEL = ""
-"""The ``model`` of a request that no model has answered, for whatever reason."""
+"""The ``model`` of a request that was refused before a model was chosen."""
 
 _REQUEST_SECONDS = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.4, 0.65),

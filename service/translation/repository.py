@@ -89,6 +89,11 @@ class Offer:
         found = {model.pair.target for model in self.models if model.pair.source == source}
         return tuple(sorted(found))
 
+    def model(self, pair: LanguagePair) -> LoadedModel | None:
+        """Which model translates a pair: where several do, the first by name that is alive."""
+        fitting = [model for model in self.models if model.pair == pair]
+        return next((m for m in fitting if m.engine.alive), fitting[0] if fitting else None)
+
     def pair(self, source: str, target: str) -> LanguagePair:
         """The pair of two codes in any spelling; raises by name if no model translates it.
 
@@ -142,12 +147,9 @@ class ModelRepository:
 
     @asynccontextmanager
     async def lease(self, pair: LanguagePair) -> AsyncIterator[LoadedModel]:
-        """The model for a pair, which stays loaded until the lease ends.
-
-        Where several translate the pair, the first by the name of its bundle is taken.
-        """
+        """The model for a pair, which stays loaded until the lease ends."""
         offer = self.offer
-        model = next((model for model in offer.models if model.pair == pair), None)
+        model = offer.model(pair)
         if model is None:
             raise UnsupportedPair(pair.source, pair.target, offer.targets_of(pair.source))
         model.leases += 1

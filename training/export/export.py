@@ -107,7 +107,9 @@ def export(
             dimensions=dimensions_of(network.config),
             special_ids=tokenizer.special_ids,
             limits=SentenceLimits(
-                source_length=network.config.max_length, target_length=network.config.max_length
+                # Beyond what it was trained on, positions mean nothing to the network.
+                source_length=recipe.data.max_length + 1,
+                target_length=network.config.max_length,
             ),
             precisions=tuple(precisions),
             decoding=decoding,
@@ -195,6 +197,9 @@ def _data(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
 
 def _commit() -> str:
     found = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
+        ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return found.stdout.strip() if found.returncode == 0 else "unknown"
