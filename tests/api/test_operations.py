@@ -123,7 +123,7 @@ async def test_metrics_count_requests_by_what_became_of_them(client: httpx.Async
     assert found[total, frozenset({"/translate", "", "invalid"})] == 1
     assert found[total, frozenset({"other", "", "invalid"})] == 1
     assert found["nmt_request_failures_total", frozenset({"validation"})] == 1
-        assert found["nmt_request_failures_total", frozenset({"unknown_path"})] == 1
+    assert found["nmt_request_failures_total", frozenset({"unknown_path"})] == 1
     assert found["nmt_characters_total", frozenset({"shout-de-en"})] == 5
 
 
