@@ -19,7 +19,8 @@ def render_card(manifest: Manifest) -> str:
         f"A Transformer with {shape.encoder_layers} encoder and {shape.decoder_layers} decoder "
         f"layers, width {shape.width}, {shape.heads} heads, feed-forward {shape.feed_forward}, "
         f"{shape.vocabulary_size} pieces; graphs in {', '.join(manifest.precisions)}. It reads "
-        f"and writes up to {manifest.limits.source_length} tokens a sentence.",
+        f"up to {manifest.limits.source_length} tokens of a sentence and writes up to "
+        f"{manifest.limits.target_length}.",
         "",
         "It knows what its training text is about and little else; expect poor translations of "
         "anything far from it.",
@@ -41,7 +42,7 @@ def render_card(manifest: Manifest) -> str:
             "|---|---|---|---|---|---|",
             *(
                 f"| {s.test_set} | {s.metric} | {s.value:.2f} | {s.precision} | {s.beam_size} | "
-                f"`{s.signature}` |"
+                f"`{_cell(s.signature)}` |"
                 for s in provenance.scores
             ),
         ]
@@ -49,3 +50,8 @@ def render_card(manifest: Manifest) -> str:
         lines += ["", "## Examples", ""]
         lines += [f"- {e.source}\n  → {e.target}" for e in manifest.examples]
     return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    # Markdown ends a cell at every bar, in code or not.
+    return text.replace("|", r"\|")

@@ -113,7 +113,7 @@ def test_a_step_moves_every_weight_at_the_scheduled_rate(tiny_run: RunDirectory)
 
 
 def test_training_learns(run: RunDirectory) -> None:
-    recipe = with_budget(tiny_recipe(), steps=60, validate_every=30, keep_checkpoints=1)
+    recipe = with_budget(tiny_recipe(), steps=60, validate_every=30, keep_checkpoints=2)
     Trainer(with_optimisation(recipe, label_smoothing=0.0), run, CPU).train()
     losses = [line["loss"] for line in events(run, "train")]
     assert losses[0] == pytest.approx(math.log(15), rel=0.3)
