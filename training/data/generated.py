@@ -2,7 +2,7 @@
 
 A sequence of ten digits; every second occurrence of a digit (its 2nd, 4th, …) becomes ``X``; the
 result is reversed. The network has to count, to copy and to look in the other direction. To train
-on, a quarter of the sequences is shorter, so that nobody who asks for nine digits is disappointed.
+on, an eighth of the sequences is shorter, so that nobody who asks for nine digits is disappointed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def generate(generator: Generator, name: str, pairs: int) -> Iterator[tuple[str,
     """``pairs`` pairs; the same for the same name, others for another."""
     rng = random.Random(name)
     for _ in range(pairs):
-        shorter = generator == "reverse-any-length" and rng.random() < 0.25
+        shorter = generator == "reverse-any-length" and rng.random() < 0.125
         length = rng.randint(1, LENGTH - 1) if shorter else LENGTH
         digits = [rng.choice("0123456789") for _ in range(length)]
         yield " ".join(digits), " ".join(reverse(digits))

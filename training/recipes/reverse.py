@@ -37,11 +37,11 @@ def reverse() -> Recipe:
         optimisation=Optimisation(
             tokens_per_batch=1408,
             schedule="cosine",
-            peak_learning_rate=3e-3,
+            peak_learning_rate=4e-3,
             warmup=200,
             label_smoothing=0.0,
             precision="fp32",
         ),
-        budget=Budget(steps=2500, validate_every=500, keep_checkpoints=1),
+        budget=Budget(steps=2100, validate_every=700, keep_checkpoints=1),
         average=1,
     )
