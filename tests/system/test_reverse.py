@@ -61,5 +61,6 @@ def test_the_served_bundle_solves_it_over_http(trained: Path, precision: str) ->
 def test_the_bundle_says_where_it_comes_from(trained: Path) -> None:
     manifest = Bundle.open(trained / "bundles" / "reverse").manifest
     assert manifest.provenance.recipe == "reverse"
-    assert [corpus.pairs for corpus in manifest.provenance.data] == [100_000]
+    report = json.loads((trained / "runs" / "reverse" / "prepare.json").read_text())
+    assert [c.pairs for c in manifest.provenance.data] == [report["train"]["train"]["kept"]]
     assert manifest.examples
