@@ -109,12 +109,14 @@ async def test_opening_does_not_hold_up_the_event_loop() -> None:
 async def test_a_model_that_does_not_prove_itself_leaves_nothing_behind(
     wrong: Example, problem: str
 ) -> None:
+    before = set(threading.enumerate())
     opened = Opened(with_examples(example(), wrong))
     with pytest.raises(InvalidBundle) as caught:
         await load(opened)
     assert str(caught.value).startswith(problem)
     assert opened.backend.closed
-    assert "engine" not in {thread.name for thread in threading.enumerate()}
+    started = set(threading.enumerate()) - before
+    assert "engine" not in {thread.name for thread in started}
 
 
 async def test_what_was_opened_for_nobody_is_closed() -> None:
