@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+# Hypothesis imports this in the middle of the first test that needs it. Should the collector then
+# report a task that failed, CPython 3.11 parses source for the traceback while it parses this
+# module, and calls that a SystemError.
+import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import pytest
 from hypothesis import settings
 
