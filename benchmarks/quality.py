@@ -11,7 +11,6 @@ compared with the beam search in PyTorch that `python -m training evaluate` left
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import time
@@ -26,9 +25,9 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from benchmarks.server import serving
 from models.bundle.bundle import MODEL_CARD, Bundle
 from models.bundle.card import render_card
-from models.bundle.manifest import Manifest, Precision, Provenance, Score
+from models.bundle.manifest import Manifest, Precision, Score
 from training.cli import default_data_directory
-from training.data.corpus import CorpusError, find_side, read_pairs
+from training.data.corpus import CorpusError, find_side, read_lines, read_pairs
 from training.recipe import RunDirectory
 from training.recipes import recipe_named
 
@@ -118,7 +117,7 @@ def score(
         print(f"  {each.metric:<33} {each.value:6.2f}  {each.signature}")
     if runs is not None:
         run = RunDirectory(runs / manifest.provenance.recipe)
-        theirs = run.translations.read_text(encoding="utf-8").splitlines()
+        theirs = list(read_lines(run.translations))
         differing = sum(a != b for a, b in zip(translations, theirs, strict=True))
         print(f"  {differing} of {len(theirs)} translations differ from PyTorch's")
     return scores
@@ -159,8 +158,7 @@ def _tokenised_reference(data: Path, name: str, language: str) -> list[str] | No
         path = find_side(f"{name}.lc.norm.tok", language, data)
     except CorpusError:
         return None
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open() as file:
-        return [line.rstrip("\n") for line in file]
+    return list(read_lines(path))
 
 
 def record(bundle: Bundle, scores: Sequence[Score]) -> None:
@@ -169,13 +167,8 @@ def record(bundle: Bundle, scores: Sequence[Score]) -> None:
     kept = [
         old for old in provenance.scores if not any(_same_measurement(old, new) for new in scores)
     ]
-    manifest = bundle.manifest.model_copy(
-        update={
-            "provenance": Provenance(
-                **{**dict(provenance), "scores": (*kept, *scores)},
-            )
-        }
-    )
+    scored = provenance.model_copy(update={"scores": (*kept, *scores)})
+    manifest = bundle.manifest.model_copy(update={"provenance": scored})
     card = bundle.path.parent / f".{bundle.path.name}.card"
     card.write_text(render_card(manifest), encoding="utf-8")
     try:

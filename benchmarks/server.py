@@ -20,8 +20,8 @@ START_SECONDS = 120.0
 def serving(bundles: Path, **settings: str) -> Iterator[str]:
     """``dragoman serve`` on a free port; yields its address once it is ready.
 
-    ``settings`` are upper-case names without prefix. Raises ``RuntimeError`` with the end of the
-    server's log if it does not become ready.
+    ``settings`` are upper-case names without prefix. The server's log goes where ours
+    does. Raises ``RuntimeError`` saying why if it does not become ready.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

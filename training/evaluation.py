@@ -15,7 +15,7 @@ from models.bundle.tokenizer import Tokenizer
 from models.transformer.transformer import Transformer
 from training.data.corpus import read_pairs
 from training.recipe import Recipe, RunDirectory
-from training.search import CachedDecoder, beam_search, default_max_length
+from training.search import CachedDecoder, Searching
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ def evaluate(
     tokenizer = Tokenizer.load(run.tokenizer)
     special = tokenizer.special_ids
     decoding = DecodingDefaults.model_validate(recipe.decoding)
+    searching = Searching(special, decoding.beam_size, decoding.length_penalty)
     decoder = CachedDecoder(network)
     limit = network.config.max_length
     pairs = list(
@@ -50,14 +51,7 @@ def evaluate(
         pieces = tokenizer.encode(pair.source)
         cut += len(pieces) >= limit
         source_ids = (*pieces[: limit - 1], special.eos)
-        best = beam_search(
-            decoder,
-            source_ids,
-            special,
-            beam_size=decoding.beam_size,
-            length_penalty=decoding.length_penalty,
-            max_length=default_max_length(len(source_ids), limit),
-        )[0]
+        best = searching.best(decoder, source_ids, limit)[0]
         translations.append(tokenizer.decode(best.token_ids))
     references = [pair.target for pair in pairs]
     bleu, chrf = BLEU(), CHRF()

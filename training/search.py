@@ -93,6 +93,25 @@ def beam_search(
     return sorted(finished, key=lambda hypothesis: -hypothesis.score)
 
 
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """One way of searching, for many sentences."""
+
+    special: SpecialIds
+    beam_size: int
+    length_penalty: float
+
+    def best(self, decoder: Decoder, source_ids: Sequence[int], limit: int) -> list[Hypothesis]:
+        return beam_search(
+            decoder,
+            source_ids,
+            self.special,
+            beam_size=self.beam_size,
+            length_penalty=self.length_penalty,
+            max_length=default_max_length(len(source_ids), limit),
+        )
+
+
 class PrefixDecoder:
     """Runs the network over every prefix in full: nothing cached, nothing to go wrong."""
 

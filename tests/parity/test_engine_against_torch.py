@@ -19,7 +19,7 @@ from service.runtime.backend import EncodeBatch, StepBatch
 from service.runtime.onnx import OnnxBackend
 from tests.support.networks import CONFIG, random_network, write_bundle
 from training.export.session import GraphDecoder
-from training.search import PrefixDecoder, beam_search
+from training.search import Decoder, Hypothesis, PrefixDecoder, beam_search
 
 SLOTS, ROWS = 4, 5
 SCORE_TOLERANCE = 1e-4
@@ -52,6 +52,19 @@ def make_backend(bundle: Bundle, precision: Precision) -> OnnxBackend:
     return OnnxBackend.load(bundle, precision, slots=SLOTS, rows_per_slot=ROWS, threads=1)
 
 
+def search_alone(
+    decoder: Decoder, source_ids: tuple[int, ...], wanted: DecodingOptions
+) -> list[Hypothesis]:
+    return beam_search(
+        decoder,
+        source_ids,
+        SPECIAL_IDS,
+        beam_size=wanted.beam_size,
+        length_penalty=wanted.length_penalty,
+        max_length=wanted.max_decoding_length,
+    )
+
+
 def decode_all(
     backend: OnnxBackend, requests: list[Request], rng: random.Random
 ) -> dict[int, Decoded]:
@@ -82,14 +95,7 @@ def test_a_sentence_translates_in_any_company_as_pytorch_translates_it_alone(
     results = decode_all(backends["fp32"], requests, rng)
     decoder = PrefixDecoder(NETWORK)
     for i, (source_ids, wanted) in enumerate(requests):
-        expected = beam_search(
-            decoder,
-            source_ids,
-            SPECIAL_IDS,
-            beam_size=wanted.beam_size,
-            length_penalty=wanted.length_penalty,
-            max_length=wanted.max_decoding_length,
-        )
+        expected = search_alone(decoder, source_ids, wanted)
         found = results[i].hypotheses[0]
         assert found.score == pytest.approx(expected[0].score, abs=SCORE_TOLERANCE)
         clear = len(expected) == 1 or expected[0].score - expected[1].score > SCORE_TOLERANCE
@@ -108,14 +114,7 @@ def test_int8_translations_do_not_depend_on_company_either(
     results = decode_all(backends["int8"], requests, rng)
     decoder = GraphDecoder(bundle.path, bundle.manifest.dimensions, "int8")
     for i, (source_ids, wanted) in enumerate(requests):
-        expected = beam_search(
-            decoder,
-            source_ids,
-            SPECIAL_IDS,
-            beam_size=wanted.beam_size,
-            length_penalty=wanted.length_penalty,
-            max_length=wanted.max_decoding_length,
-        )
+        expected = search_alone(decoder, source_ids, wanted)
         # Attention is summed in another order, which may move an activation to the next of its
         # 255 levels; more than a neighbour's influence would leave.
         assert results[i].hypotheses[0].score == pytest.approx(expected[0].score, abs=0.05)

@@ -22,7 +22,6 @@ from training.export.builder import PAGE, GraphBuilder, WeightFile
 from training.export.graphs import Emitter, dimensions_of
 from training.export.parity import (
     ParityError,
-    Searching,
     Translated,
     check_attention,
     check_translations,
@@ -30,7 +29,7 @@ from training.export.parity import (
 )
 from training.export.session import open_graph
 from training.export.weights import collect_weights, quantise
-from training.search import Hypothesis
+from training.search import Hypothesis, Searching
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 SEARCHING = Searching(SPECIAL_IDS, beam_size=3, length_penalty=1.0)

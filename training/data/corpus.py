@@ -32,7 +32,7 @@ def read_pairs(corpus: Corpus, source: str, target: str, directory: Path) -> Ite
         return
     source_path = find_side(corpus.name, source, directory)
     target_path = find_side(corpus.name, target, directory)
-    sides = itertools.zip_longest(_lines(source_path), _lines(target_path))
+    sides = itertools.zip_longest(read_lines(source_path), read_lines(target_path))
     for number, (source_line, target_line) in enumerate(sides, start=1):
         if source_line is None or target_line is None:
             shorter = source_path if source_line is None else target_path
@@ -56,7 +56,8 @@ def find_side(name: str, language: str, directory: Path) -> Path:
     )
 
 
-def _lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file, plain or gzipped; raises ``CorpusError`` if it cannot be read."""
     number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:

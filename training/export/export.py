@@ -32,7 +32,6 @@ from models.transformer.transformer import Transformer
 from training.data.corpus import Pair, read_pairs
 from training.export.graphs import build_graph, dimensions_of
 from training.export.parity import (
-    Searching,
     Translated,
     check_attention,
     check_translations,
@@ -40,6 +39,7 @@ from training.export.parity import (
 )
 from training.export.weights import collect_weights
 from training.recipe import Recipe, RunDirectory
+from training.search import Searching
 
 logger = logging.getLogger(__name__)
 

@@ -14,13 +14,7 @@ from models.transformer.transformer import Transformer
 from training.data.batching import padded
 from training.export.graphs import dimensions_of
 from training.export.session import GraphDecoder, open_graph
-from training.search import (
-    CachedDecoder,
-    Decoder,
-    Hypothesis,
-    beam_search,
-    default_max_length,
-)
+from training.search import CachedDecoder, Hypothesis, Searching
 
 SCORE_TOLERANCE = 1e-4
 MAP_TOLERANCE = 1e-4
@@ -41,25 +35,6 @@ class Translated:
     source_ids: tuple[int, ...]
     network: list[Hypothesis]
     graphs: dict[Precision, list[Hypothesis]]
-
-
-@dataclass(frozen=True, slots=True)
-class Searching:
-    """How the sentences of a proof are searched."""
-
-    special: SpecialIds
-    beam_size: int
-    length_penalty: float
-
-    def best(self, decoder: Decoder, source_ids: Sequence[int], limit: int) -> list[Hypothesis]:
-        return beam_search(
-            decoder,
-            source_ids,
-            self.special,
-            beam_size=self.beam_size,
-            length_penalty=self.length_penalty,
-            max_length=default_max_length(len(source_ids), limit),
-        )
 
 
 def translate_all(
