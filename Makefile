@@ -10,7 +10,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock
 
-.PHONY: help serve test lint bench bench-quality lock clean
+.PHONY: help serve test lint bench bench-online bench-step bench-quality lock clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -34,7 +34,14 @@ lint: $(VENV)/.development ## check style and types
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-bench: bench-quality ## measure the bundles
+bench: $(VENV)/.development ## measure our speed against CTranslate2's; ARGS=--full for every cell
+	$(RUN) -m benchmarks.offline $(ARGS)
+
+bench-online: $(VENV)/.development ## the same through HTTP, at rising rates; ARGS as well
+	$(RUN) -m benchmarks.online $(ARGS)
+
+bench-step: $(VENV)/.development ## what one decoding step costs; ARGS as well
+	$(RUN) -m benchmarks.step $(ARGS)
 
 bench-quality: $(VENV)/.development ## translate the test sets and print BLEU and chrF; ARGS as well
 	$(RUN) -m benchmarks.quality $(ARGS)
@@ -60,7 +67,7 @@ lock: ## pin everything anew; see the top of requirements.lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade pip
 	build/lock/bin/python -m pip install --quiet --use-feature=fast-deps --dry-run \
-		--ignore-installed --report build/lock/report.json '.[cpu,gpu,train,dev]'
+		--ignore-installed --report build/lock/report.json '.[cpu,gpu,train,bench,dev]'
 	{ grep '^#' requirements.lock; build/lock/bin/python -c 'import json, sys; \
 		print(*sorted("{name}=={version}".format(**each["metadata"]).lower().replace("_", "-") \
 		for each in json.load(sys.stdin)["install"] if not each["is_direct"]), sep="\n")' \

@@ -1,4 +1,4 @@
-"""A service of our own in another process, for as long as a measurement takes."""
+"""A service in another process, ours or a peer's, for as long as a measurement takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,27 +20,41 @@ START_SECONDS = 120.0
 def serving(bundles: Path, **settings: str) -> Iterator[str]:
     """``dragoman serve`` on a free port; yields its address once it is ready.
 
-    ``settings`` are upper-case names without prefix. The server's log goes where ours
-    does. Raises ``RuntimeError`` saying why if it does not become ready.
+    ``settings`` are upper-case names without prefix. Raises ``RuntimeError`` as ``running`` does.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {
-        **os.environ,
         **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
         "DRAGOMAN_PORT": str(port),
         "DRAGOMAN_BUNDLES": str(bundles),
         "DRAGOMAN_LOG_LEVEL": "warning",
     }
-    command = [sys.executable, "-m", "service", "serve"]
-    with subprocess.Popen(command, env=environment) as server:
+    with running(["-m", "service", "serve"], port, environment) as url:
+        yield url
+
+
+@contextmanager
+def running(arguments: Sequence[str], port: int, environment: Mapping[str, str]) -> Iterator[str]:
+    """A Python program that serves on ``port``; yields its address once ``/readyz`` says 200.
+
+    The server's log goes where ours does. Raises ``RuntimeError`` saying why if it does not become
+    ready.
+    """
+    command = [sys.executable, *arguments]
+    with subprocess.Popen(command, env={**os.environ, **environment}) as server:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait(server, url)
             yield url
         finally:
             server.terminate()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def _wait(server: subprocess.Popen[bytes], url: str) -> None:

@@ -116,8 +116,7 @@ async def load_model(
     manifest = opened.manifest
     scheduler = Scheduler(
         opened.backend.limits,
-        bos_id=manifest.special_ids.bos,
-        eos_id=manifest.special_ids.eos,
+        manifest.special_ids,
         max_padded_tokens=settings.max_padded_tokens,
     )
     engine = Engine(opened.backend, scheduler, observer_for(manifest.name))

@@ -18,14 +18,15 @@ from models.transformer.transformer import Transformer
 from training import checkpoint
 from training.data.corpus import CorpusError
 from training.evaluation import evaluate
-from training.export.export import export
+from training.export.export import PRECISIONS, export
 from training.export.parity import ParityError
 from training.prepare import prepare
 from training.recipe import InvalidRecipe, Recipe, RunDirectory
 from training.recipes import RECIPES, recipe_named
+from training.shortlist import FREQUENT, PER_SOURCE, make_shortlist
 from training.trainer import Trainer
 
-COMMANDS = ("prepare", "train", "average", "evaluate", "export")
+COMMANDS = ("prepare", "train", "average", "evaluate", "shortlist", "export")
 REFUSALS = (
     CorpusError,
     InvalidRecipe,
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training",
         description="Train a Transformer and export it as a bundle.",
-        epilog="`run` is prepare, train, average, evaluate and export, one after the other.",
+        epilog="`run` is prepare, train, average, evaluate, shortlist and export, in this order.",
     )
     parser.add_argument("command", choices=(*COMMANDS, "run"))
     parser.add_argument("recipe", metavar="RECIPE", help=", ".join(RECIPES))
@@ -88,11 +89,30 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precisions",
         nargs="+",
-        choices=("fp32", "int8"),
+        choices=PRECISIONS,
         default=["int8"],
         help="what the bundle offers (default: int8)",
     )
+    parser.add_argument(
+        "--per-source",
+        type=count,
+        default=PER_SOURCE,
+        help=f"shortlist so many target ids for every source id at most (default: {PER_SOURCE})",
+    )
+    parser.add_argument(
+        "--frequent",
+        type=count,
+        default=FREQUENT,
+        help=f"shortlist so many of the likeliest target ids anyway (default: {FREQUENT})",
+    )
     return parser
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than none")
+    return number
 
 
 def _perform(command: str, recipe: Recipe, options: argparse.Namespace) -> None:
@@ -110,6 +130,11 @@ def _perform(command: str, recipe: Recipe, options: argparse.Namespace) -> None:
             print(f"averaged steps {', '.join(map(str, document['averaged']))}")
         case "evaluate":
             print(json.dumps(asdict(evaluate(recipe, run, _network(run), options.data)), indent=2))
+        case "shortlist":
+            report = make_shortlist(
+                recipe, run, options.data, per_source=options.per_source, frequent=options.frequent
+            )
+            print(json.dumps(asdict(report), indent=2))
         case "export":
             precisions: tuple[Precision, ...] = tuple(options.precisions)
             bundle, proof = export(

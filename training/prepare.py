@@ -51,6 +51,8 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     shutil.rmtree(run.data, ignore_errors=True)
     unfinished = run.data.with_suffix(".partial")
     shutil.rmtree(unfinished, ignore_errors=True)
+    # A shortlist is of the vocabulary that it was made for.
+    run.shortlist.unlink(missing_ok=True)
     new_tokenizer.replace(run.tokenizer)
     train_shards = Shards.write(unfinished / "train", encoded)
     Shards.write(unfinished / "valid", valid)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from models.bundle.bundle import SHORTLIST
 from models.transformer.config import TransformerConfig
 from training.data.generated import Generator
 
@@ -195,6 +196,10 @@ class RunDirectory:
     def translations(self) -> Path:
         """Of the test set, by ``evaluate``."""
         return self.path / "translations.txt"
+
+    @property
+    def shortlist(self) -> Path:
+        return self.path / SHORTLIST
 
     @property
     def data(self) -> Path:

@@ -16,11 +16,14 @@ from pathlib import Path
 from uuid import uuid4
 
 from models.bundle.manifest import GRAPHS, File, InvalidBundle, Manifest, Precision
+from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer.model"
 MODEL_CARD = "README.md"
+SHORTLIST = "shortlist.npz"
+"""The one file that a bundle may be without."""
 
 # What a session would load, or follow a reference to, without asking the manifest.
 _LOADABLE = (".onnx", ".bin")
@@ -104,6 +107,21 @@ class Bundle:
                 f"the network {self.manifest.dimensions.vocabulary_size}"
             )
         return tokenizer
+
+    def shortlist(self) -> Shortlist | None:
+        """Load the vocabulary shortlist, if there is one; raises ``InvalidBundle`` if it does not
+        belong to this vocabulary."""
+        if SHORTLIST not in self.manifest.files:
+            return None
+        shortlist = Shortlist.load(self.path / SHORTLIST)
+        if shortlist.vocabulary_size != self.manifest.dimensions.vocabulary_size:
+            raise InvalidBundle(
+                f"{self.path}: the shortlist is of {shortlist.vocabulary_size} pieces, "
+                f"the network has {self.manifest.dimensions.vocabulary_size}"
+            )
+        if self.manifest.special_ids.eos not in shortlist.always:
+            raise InvalidBundle(f"{self.path}: the shortlist would let no translation end")
+        return shortlist
 
     def _verify(self) -> None:
         listed = self.manifest.files

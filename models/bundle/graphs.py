@@ -5,15 +5,23 @@ symbolic where they vary:
 
     B  sentences          K  rows (hypotheses) of a sentence      S, T  source, target positions
     C  entries of the decoder's own cache, shared by the rows of a sentence
-    N  candidates per row
+    N  candidates per row           E  edited logits               L  tokens of a shortlist
 
 ``encoder``    source ids → the keys and values that cross-attention looks at, once per sentence.
 ``step``       extends K rows of B sentences by one token. Every row appends its key and value to
                its sentence's cache at a free entry of the caller's choice (``write_indices``) and
                sees the entries of its own ancestors (``self_bias``), so that a cache is never
                reordered when beams fork. Returns the best N next tokens of each row.
+               ``edit_*`` change single logits before they become probabilities: at E places
+               (b·K + k, column) a penalty that divides positive and multiplies negative logits,
+               then a bias. ``asked_columns`` is one more token per row to tell the probability of.
+               Columns are token ids or, where ``shortlist_wanted``, places in ``shortlist_ids``;
+               ``shortlist_bias`` hides from each sentence what only others may write.
+               With ``attention_wanted`` the last layer's attention, averaged over heads, comes too.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
                and head, and the log-probability of each target token.
+
+Keys, values and biases are ``float16`` in fp16, else ``float``; log-probabilities always ``float``.
 """
 
 from __future__ import annotations
@@ -22,9 +30,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from models.bundle.manifest import Dimensions, GraphName, InvalidBundle
+from models.bundle.manifest import Dimensions, GraphName, InvalidBundle, Precision
 
-ElementType = Literal["float", "float16", "int32", "int64"]
+ElementType = Literal["float", "float16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +47,14 @@ class Signature:
     outputs: Mapping[str, TensorType]
 
 
-def signature(
-    graph: GraphName, dimensions: Dimensions, element: ElementType = "float"
-) -> Signature:
-    """The signature of one graph; ``element`` is the type of keys, values, biases and maps."""
+def element_type(precision: Precision) -> ElementType:
+    """Of keys, values, biases and maps."""
+    return "float16" if precision == "fp16" else "float"
+
+
+def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) -> Signature:
+    """The signature of one graph in one precision."""
+    element = element_type(precision)
     heads, head_width = dimensions.heads, dimensions.head_width
     layers = range(dimensions.decoder_layers)
     cross = TensorType(element, ("B", heads, "S", head_width))
@@ -60,12 +72,22 @@ def signature(
                 "cross_bias": TensorType(element, ("B", 1, "K", "S")),
                 "write_indices": TensorType("int64", ("B", "K", heads, 3)),
                 "num_candidates": TensorType("int64", (1,)),
+                "edit_indices": TensorType("int64", ("E", 2)),
+                "edit_penalties": TensorType("float", ("E",)),
+                "edit_biases": TensorType("float", ("E",)),
+                "asked_columns": TensorType("int64", ("B", "K")),
+                "attention_wanted": TensorType("bool", ()),
+                "shortlist_wanted": TensorType("bool", ()),
+                "shortlist_ids": TensorType("int64", ("L",)),
+                "shortlist_bias": TensorType("float", ("B", "L")),
                 **{f"self_{kind}.{i}": own for i in layers for kind in ("keys", "values")},
                 **cross_cache,
             },
             {
                 "candidate_log_probs": TensorType("float", ("B", "K", "N")),
-                "candidate_ids": TensorType("int64", ("B", "K", "N")),
+                "candidate_columns": TensorType("int64", ("B", "K", "N")),
+                "asked_log_probs": TensorType("float", ("B", "K")),
+                "source_attention": TensorType("float", (None, None, None)),
                 **{f"updated_self_{kind}.{i}": own for i in layers for kind in ("keys", "values")},
             },
         )

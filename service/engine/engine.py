@@ -17,11 +17,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import assert_never
 
+import numpy as np
+
 from service.engine.errors import BackendFailed, EngineError, EngineStopped
 from service.engine.observer import EngineObserver, SilentObserver
 from service.engine.scheduler import Plan, Scheduler, Sequence
-from service.engine.types import Decoded, DecodingOptions, FinishReason
-from service.runtime.backend import Backend, Candidates, EncodeBatch
+from service.engine.types import Decoded, DecodingOptions, FinishReason, Priority
+from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +81,12 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    async def decode(self, source_ids: tuple[int, ...], options: DecodingOptions) -> Decoded:
+    async def decode(
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        priority: Priority = "interactive",
+    ) -> Decoded:
         """Translate one sentence. Cancelling the call removes it from the batch.
 
         ``source_ids`` ends with ``eos``. Raises an ``EngineError`` if the sentence is
@@ -87,7 +94,7 @@ class Engine:
         """
         if self._stopped or self._loop is None:
             raise EngineStopped("the engine is not running")
-        sequence = Sequence(next(self._ids), source_ids, options)
+        sequence = Sequence(next(self._ids), source_ids, options, priority)
         future: asyncio.Future[Decoded] = self._loop.create_future()
         self._futures[sequence.id] = future
         self._inbox.put(_Add(sequence, time.perf_counter()))
@@ -173,15 +180,20 @@ class Engine:
         plan = self._scheduler.schedule()
         if plan.encode is not None:
             self._report_joined(plan)
-            if not self._encode(plan.encode, plan.admitted):
-                plan = self._scheduler.reschedule()
-        if not plan.sequences:
+        if not self._admit(plan):
+            plan = self._scheduler.reschedule()
+        if plan.step is None:
             return
-        candidates = self._step(plan)
+        candidates = self._step(plan.step, plan.sequences)
         if candidates is not None:
-            leaving = self._scheduler.apply(plan, candidates)
+            leaving = self._scheduler.apply(candidates)
             self._report_leaving(leaving)
             self._deliver(leaving)
+
+    def _admit(self, plan: Plan) -> bool:
+        for origin, slot in plan.moves:
+            self._backend.move(origin, slot)
+        return plan.encode is None or self._encode(plan.encode, plan.admitted)
 
     def _encode(self, batch: EncodeBatch, admitted: list[Sequence]) -> bool:
         """Encode the newcomers. If that fails, they leave and those running do not notice."""
@@ -197,22 +209,24 @@ class Engine:
         self._observer.encoded(len(lengths), max(lengths) * len(lengths), sum(lengths), seconds)
         return True
 
-    def _step(self, plan: Plan) -> Candidates | None:
+    def _step(self, batch: StepBatch, sequences: list[Sequence]) -> Candidates | None:
         """Extend every row by one token. If that fails, everyone in the batch leaves."""
         start = time.perf_counter()
         try:
-            candidates = self._backend.step(plan.step)
+            candidates = self._backend.step(batch)
         except Exception as error:
-            logger.exception("a step of %d rows failed", len(plan.step.rows_N))
-            self._fail(plan.sequences, error)
+            logger.exception("a step of %d sentences failed", len(sequences))
+            self._fail(sequences, error)
             return None
         seconds = time.perf_counter() - start
-        self._observer.stepped(len(plan.step.rows_N), len(plan.sequences), seconds)
+        rows = int(np.count_nonzero(batch.parents_BK >= 0))
+        self._observer.stepped(rows, len(sequences), seconds)
         return candidates
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         failures: list[tuple[Sequence, _Outcome]] = []
-        for sequence in sequences:
+        # From the last slot on, so that nobody who leaves is moved first.
+        for sequence in reversed(sequences):
             self._scheduler.abort(sequence.id, "failed")
             failure = BackendFailed("the model failed on this batch")
             failure.__cause__ = error
@@ -226,14 +240,14 @@ class Engine:
         except Exception:
             logger.exception("closing the backend failed")
         abandoned = [*self._scheduler.running, *self._scheduler.waiting]
-        in_batch = sum(self._scheduler.abort(sequence_id, "failed") for sequence_id in abandoned)
+        in_batch = sum(self._scheduler.abort(sequence.id, "failed") for sequence in abandoned)
         if in_batch:
             self._observer.left("failed", in_batch, 0)
         self._report_waiting()
 
     def _report_waiting(self) -> None:
         scheduler = self._scheduler
-        self._observer.waiting(len(scheduler.waiting), scheduler.waiting_tokens)
+        self._observer.waiting(len(scheduler.waiting), scheduler.waiting.tokens)
 
     def _report_joined(self, plan: Plan) -> None:
         at = time.perf_counter()

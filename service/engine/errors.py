@@ -25,6 +25,10 @@ class BeamTooWide(EngineError):
         self.limit = limit
 
 
+class ImpossiblePrefix(EngineError):
+    """No translation begins as was asked, or is as long."""
+
+
 class BackendFailed(EngineError):
     """The model failed on an iteration this sentence was part of. Trying again may work."""
 

@@ -4,22 +4,22 @@ There is no encode phase and no decode phase: every iteration encodes whoever ha
 just been admitted and then extends every live row by one token. The scheduler
 makes decisions only; it never calls a model, reads a clock or blocks.
 
-Sentences enter first come, first served, as long as a slot is free and the newcomers
-of one iteration, padded to the longest of them, stay within ``max_padded_tokens``: one
-large encode would make everyone who is running wait. The first in line always enters.
+Sentences enter as long as a slot is free and the newcomers of one iteration, padded to the longest
+of them, stay within ``max_padded_tokens``: one large encode would make everyone who is running
+wait. Who enters first is the line's business, see ``service.engine.waiting``. The slots in use are
+always the first ones: when a sentence leaves, the last one moves into its slot.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from service.engine.beam import Beam
-from service.engine.errors import BackendFailed, BeamTooWide, SentenceTooLong
+from models.bundle.manifest import SpecialIds
+from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, SentenceTooLong
 from service.engine.observer import LeaveReason
-from service.engine.types import Decoded, DecodingOptions
+from service.engine.search import Search
+from service.engine.types import Decoded, DecodingOptions, Priority
+from service.engine.waiting import Line
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 
 
@@ -30,22 +30,30 @@ class Sequence:
     id: int
     source_ids: tuple[int, ...]
     options: DecodingOptions
-    beam: Beam = field(init=False)
-    slot: int = -1
+    priority: Priority = "interactive"
 
     def __post_init__(self) -> None:
         if not self.source_ids:
             raise ValueError("source_ids is empty; it ends with eos at least")
 
+    @property
+    def source_length(self) -> int:
+        """In tokens."""
+        return len(self.source_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One iteration: encode the admitted, if any, then step everyone in ``sequences``."""
+    """One iteration: carry out the moves, encode the admitted, if any, then step everyone."""
 
+    moves: list[tuple[int, int]]
+    """The sentence in the first slot of each pair is to be in the second, in this order."""
     admitted: list[Sequence]
     encode: EncodeBatch | None
     sequences: list[Sequence]
-    step: StepBatch
+    """Everyone who is running, by slot."""
+    step: StepBatch | None
+    """``None`` if nobody is running."""
 
 
 @dataclass(slots=True)
@@ -60,23 +68,23 @@ class Books:
 
 class Scheduler:
     def __init__(
-        self, limits: Limits, *, bos_id: int, eos_id: int, max_padded_tokens: int = 4096
+        self, limits: Limits, special_ids: SpecialIds, *, max_padded_tokens: int = 4096
     ) -> None:
         if max_padded_tokens < 1:
             raise ValueError("max_padded_tokens must be at least 1")
         self.limits = limits
-        self.bos_id = bos_id
-        self.eos_id = eos_id
         self.max_padded_tokens = max_padded_tokens
-        self.waiting: OrderedDict[int, Sequence] = OrderedDict()
-        self.waiting_tokens = 0
-        self.running: dict[int, Sequence] = {}
+        self.waiting: Line[Sequence] = Line()
+        self.running: list[Sequence] = []
+        """By slot."""
         self.books = Books()
-        self._free_slots = list(reversed(range(limits.slots)))
+        self._eos_id = special_ids.eos
+        self._search = Search(limits, special_ids.bos, special_ids.eos, special_ids.unk)
+        self._moves: list[tuple[int, int]] = []
 
     @property
     def has_work(self) -> bool:
-        return bool(self.waiting or self.running)
+        return bool(self.running or len(self.waiting))
 
     def add(self, sequence: Sequence) -> None:
         """Put a sentence at the end of the line, or refuse it by name.
@@ -85,15 +93,22 @@ class Scheduler:
         ``FinishReason.LENGTH`` tells whether it mattered.
         """
         options, limits = sequence.options, self.limits
-        if len(sequence.source_ids) > limits.source_length:
-            raise SentenceTooLong(len(sequence.source_ids), limits.source_length)
-        if options.beam_size > limits.rows_per_slot:
-            raise BeamTooWide(options.beam_size, limits.rows_per_slot)
+        if sequence.source_length > limits.source_length:
+            raise SentenceTooLong(sequence.source_length, limits.source_length)
+        if options.rows > limits.rows_per_slot:
+            raise BeamTooWide(options.rows, limits.rows_per_slot)
+        if self._eos_id in options.target_prefix:
+            raise ImpossiblePrefix("target_prefix must not hold the token that ends a translation")
         if options.max_decoding_length > limits.target_length:
+            if max(len(options.target_prefix) + 1, options.min_decoding_length) > (
+                limits.target_length
+            ):
+                raise ImpossiblePrefix(
+                    f"the model writes at most {limits.target_length} tokens, "
+                    "which target_prefix or min_decoding_length exceeds"
+                )
             sequence.options = replace(options, max_decoding_length=limits.target_length)
-        sequence.beam = Beam(sequence.options, self.bos_id, self.eos_id)
-        self.waiting[sequence.id] = sequence
-        self.waiting_tokens += len(sequence.source_ids)
+        self.waiting.append(sequence)
         self.books.accepted += 1
 
     def abort(self, sequence_id: int, reason: LeaveReason = "cancelled") -> bool:
@@ -101,78 +116,65 @@ class Scheduler:
 
         Unknown ids are ignored: it may just have finished.
         """
-        if sequence_id in self.running:
-            self._release(self.running[sequence_id], reason)
-            return True
-        if sequence_id in self.waiting:
-            sequence = self.waiting.pop(sequence_id)
-            self.waiting_tokens -= len(sequence.source_ids)
+        for slot, sequence in enumerate(self.running):
+            if sequence.id == sequence_id:
+                self._release(slot, reason)
+                return True
+        if self.waiting.remove(sequence_id) is not None:
             self._enter(reason)
         return False
 
     def schedule(self) -> Plan:
         """Admit whoever fits, and plan the next iteration for everyone running."""
-        return self._plan(self._admit())
+        first = len(self.running)
+        free = self.limits.slots - first
+        admitted = self.waiting.admit(free, self.max_padded_tokens)
+        for sequence in admitted:
+            self.running.append(sequence)
+            self._search.add(sequence.options, sequence.source_length)
+        encode = None
+        if admitted:
+            encode = EncodeBatch(first, [sequence.source_ids for sequence in admitted])
+        return self._plan(admitted, encode)
 
     def reschedule(self) -> Plan:
         """Plan again for those still running, and admit nobody."""
-        return self._plan([])
+        return self._plan([], None)
 
-    def apply(
-        self, plan: Plan, candidates: Candidates
-    ) -> list[tuple[Sequence, Decoded | BackendFailed]]:
-        """Show each beam its candidates; returns who leaves the batch, and with what.
+    def apply(self, candidates: Candidates) -> list[tuple[Sequence, Decoded | BackendFailed]]:
+        """Advance every search by a step's candidates; returns who leaves, and with what.
 
         A sentence for which the model computed no numbers fails, and no other does.
         """
-        leaving: list[tuple[Sequence, Decoded | BackendFailed]] = []
-        start = 0
-        for sequence in plan.sequences:
-            beam = sequence.beam
-            rows = slice(start, start + len(beam.live))
-            start = rows.stop
-            log_probs_NK = candidates.log_probs_NK[rows]
-            if np.isnan(log_probs_NK).any():
-                self._release(sequence, "failed")
-                failure = BackendFailed("the model's output for this sentence is not a number")
-                leaving.append((sequence, failure))
-                continue
-            beam.advance(candidates.token_ids_NK[rows], log_probs_NK)
-            if beam.done:
-                self._release(sequence, "finished")
-                leaving.append((sequence, beam.result()))
+        over = self._search.advance(candidates)
+        leaving = [(self.running[slot], outcome) for slot, outcome in over]
+        # From the last slot on, so that nobody who leaves is moved first.
+        for slot, outcome in reversed(over):
+            self._release(slot, "finished" if isinstance(outcome, Decoded) else "failed")
         return leaving
 
     def check_integrity(self) -> None:
-        """No slot and no sentence is lost.
+        """No sentence is lost.
 
-        Every slot is either free or held by exactly one running sentence; every accepted
-        sentence is waiting, running, or has left for one reason.
+        Every running sentence has one slot and one search; every accepted sentence is waiting,
+        running, or has left for one reason.
         """
-        held = [sequence.slot for sequence in self.running.values()]
-        assert sorted(held + self._free_slots) == list(range(self.limits.slots))
-        assert self.waiting_tokens == sum(len(s.source_ids) for s in self.waiting.values())
+        assert self._search.count == len(self.running) <= self.limits.slots
+        assert self.waiting.tokens == sum(s.source_length for s in self.waiting)
         left = self.books.finished + self.books.failed + self.books.cancelled
         assert self.books.accepted == left + len(self.running) + len(self.waiting)
 
-    def _admit(self) -> list[Sequence]:
-        admitted: list[Sequence] = []
-        longest = 0
-        while self.waiting and self._free_slots:
-            sequence = next(iter(self.waiting.values()))
-            longest = max(longest, len(sequence.source_ids))
-            if admitted and longest * (len(admitted) + 1) > self.max_padded_tokens:
-                break
-            del self.waiting[sequence.id]
-            self.waiting_tokens -= len(sequence.source_ids)
-            sequence.slot = self._free_slots.pop()
-            self.running[sequence.id] = sequence
-            admitted.append(sequence)
-        return admitted
+    def _plan(self, admitted: list[Sequence], encode: EncodeBatch | None) -> Plan:
+        moves, self._moves = self._moves, []
+        step = self._search.batch() if self.running else None
+        return Plan(moves, admitted, encode, list(self.running), step)
 
-    def _release(self, sequence: Sequence, reason: LeaveReason) -> None:
-        del self.running[sequence.id]
-        self._free_slots.append(sequence.slot)
+    def _release(self, slot: int, reason: LeaveReason) -> None:
+        last = self._search.remove(slot)
+        moved = self.running.pop()
+        if slot != last:
+            self.running[slot] = moved
+            self._moves.append((last, slot))
         self._enter(reason)
 
     def _enter(self, reason: LeaveReason) -> None:
@@ -184,30 +186,3 @@ class Scheduler:
                 self.books.failed += 1
             case "cancelled":
                 self.books.cancelled += 1
-
-    def _plan(self, admitted: list[Sequence]) -> Plan:
-        encode = None
-        if admitted:
-            encode = EncodeBatch([s.slot for s in admitted], [s.source_ids for s in admitted])
-        sequences = list(self.running.values())
-        return Plan(admitted, encode, sequences, self._step_batch(sequences))
-
-    def _step_batch(self, sequences: list[Sequence]) -> StepBatch:
-        rows: list[int] = []
-        parents: list[int] = []
-        tokens: list[int] = []
-        positions: list[int] = []
-        for sequence in sequences:
-            base = sequence.slot * self.limits.rows_per_slot
-            beam = sequence.beam
-            rows += range(base, base + len(beam.live))
-            parents += [base + parent for parent in beam.parents]
-            tokens += [node.token_id for node in beam.live]
-            positions += [beam.length] * len(beam.live)
-        return StepBatch(
-            rows_N=np.array(rows, np.int32),
-            parents_N=np.array(parents, np.int32),
-            tokens_N=np.array(tokens, np.int32),
-            positions_N=np.array(positions, np.int32),
-            num_candidates=max((s.beam.num_candidates for s in sequences), default=0),
-        )

@@ -3,37 +3,136 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
+from typing import Literal
+
+LengthNormalisation = Literal["power", "gnmt"]
+Priority = Literal["interactive", "bulk"]
+"""Who waits for a sentence: somebody, or a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """How one sentence is searched. Names and meanings are CTranslate2's.
+    """How one sentence is searched. Names and meanings are CTranslate2's where it has them.
 
-    A hypothesis of ``T`` tokens (``eos`` counted) scores ``sum of log_probs / T**length_penalty``.
-    A search ends when ``beam_size`` hypotheses have ended, or at ``max_decoding_length`` tokens
-    (``eos`` counted), where the likeliest ``beam_size`` prefixes count as hypotheses as they are.
-    With ``length_penalty`` 0 it ends instead once the likeliest candidate has ended, which nothing
-    can overtake, and ``num_hypotheses`` are there.
-    ``beam_size`` 1 is greedy search.
-
-    A ``max_decoding_length`` beyond what the model can write is reduced to that.
+    A hypothesis of ``T`` tokens (``eos`` and ``target_prefix`` counted) scores
+    ``sum of log_probs / norm(T)``, where ``norm(T)`` is ``T**length_penalty`` (``power``) or
+    ``((5 + T) / 6)**length_penalty`` (``gnmt``; Wu et al. 2016, equation 14, the one of "Attention
+    Is All You Need"). A search ends when ``round(beam_size * patience)`` hypotheses have ended, or
+    at ``max_decoding_length`` tokens, where the likeliest prefixes count as hypotheses as they
+    are. See ``service.engine.search`` for the order of events.
     """
 
     beam_size: int = 4
+    """1 is greedy search, or sampling."""
+    patience: float = 1.0
+    """How many times ``beam_size`` hypotheses end before the search does (Kasai et al. 2022)."""
     num_hypotheses: int = 1
     length_penalty: float = 1.0
+    length_normalisation: LengthNormalisation = "power"
+    coverage_penalty: float = 0.0
+    """Adds this times the sum over the source of ``log(min(attention received, 1))`` to the score
+    (Wu et al. 2016); the attention is the last layer's, averaged over its heads."""
+    repetition_penalty: float = 1.0
+    """Logits of tokens already written are divided by this, negative ones multiplied."""
+    no_repeat_ngram_size: int = 0
+    """No sequence of so many tokens is written twice; 0 allows it."""
+    disable_unk: bool = False
+    suppress_sequences: tuple[tuple[int, ...], ...] = ()
+    """These sequences of tokens are never written."""
+    target_prefix: tuple[int, ...] = ()
+    """What the translation begins with; its tokens cost nothing."""
+    prefix_bias_beta: float = 0.0
+    """0 forces ``target_prefix``; above, a row that has followed it so far gives its next token
+    this share of the probability and the others the rest (CTranslate2's biased decoding)."""
+    min_decoding_length: int = 1
+    """``eos`` may only follow so many tokens."""
     max_decoding_length: int = 256
+    """``eos`` counted. Beyond what the model can write, it is reduced to that."""
+    sampling_topk: int = 1
+    """1 searches; more samples from so many likeliest tokens, 0 from all of them."""
+    sampling_topp: float = 1.0
+    """Samples from the fewest likeliest tokens whose probabilities sum to this."""
+    sampling_temperature: float = 1.0
+    """Divides the logits before sampling."""
+    seed: int = 0
+    """Of sampling: the same seed gives the same translation in any company."""
 
     def __post_init__(self) -> None:
-        if self.beam_size < 1:
-            raise ValueError("beam_size must be at least 1")
-        if not 1 <= self.num_hypotheses <= self.beam_size:
-            raise ValueError("num_hypotheses must be between 1 and beam_size")
-        if not -10 <= self.length_penalty <= 10:
-            raise ValueError("length_penalty must be between -10 and 10")
-        if self.max_decoding_length < 1:
-            raise ValueError("max_decoding_length must be at least 1")
+        def require(condition: bool, claim: str) -> None:
+            if not condition:
+                raise ValueError(claim)
+
+        for name in (
+            "patience",
+            "length_penalty",
+            "coverage_penalty",
+            "repetition_penalty",
+            "prefix_bias_beta",
+            "sampling_topp",
+            "sampling_temperature",
+        ):
+            require(math.isfinite(getattr(self, name)), f"{name} must be a finite number")
+        require(self.beam_size >= 1, "beam_size must be at least 1")
+        require(0 < self.patience <= 10, "patience must be above 0 and at most 10")
+        require(self.max_finished >= 1, "beam_size * patience must round to 1 at least")
+        require(self.num_hypotheses >= 1, "num_hypotheses must be at least 1")
+        require(-10 <= self.length_penalty <= 10, "length_penalty must be between -10 and 10")
+        require(0 <= self.coverage_penalty <= 10, "coverage_penalty must be between 0 and 10")
+        require(0 < self.repetition_penalty <= 100, "repetition_penalty must be above 0, up to 100")
+        require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size must not be negative")
+        require(all(self.suppress_sequences), "suppress_sequences must not hold an empty one")
+        require(0 <= self.prefix_bias_beta < 1, "prefix_bias_beta must be at least 0 and below 1")
+        require(self.min_decoding_length >= 0, "min_decoding_length must not be negative")
+        require(self.max_decoding_length >= 1, "max_decoding_length must be at least 1")
+        require(
+            self.min_decoding_length <= self.max_decoding_length,
+            "min_decoding_length must not be larger than max_decoding_length",
+        )
+        require(self.sampling_topk >= 0, "sampling_topk must not be negative")
+        require(0 < self.sampling_topp <= 1, "sampling_topp must be above 0 and at most 1")
+        require(self.sampling_temperature > 0, "sampling_temperature must be above 0")
+        require(0 <= self.seed < 2**64, "seed must be a whole number from 0 to 2**64 - 1")
+        if self.samples:
+            require(self.beam_size == 1, "sampling needs beam_size 1")
+            require(self.coverage_penalty == 0, "sampling has no coverage_penalty")
+            require(self.prefix_bias_beta == 0, "sampling has no prefix_bias_beta")
+        else:
+            require(
+                self.num_hypotheses <= self.max_finished,
+                "num_hypotheses must not be larger than beam_size * patience",
+            )
+        require(
+            not self.target_prefix or len(self.target_prefix) < self.max_decoding_length,
+            "target_prefix must be shorter than max_decoding_length",
+        )
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn at random; each hypothesis is then a row of its own."""
+        return self.sampling_topk != 1
+
+    @property
+    def greedy(self) -> bool:
+        """Whether there is one row that the first ending ends, whatever ``patience`` says."""
+        return self.beam_size == 1 and self.prefix_bias_beta == 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that the search may fill."""
+        return self.num_hypotheses if self.samples else self.beam_size
+
+    def normalised(self, log_prob: float, length: int) -> float:
+        """The score of a hypothesis of ``length`` tokens, before any coverage penalty."""
+        base = length if self.length_normalisation == "power" else (5 + length) / 6
+        return log_prob / base**self.length_penalty if length else 0.0
+
+    @property
+    def max_finished(self) -> int:
+        """Hypotheses that end the search."""
+        # Halves are rounded up, as by C's round, and not to the even neighbour.
+        return math.floor(self.beam_size * self.patience + 0.5)
 
 
 class FinishReason(enum.Enum):
@@ -42,13 +141,13 @@ class FinishReason(enum.Enum):
     COMPLETE = "complete"
     """It ended by itself."""
     LENGTH = "length"
-    """It was cut at ``max_decoding_length``."""
+    """It was cut at ``max_decoding_length``, or nothing might be written any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     token_ids: tuple[int, ...]
-    """Without ``bos`` and ``eos``."""
+    """Without ``bos`` and ``eos``, a forced prefix included."""
     score: float
     """Normalised by length; comparable among hypotheses of one sentence."""
 

@@ -1,12 +1,13 @@
 """What the engine needs from a model, and nothing more.
 
 Shape legend, used throughout ``engine`` and ``runtime``:
-    N  rows in this step        K  candidates kept per row
-    B  sentences in this encode S  source positions
+    B  sentences in the batch    K  rows of a sentence (the widest's)
+    N  candidates per row        S  source positions
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +16,12 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
+
+NOBODY = -1
+"""The parent of a row that is only there because another sentence has more rows."""
+
+BARRED = np.float32(-1e9)
+"""A bias that keeps a token from being written. Finite, so that nothing becomes NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,39 +36,70 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class EncodeBatch:
-    slots: list[int]
-    sources: list[tuple[int, ...]]
+    """Sentences for the slots ``first_slot``, ``first_slot + 1``, …"""
+
+    first_slot: int
+    sources: Sequence[tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """Changes to single logits, at ``E`` places, before they become probabilities.
+
+    A logit is divided by its penalty if it is positive, multiplied by it if it is negative (1
+    leaves it as it is), and then its bias is added. No place comes twice.
+    """
+
+    rows_E: IntArray
+    """``sentence * K + row``."""
+    token_ids_E: IntArray
+    penalties_E: FloatArray
+    biases_E: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """Extend every row by one token.
+    """Extend every row of the sentences in slots 0 … B − 1 by one token.
 
-    Row ``rows[i]`` continues the prefix held by row ``parents[i]``, appends
-    ``tokens[i]`` at ``positions[i]``, and wants the ``num_candidates`` likeliest
+    Row ``k`` continues the prefix that row ``parents_BK[b, k]`` of its sentence held, appends
+    ``tokens_BK[b, k]`` at position ``positions_B[b]``, and wants the ``num_candidates`` likeliest
     next tokens. Moving cached keys and values to match is the backend's business.
     """
 
-    rows_N: IntArray
-    parents_N: IntArray
-    tokens_N: IntArray
-    positions_N: IntArray
+    parents_BK: IntArray
+    tokens_BK: IntArray
+    positions_B: IntArray
     num_candidates: int
+    edits: Edits | None = None
+    asked_BK: IntArray | None = None
+    """One more token of each row whose log-probability is wanted."""
+    attention: bool = False
+    """Whether to tell what each row looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    token_ids_NK: IntArray
-    log_probs_NK: FloatArray
+    """What a step found. Valid until the next call of the backend, which may reuse the memory.
+
+    Rows whose parent is ``NOBODY`` hold anything.
+    """
+
+    token_ids_BKN: NDArray[np.int64]
+    log_probs_BKN: FloatArray
     """Of each row's best next tokens, best first; not yet added to the row's own."""
+    asked_log_probs_BK: FloatArray
+    """Of ``asked_BK``; anything where nothing was asked."""
+    attention_BKS: FloatArray | None = None
+    """The last layer's attention to the source, averaged over heads, if it was wanted."""
 
 
 class Backend(Protocol):
     """Owns the model's weights and its key/value memory, addressed by slot and row.
 
-    Called from one thread only. Nobody says that a slot is free: it is given to the
-    next sentence by encoding it. After a failed call the backend must be usable for
-    sentences encoded from then on; those of the failed call are not continued.
+    Called from one thread only. The slots in use are always the first ones: newcomers get the
+    next, and when a sentence leaves, the last one moves into its slot. After a failed call the
+    backend must be usable for sentences encoded from then on; those of the failed call are not
+    continued.
     """
 
     limits: Limits
@@ -74,6 +112,9 @@ class Backend(Protocol):
 
     def step(self, batch: StepBatch) -> Candidates:
         """Extend the rows of the batch; prefixes of rows that are not in it are forgotten."""
+
+    def move(self, origin: int, slot: int) -> None:
+        """The sentence in slot ``origin``, the last in use, is in ``slot`` from here on."""
 
     def close(self) -> None:
         """Free weights and memory. Nothing is called afterwards."""

@@ -1,34 +1,37 @@
-"""ONNX Runtime behind the ``Backend`` contract: sessions, cache memory, and who sees what in it.
+"""ONNX Runtime behind the ``Backend`` contract.
 
 A sentence has one self-attention cache, shared by its rows. A step appends one entry per row at
 entries that no live row can see, and each row sees the entries of its own ancestors through an
 additive mask; so nothing is reordered or concatenated when beams fork, and entries that no live
-row can see any more are free again. Sentences stand one behind the other in the arrays: the last
-one moves into the place of one that has left.
+row can see any more are free again. A step's arrays and their binding to the session are kept for
+the next step of the same shape.
 
-    P  places, in use or free    C  entries of a cache    D  width of a head    (others: backend.py)
+    P  slots    C  entries of a cache    (others: backend.py)
 """
 
 from __future__ import annotations
 
 import logging
-import platform
-import re
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections import OrderedDict
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from models.bundle.bundle import Bundle
-from models.bundle.graphs import Signature, TensorType, check_signature, signature
-from models.bundle.manifest import GRAPHS, Dimensions, GraphName, InvalidBundle, Precision
+from models.bundle.manifest import Dimensions, Precision
+from models.bundle.shortlist import Shortlist
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
-from service.runtime.caches import CrossCache, SelfCache
+from service.runtime.binding import StepBinding
+from service.runtime.caches import Ancestry, Budget, Pool
+from service.runtime.memory import HostMemory, Memory
+from service.runtime.sessions import Device, open_session
+from service.runtime.shortlists import BatchShortlist
 
 logger = logging.getLogger(__name__)
+
+_SELF_BUCKET = 16
+_CROSS_BUCKET = 8
+_KEPT_BINDINGS = 64
 
 
 class OnnxBackend:
@@ -41,185 +44,163 @@ class OnnxBackend:
         dimensions: Dimensions,
         pad_id: int,
         limits: Limits,
+        *,
+        memory: Memory,
+        cache_bytes: int,
+        element: type[np.floating],
+        shortlist: Shortlist | None,
     ) -> None:
         self.limits = limits
         self._encoder = encoder
         self._step = step
         self._pad_id = pad_id
         self._vocabulary_size = dimensions.vocabulary_size
-        self._own = SelfCache(dimensions, limits)
-        self._cross = CrossCache(dimensions, limits)
-        self._slot_at: list[int] = []
-        """The slot of the sentence at each place in use."""
-        self._place_of = np.full(limits.slots, -1, np.int64)
-        self._cross_names = [output.name for output in encoder.get_outputs()]
+        self._memory = memory
+        self._element = element
+        budget = Budget(cache_bytes)
+        self._own = Pool("self", dimensions, limits.slots, _SELF_BUCKET, memory, budget, element)
+        self._cross = Pool(
+            "cross", dimensions, limits.slots, _CROSS_BUCKET, memory, budget, element
+        )
+        self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
+        self._shortlist = BatchShortlist(shortlist, limits.slots) if shortlist else None
+        self._source_lengths_P = np.zeros(limits.slots, np.int64)
+        self._in_use = 0
+        self._membership = 0
+        """Changes whenever another set of sentences is in the slots."""
+        self._bindings: OrderedDict[tuple[int, int, int], StepBinding] = OrderedDict()
 
     @classmethod
     def load(
-        cls, bundle: Bundle, precision: Precision, *, slots: int, rows_per_slot: int, threads: int
+        cls,
+        bundle: Bundle,
+        precision: Precision,
+        *,
+        slots: int,
+        rows_per_slot: int,
+        threads: int,
+        cache_bytes: int = 1 << 30,
+        device: Device = "cpu",
+        device_id: int = 0,
+        shortlist: Shortlist | None = None,
     ) -> OnnxBackend:
-        """Open and check all three graphs of a precision; keep the two that decode.
+        """Open and check the graphs of a precision that decode.
 
-        ``threads`` 0 means one for each core. Raises ``InvalidBundle`` if the bundle does not
-        offer the precision, or a graph cannot be opened or has other inputs and outputs than its
-        manifest says.
+        ``threads`` 0 means one for each core; keys and values take at most ``cache_bytes``. With a
+        ``shortlist`` no sentence is translated by anything else. Raises ``InvalidBundle`` as
+        ``open_session`` does.
         """
         manifest = bundle.manifest
-        if precision not in manifest.precisions:
-            raise InvalidBundle(
-                f"{bundle.path} offers {', '.join(manifest.precisions)}, not {precision}"
+        memory: Memory = HostMemory()
+        if device == "cuda":
+            from service.runtime.cuda import CudaMemory
+
+            memory = CudaMemory(device_id)
+        encoder, step = (
+            open_session(
+                bundle, graph, precision, threads=threads, device=device, device_id=device_id
             )
-        exactly = precision == "int8" and int8_saturates()
-        if exactly:
-            logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
-        sessions: dict[GraphName, onnxruntime.InferenceSession] = {}
-        for graph in GRAPHS:
-            path = bundle.graph(graph, precision)
-            sessions[graph] = _open(path, threads, exactly)
-            check_signature(
-                str(path), signature(graph, manifest.dimensions), _signature_of(sessions[graph])
-            )
-        limits = Limits(
-            slots=slots,
-            rows_per_slot=rows_per_slot,
-            source_length=manifest.limits.source_length,
-            target_length=manifest.limits.target_length,
+            for graph in ("encoder", "step")
         )
         return cls(
-            sessions["encoder"],
-            sessions["step"],
+            encoder,
+            step,
             manifest.dimensions,
             manifest.special_ids.pad,
-            limits,
+            Limits(
+                slots=slots,
+                rows_per_slot=rows_per_slot,
+                source_length=manifest.limits.source_length,
+                target_length=manifest.limits.target_length,
+            ),
+            memory=memory,
+            cache_bytes=cache_bytes,
+            element=np.float16 if precision == "fp16" else np.float32,
+            shortlist=shortlist,
         )
 
     def encode(self, batch: EncodeBatch) -> None:
-        self._retire(batch.slots)
+        first, count = batch.first_slot, len(batch.sources)
+        self._keep(first)
         lengths = [len(source) for source in batch.sources]
-        source_ids_BS = np.full((len(lengths), max(lengths)), self._pad_id, np.int32)
+        longest = max(lengths)
+        source_ids_BS = np.full((count, longest), self._pad_id, np.int32)
         for row, source in zip(source_ids_BS, batch.sources, strict=True):
             row[: len(source)] = source
-        outputs = self._encoder.run(self._cross_names, {"source_ids": source_ids_BS})
-        if not self._slot_at:
-            # Nobody is in the arrays: what a long sentence made them grow to need not stay.
-            self._own.release()
-            self._cross.release()
-        places = range(len(self._slot_at), len(self._slot_at) + len(batch.slots))
-        self._cross.store(places, lengths, dict(zip(self._cross_names, outputs, strict=True)))
-        self._own.clear(places)
-        self._slot_at += batch.slots
-        self._place_of[batch.slots] = places
+        if self._cross.resize(max(longest, self._longest_source()), first):
+            self._bindings.clear()
+        binding = self._encoder.io_binding()
+        binding.bind_cpu_input("source_ids", source_ids_BS)
+        names = [name for name, _ in self._cross.arrays()]
+        for name in names:
+            binding.bind_output(name, self._memory.device, self._memory.device_id)
+        self._encoder.run_with_iobinding(binding)
+        for name, output in zip(names, binding.get_outputs(), strict=True):
+            self._cross.put(name, first, output.data_ptr(), count, longest)
+        self._own.clear(first, count)
+        self._ancestry.clear(first, count)
+        if self._shortlist is not None:
+            self._shortlist.put(first, batch.sources)
+        self._source_lengths_P[first : first + count] = lengths
+        self._in_use = first + count
+        self._membership += 1
 
     def step(self, batch: StepBatch) -> Candidates:
-        per_slot = self.limits.rows_per_slot
-        slots_N, rows_N = np.divmod(batch.rows_N, per_slot)
-        self._retire_all_but(slots_N)
-        places_N = self._place_of[slots_N]
-        sentences, rows = len(self._slot_at), int(rows_N.max()) + 1
-        # Sentences with fewer rows than the widest are padded with rows that nobody sees.
-        token_ids_BK = np.zeros((sentences, rows), np.int32)
-        positions_BK = np.zeros((sentences, rows), np.int32)
-        parents_BK = np.full((sentences, rows), -1, np.int64)
-        token_ids_BK[places_N, rows_N] = batch.tokens_N
-        positions_BK[places_N, rows_N] = batch.positions_N
-        parents_BK[places_N, rows_N] = batch.parents_N % per_slot
-        write_indices, self_bias = self._own.append(parents_BK)
-        count = min(batch.num_candidates, self._vocabulary_size)
-        log_probs_BKN = np.empty((sentences, rows, count), np.float32)
-        ids_BKN = np.empty((sentences, rows, count), np.int64)
-
-        inputs: dict[str, NDArray[Any]] = {
-            "token_ids": token_ids_BK,
-            "positions": positions_BK,
-            "self_bias": self_bias,
-            "cross_bias": self._cross.bias(sentences, rows),
-            "write_indices": write_indices,
-            "num_candidates": np.array([count], np.int64),
-            **dict(self._cross.views(sentences)),
-        }
-        binding = self._step.io_binding()
-        for name, array in inputs.items():
-            binding.bind_ortvalue_input(name, _on_host(array))
-        for name, array in self._own.views(sentences):
-            # Bound as input and output alike, the cache is updated in place.
-            value = _on_host(array)
-            binding.bind_ortvalue_input(name, value)
-            binding.bind_ortvalue_output(f"updated_{name}", value)
-        binding.bind_ortvalue_output("candidate_log_probs", _on_host(log_probs_BKN))
-        binding.bind_ortvalue_output("candidate_ids", _on_host(ids_BKN))
-        self._step.run_with_iobinding(binding)
-        return Candidates(
-            ids_BKN[places_N, rows_N].astype(np.int32), log_probs_BKN[places_N, rows_N]
+        sentences, rows = batch.parents_BK.shape
+        self._keep(sentences)
+        entries_BK = self._ancestry.append(batch.parents_BK)
+        needed = max(int(entries_BK.max()) + 1, self._ancestry.highest(sentences))
+        if self._own.resize(needed, sentences):
+            self._bindings.clear()
+        binding = self._binding(sentences, rows, batch.num_candidates)
+        return binding.run(
+            batch,
+            entries_BK,
+            self._ancestry,
+            self._source_lengths_P,
+            self._shortlist,
+            self._membership,
         )
 
+    def move(self, origin: int, slot: int) -> None:
+        for part in (self._own, self._cross, self._ancestry, self._shortlist):
+            if part is not None:
+                part.move(origin, slot)
+        self._source_lengths_P[slot] = self._source_lengths_P[origin]
+        self._membership += 1
+
     def close(self) -> None:
-        self._slot_at.clear()
-        self._place_of.fill(-1)
+        self._bindings.clear()
         self._own.release()
         self._cross.release()
 
-    def _retire_all_but(self, slots_N: NDArray[np.int32]) -> None:
-        staying = np.zeros(self.limits.slots, np.bool_)
-        staying[slots_N] = True
-        self._retire([slot for slot in self._slot_at if not staying[slot]])
+    def _keep(self, slots: int) -> None:
+        """Forget who is not in the first slots, and give back what they made the arrays grow by."""
+        if slots >= self._in_use:
+            return
+        self._in_use = slots
+        self._membership += 1
+        own = self._own.resize(self._ancestry.highest(slots) + self.limits.rows_per_slot, slots)
+        cross = self._cross.resize(self._longest_source(), slots)
+        if own or cross:
+            self._bindings.clear()
 
-    def _retire(self, slots: Sequence[int]) -> None:
-        """Give up the places of slots, as far as they have one."""
-        for slot in slots:
-            place = int(self._place_of[slot])
-            if place < 0:
-                continue
-            last = len(self._slot_at) - 1
-            moved = self._slot_at.pop()
-            if place != last:
-                self._own.move(last, place)
-                self._cross.move(last, place)
-                self._slot_at[place] = moved
-                self._place_of[moved] = place
-            self._place_of[slot] = -1
+    def _longest_source(self) -> int:
+        return int(self._source_lengths_P[: self._in_use].max(initial=0))
 
-
-def _on_host(array: NDArray[Any]) -> onnxruntime.OrtValue:
-    """The array as ONNX Runtime sees it: the same memory, which must outlive the run."""
-    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-
-
-def _open(path: Path, threads: int, exactly: bool) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    # Idle threads of one session must not spin on the cores that another one needs.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    if exactly:
-        options.add_session_config_entry("session.x64quantprecision", "1")
-    try:
-        return onnxruntime.InferenceSession(
-            path,
-            options,
-            providers=["CPUExecutionProvider"],
-            # The fused operator is several times slower on a CPU than the two it replaces.
-            disabled_optimizers=["SkipLayerNormFusion"],
-        )
-    except Exception as error:
-        # ONNX Runtime's exceptions have no common base but Exception.
-        raise InvalidBundle(f"{path} cannot be opened by ONNX Runtime: {error}") from error
-
-
-def int8_saturates(cpu: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether int8 products overflow here: on x86-64 without VNNI, pairs are added in 16 bits."""
-    if platform.machine() != "x86_64" or not cpu.exists():
-        return False
-    found = re.search(r"^flags\s*:(.*)$", cpu.read_text(encoding="utf-8"), re.MULTILINE)
-    return found is not None and not {"avx512_vnni", "avx_vnni"} & set(found[1].split())
-
-
-def _signature_of(session: onnxruntime.InferenceSession) -> Signature:
-    def types(nodes: Sequence[onnxruntime.NodeArg]) -> dict[str, TensorType]:
-        return {
-            node.name: TensorType(
-                node.type.removeprefix("tensor(").removesuffix(")"), tuple(node.shape)
+    def _binding(self, sentences: int, rows: int, num_candidates: int) -> StepBinding:
+        columns = self._vocabulary_size
+        if self._shortlist is not None:
+            columns = self._shortlist.size(sentences, self._membership)
+        key = sentences, rows, min(num_candidates, columns)
+        binding = self._bindings.get(key)
+        if binding is None:
+            binding = StepBinding(
+                self._step, self._own, self._cross, self._memory, sentences, rows, key[2]
             )
-            for node in nodes
-        }
-
-    return Signature(types(session.get_inputs()), types(session.get_outputs()))
+            self._bindings[key] = binding
+            if len(self._bindings) > _KEPT_BINDINGS:
+                self._bindings.popitem(last=False)
+        else:
+            self._bindings.move_to_end(key)
+        return binding

@@ -1,4 +1,4 @@
-"""A backend with no model: next-token distributions come from a function.
+"""A backend with no model: logits come from a function.
 
 For tests, for running the whole service without weights, and for measuring what
 the service costs when the model costs nothing. It asserts what a real backend
@@ -11,18 +11,41 @@ from collections.abc import Callable
 
 import numpy as np
 
-from service.runtime.backend import Candidates, EncodeBatch, FloatArray, Limits, StepBatch
+from service.runtime.backend import (
+    Candidates,
+    Edits,
+    EncodeBatch,
+    FloatArray,
+    Limits,
+    StepBatch,
+)
 
 Script = Callable[[tuple[int, ...], tuple[int, ...]], FloatArray]
-"""(source, prefix) -> log-probabilities over the vocabulary."""
+"""(source, prefix) -> logits over the vocabulary; the prefix begins with ``bos``."""
+Attention = Callable[[tuple[int, ...], tuple[int, ...]], FloatArray]
+"""(source, prefix) -> what the last token of the prefix looks at, over the source."""
+
+
+def evenly(source: tuple[int, ...], _: tuple[int, ...]) -> FloatArray:
+    """Looks at every source token alike."""
+    return np.full(len(source), 1 / len(source), np.float32)
+
+
+def log_softmax(logits_V: FloatArray) -> FloatArray:
+    """In float32, as a model does it."""
+    shifted = logits_V - logits_V.max()
+    log_probs: FloatArray = shifted - np.log(np.exp(shifted).sum(dtype=np.float32))
+    return log_probs.astype(np.float32)
 
 
 class ScriptedBackend:
-    def __init__(self, script: Script, limits: Limits) -> None:
+    def __init__(self, script: Script, limits: Limits, attention: Attention = evenly) -> None:
         self.limits = limits
         self.script = script
-        self.sources: dict[int, tuple[int, ...]] = {}
-        self.prefixes: dict[int, tuple[int, ...]] = {}
+        self.attention = attention
+        self.sources: list[tuple[int, ...]] = []
+        self.prefixes: list[dict[int, tuple[int, ...]]] = []
+        """By slot, then by row."""
         self.encode_sizes: list[int] = []
         """Sentences of each encode so far."""
         self.batch_sizes: list[int] = []
@@ -30,35 +53,79 @@ class ScriptedBackend:
         self.closed = False
 
     def encode(self, batch: EncodeBatch) -> None:
-        self.encode_sizes.append(len(batch.slots))
-        for slot, source in zip(batch.slots, batch.sources, strict=True):
-            assert 0 <= slot < self.limits.slots
-            assert 0 < len(source) <= self.limits.source_length
-            self.sources[slot] = source
-            self.prefixes[slot * self.limits.rows_per_slot] = ()
+        assert 0 <= batch.first_slot <= len(self.sources), "newcomers get the next slots"
+        assert batch.first_slot + len(batch.sources) <= self.limits.slots
+        assert all(0 < len(source) <= self.limits.source_length for source in batch.sources)
+        self.encode_sizes.append(len(batch.sources))
+        del self.sources[batch.first_slot :], self.prefixes[batch.first_slot :]
+        self.sources += batch.sources
+        self.prefixes += [dict.fromkeys(range(self.limits.rows_per_slot), ()) for _ in batch.sources]
 
     def step(self, batch: StepBatch) -> Candidates:
-        rows = batch.rows_N.tolist()
-        parents = batch.parents_N.tolist()
-        assert len(set(rows)) == len(rows), "two hypotheses in one row"
-        self.batch_sizes.append(len(rows))
-        grown = {
-            row: (*self.prefixes[parent], token)
-            for row, parent, token in zip(rows, parents, batch.tokens_N.tolist(), strict=True)
-        }
-        for row, parent, position in zip(rows, parents, batch.positions_N.tolist(), strict=True):
-            assert self._slot(row) == self._slot(parent), "a hypothesis left its sentence"
-            assert position == len(grown[row]) - 1, "a position does not follow its prefix"
-        self.prefixes = grown
-        log_probs_NV = np.stack([self.script(self.sources[self._slot(r)], grown[r]) for r in rows])
-        token_ids_NK = np.argsort(-log_probs_NV, axis=1, kind="stable")[:, : batch.num_candidates]
+        sentences, rows = batch.parents_BK.shape
+        assert 0 < sentences <= len(self.sources), "a step of sentences nobody encoded"
+        assert 0 < rows <= self.limits.rows_per_slot
+        assert batch.tokens_BK.shape == (sentences, rows)
+        del self.sources[sentences:], self.prefixes[sentences:]
+        self.batch_sizes.append(int((batch.parents_BK >= 0).sum()))
+        self.prefixes = [
+            self._grown(batch, sentence, prefixes) for sentence, prefixes in enumerate(self.prefixes)
+        ]
+        vocabulary = len(self.script(self.sources[0], next(iter(self.prefixes[0].values()))))
+        longest = max(map(len, self.sources))
+        logits = np.zeros((sentences, rows, vocabulary), np.float32)
+        attention_BKS = np.zeros((sentences, rows, longest), np.float32)
+        for sentence, prefixes in enumerate(self.prefixes):
+            source = self.sources[sentence]
+            for row, prefix in prefixes.items():
+                logits[sentence, row] = self.script(source, prefix)
+                if batch.attention:
+                    attention_BKS[sentence, row, : len(source)] = self.attention(source, prefix)
+        if batch.edits is not None:
+            _edit(logits.reshape(-1, vocabulary), batch.edits)
+        log_probs = np.apply_along_axis(log_softmax, 2, logits).astype(np.float32)
+        ids_BKN = np.argsort(-log_probs, axis=2, kind="stable")[:, :, : batch.num_candidates]
+        asked_BK = np.zeros((sentences, rows), np.int32)
+        if batch.asked_BK is not None:
+            asked_BK = batch.asked_BK
         return Candidates(
-            token_ids_NK.astype(np.int32),
-            np.take_along_axis(log_probs_NV, token_ids_NK, axis=1),
+            ids_BKN,
+            np.take_along_axis(log_probs, ids_BKN, axis=2),
+            np.take_along_axis(log_probs, asked_BK[:, :, None], axis=2)[:, :, 0],
+            attention_BKS if batch.attention else None,
         )
+
+    def move(self, origin: int, slot: int) -> None:
+        assert 0 <= slot < origin < len(self.sources), "only the last sentence moves, downwards"
+        self.sources[slot] = self.sources[origin]
+        self.prefixes[slot] = self.prefixes[origin]
 
     def close(self) -> None:
         self.closed = True
 
-    def _slot(self, row: int) -> int:
-        return row // self.limits.rows_per_slot
+    def _grown(
+        self, batch: StepBatch, sentence: int, prefixes: dict[int, tuple[int, ...]]
+    ) -> dict[int, tuple[int, ...]]:
+        parents = batch.parents_BK[sentence].tolist()
+        tokens = batch.tokens_BK[sentence].tolist()
+        grown = {
+            row: (*prefixes[parent], token)
+            for row, (parent, token) in enumerate(zip(parents, tokens, strict=True))
+            if parent >= 0
+        }
+        assert grown, "a sentence without a row"
+        position = batch.positions_B[sentence]
+        assert all(len(prefix) == position + 1 for prefix in grown.values()), (
+            "a position does not follow its prefix"
+        )
+        return grown
+
+
+def _edit(logits_RV: FloatArray, edits: Edits) -> None:
+    places = edits.rows_E, edits.token_ids_E
+    assert len(set(zip(*(p.tolist() for p in places), strict=True))) == len(edits.rows_E), (
+        "two edits of one logit"
+    )
+    old_E = logits_RV[places]
+    penalised_E = np.where(old_E < 0, old_E * edits.penalties_E, old_E / edits.penalties_E)
+    logits_RV[places] = penalised_E + edits.biases_E

@@ -18,7 +18,7 @@ from service.engine.scheduler import Scheduler
 from service.engine.types import Decoded, DecodingOptions, FinishReason
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.scripted import ScriptedBackend
-from tests.engine.toy import BOS, EOS, copying_model, random_model
+from tests.engine.toy import SPECIAL_IDS, copying_model, random_model
 from tests.engine.watching import CountingObserver, FlakyBackend, GatedBackend
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 
 def make_scheduler() -> Scheduler:
-    return Scheduler(LIMITS, bos_id=BOS, eos_id=EOS)
+    return Scheduler(LIMITS, SPECIAL_IDS)
 
 
 def make_engine(backend: ScriptedBackend, observer: CountingObserver | None = None) -> Engine:
@@ -146,7 +146,7 @@ async def test_newcomers_that_fail_one_after_another_hold_nobody_up() -> None:
         pass
 
     backend = Gated(copying_model, LIMITS)
-    scheduler = Scheduler(LIMITS, bos_id=BOS, eos_id=EOS, max_padded_tokens=1)
+    scheduler = Scheduler(LIMITS, SPECIAL_IDS, max_padded_tokens=1)
     engine = Engine(backend, scheduler)
     await engine.start()
     running = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))

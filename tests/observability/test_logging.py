@@ -15,7 +15,7 @@ from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
 from service.observability.logging import Format, configure, request_id
 from service.runtime.backend import Limits
-from tests.engine.toy import BOS, EOS, copying_model
+from tests.engine.toy import SPECIAL_IDS, copying_model
 from tests.engine.watching import FlakyBackend
 
 logger = logging.getLogger("service.test")
@@ -108,7 +108,7 @@ def test_the_engine_writes_about_failures_and_not_about_sentences(output: Output
     limits = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
     backend = FlakyBackend(copying_model, limits)
     backend.failing_steps = 1
-    engine = Engine(backend, Scheduler(limits, bos_id=BOS, eos_id=EOS))
+    engine = Engine(backend, Scheduler(limits, SPECIAL_IDS))
 
     async def fail() -> None:
         await engine.start()

@@ -11,7 +11,7 @@ from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions, FinishReason
 from service.observability.metrics import NO_MODEL, Metrics
 from service.runtime.backend import Limits
-from tests.engine.toy import BOS, EOS, copying_model
+from tests.engine.toy import SPECIAL_IDS, copying_model
 from tests.engine.watching import GatedBackend
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
@@ -42,7 +42,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 async def test_the_batch_is_seen_to_be_continuous() -> None:
     metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
-    scheduler = Scheduler(LIMITS, bos_id=BOS, eos_id=EOS)
+    scheduler = Scheduler(LIMITS, SPECIAL_IDS)
     engine = Engine(backend, scheduler, metrics.observer(MODEL))
     await engine.start()
     greedy = DecodingOptions(beam_size=1)

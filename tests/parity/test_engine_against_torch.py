@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from pathlib import Path
 
@@ -31,6 +32,7 @@ sources = st.lists(st.integers(4, 29), min_size=1, max_size=12).map(
 options = st.builds(
     DecodingOptions,
     beam_size=st.integers(1, ROWS),
+    min_decoding_length=st.just(0),
     max_decoding_length=st.integers(1, 16),
     length_penalty=st.sampled_from([0.0, 0.6, 1.0]),
 )
@@ -69,18 +71,19 @@ def decode_all(
     backend: OnnxBackend, requests: list[Request], rng: random.Random
 ) -> dict[int, Decoded]:
     """Requests that arrive at random moments while others are being decoded."""
-    scheduler = Scheduler(
-        backend.limits, bos_id=SPECIAL_IDS.bos, eos_id=SPECIAL_IDS.eos, max_padded_tokens=20
-    )
+    scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=20)
     arriving = [Sequence(i, *request) for i, request in enumerate(requests)]
     results: dict[int, Decoded] = {}
     while arriving or scheduler.has_work:
         while arriving and (rng.random() < 0.4 or not scheduler.has_work):
             scheduler.add(arriving.pop(0))
         plan = scheduler.schedule()
+        for origin, slot in plan.moves:
+            backend.move(origin, slot)
         if plan.encode is not None:
             backend.encode(plan.encode)
-        for sequence, decoded in scheduler.apply(plan, backend.step(plan.step)):
+        assert plan.step is not None
+        for sequence, decoded in scheduler.apply(backend.step(plan.step)):
             assert isinstance(decoded, Decoded)
             results[sequence.id] = decoded
         scheduler.check_integrity()
@@ -120,34 +123,26 @@ def test_int8_translations_do_not_depend_on_company_either(
         assert results[i].hypotheses[0].score == pytest.approx(expected[0].score, abs=0.05)
 
 
-def test_what_a_poisoned_sentence_left_in_its_place_reaches_nobody(bundle: Bundle) -> None:
+def test_what_a_poisoned_sentence_left_in_its_slot_reaches_nobody(bundle: Bundle) -> None:
     backend = make_backend(bundle, "fp32")
-    backend.encode(EncodeBatch([0, 1], [(5, 6, 3), (7, 8, 9, 10, 3)]))
-    for _, array in [*backend._own.views(SLOTS), *backend._cross.views(SLOTS)]:
-        array[1:] = float("nan")
-    backend.encode(EncodeBatch([1], [(7, 3)]))
-    two_rows = np.array([0, ROWS], np.int32)
+    backend.encode(EncodeBatch(0, [(5, 6, 3), (7, 8, 9, 10, 3)]))
+    for pool in (backend._own, backend._cross):
+        pool.resize(16, 2)
+        for _, address in pool.arrays():
+            size = SLOTS * pool.heads * pool.length * pool.width
+            whole = np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))
+            whole[size // SLOTS :] = float("nan")
+    backend.encode(EncodeBatch(1, [(7, 3)]))
     for position in range(3):
         candidates = backend.step(
             StepBatch(
-                rows_N=two_rows,
-                parents_N=two_rows,
-                tokens_N=np.array([5, 6], np.int32),
-                positions_N=np.full(2, position, np.int32),
+                parents_BK=np.zeros((2, 1), np.int32),
+                tokens_BK=np.array([[5], [6]], np.int32),
+                positions_B=np.full(2, position, np.int32),
                 num_candidates=4,
             )
         )
-        assert np.isfinite(candidates.log_probs_NK).all()
-
-
-def test_places_are_compact_whoever_leaves(bundle: Bundle) -> None:
-    backend = make_backend(bundle, "fp32")
-    backend.encode(EncodeBatch([3, 0, 2], [(4, 3), (5, 6, 3), (7, 3)]))
-    backend._retire([3])
-    assert backend._slot_at == [2, 0]
-    backend.encode(EncodeBatch([1, 3], [(8, 3), (9, 3)]))
-    assert backend._slot_at == [2, 0, 1, 3]
-    assert backend._place_of.tolist() == [1, 2, 0, 3]
+        assert np.isfinite(candidates.log_probs_BKN).all()
 
 
 def test_a_precision_that_is_not_offered_is_refused_by_name(bundle: Bundle) -> None:

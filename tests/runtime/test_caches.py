@@ -1,36 +1,160 @@
 from __future__ import annotations
 
-from typing import Any
+import ctypes
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from models.bundle.manifest import Dimensions
-from service.runtime.backend import Limits
-from service.runtime.caches import SelfCache
+from service.runtime.caches import Ancestry, Budget, CacheFull, Pool
+from service.runtime.memory import HostMemory
 
 DIMENSIONS = Dimensions(
     encoder_layers=1, decoder_layers=2, width=4, heads=2, feed_forward=4, vocabulary_size=9
 )
-LIMITS = Limits(slots=2, rows_per_slot=2, source_length=8, target_length=8)
+SLOTS, HEADS, WIDTH, ARRAYS = 3, 2, 2, 4
+ENTRY = HEADS * WIDTH * 4
+HIDDEN = -1e9
 
 
-def test_a_cache_that_ran_out_of_memory_while_it_grew_is_still_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cache = SelfCache(DIMENSIONS, LIMITS)
-    zeros, calls = np.zeros, 0
+class ShortMemory(HostMemory):
+    """Has no room for more than so many blocks."""
 
-    def short(*arguments: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.left = blocks
+
+    def allocate(self, size: int) -> int:
+        if not self.left:
             raise MemoryError
-        return zeros(*arguments, **named)
+        self.left -= 1
+        return super().allocate(size)
 
-    parents_BK = np.zeros((1, 1), np.int64)
-    with monkeypatch.context() as patch, pytest.raises(MemoryError):
-        patch.setattr(np, "zeros", short)
-        cache.append(parents_BK)
-    _, bias_B1KC = cache.append(parents_BK)
-    assert {array.shape[2] for _, array in cache.views(1)} == {bias_B1KC.shape[3]}
+
+def make_pool(memory: HostMemory, budget: int = 1 << 20) -> Pool:
+    return Pool("self", DIMENSIONS, SLOTS, 4, memory, Budget(budget), np.float32)
+
+
+def contents(pool: Pool) -> dict[str, NDArray[np.float32]]:
+    shape = SLOTS, HEADS, pool.length, WIDTH
+    size = int(np.prod(shape)) * 4
+    return {
+        name: np.frombuffer(ctypes.string_at(address, size), np.float32).reshape(shape)
+        for name, address in pool.arrays()
+    }
+
+
+def put(pool: Pool, slot: int, length: int, value: float) -> None:
+    source = np.full((1, HEADS, length, WIDTH), value, np.float32)
+    for name, _ in pool.arrays():
+        pool.put(name, slot, source.ctypes.data, 1, length)
+
+
+def test_what_slots_hold_survives_growing_shrinking_and_moving() -> None:
+    pool = make_pool(HostMemory())
+    assert pool.resize(3, 0)
+    for slot in range(3):
+        put(pool, slot, 3, slot + 1)
+    assert pool.resize(9, 3)
+    assert pool.length == 12
+    assert not pool.resize(10, 3), "twelve entries hold ten"
+    assert not pool.resize(8, 3), "a little waste is borne"
+    pool.move(2, 0)
+    assert pool.resize(2, 2)
+    assert pool.length == 4
+    for array in contents(pool).values():
+        assert (array[0, :, :3] == 3).all()
+        assert (array[1, :, :3] == 2).all()
+        assert not array[:2, :, 3:].any()
+
+
+def test_a_shorter_sentence_leaves_nothing_of_whom_it_replaces() -> None:
+    pool = make_pool(HostMemory())
+    pool.resize(4, 0)
+    put(pool, 1, 4, float("nan"))
+    put(pool, 1, 2, 5)
+    for array in contents(pool).values():
+        assert array[1, 0, :, 0].tolist() == [5, 5, 0, 0]
+    put(pool, 0, 4, float("nan"))
+    pool.clear(0, 1)
+    assert not any(array[0].any() for array in contents(pool).values())
+
+
+@pytest.mark.parametrize("budget_arrays", [1, 7])
+def test_a_pool_that_may_not_grow_is_as_it_was(budget_arrays: int) -> None:
+    pool = make_pool(HostMemory(), budget=budget_arrays * SLOTS * 4 * ENTRY)
+    if budget_arrays == 1:
+        with pytest.raises(CacheFull, match="are allowed"):
+            pool.resize(1, 0)
+        assert pool.length == 0
+        return
+    pool.resize(1, 0)
+    put(pool, 0, 1, 7)
+    with pytest.raises(CacheFull):
+        pool.resize(5, 1)
+    assert pool.length == 4
+    assert all(array[0, 0, 0, 0] == 7 for array in contents(pool).values())
+    pool.release()
+    assert pool.resize(4, 0), "what was taken in vain was given back"
+
+
+def test_a_pool_whose_memory_ends_while_it_grows_is_as_it_was() -> None:
+    pool = make_pool(ShortMemory(ARRAYS + 2))
+    pool.resize(1, 0)
+    put(pool, 2, 1, 7)
+    with pytest.raises(MemoryError):
+        pool.resize(5, 3)
+    assert pool.length == 4
+    assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
+
+
+@given(st.data())
+def test_every_row_sees_what_its_ancestors_wrote_and_nothing_else(data: st.DataObject) -> None:
+    """Entries are named after who wrote them; rows fork, die and are moved at random."""
+    slots, rows = 3, 4
+    ancestry = Ancestry(slots, rows)
+    written: list[dict[int, tuple[int, int, int]]] = [{} for _ in range(slots)]
+    prefixes: list[list[tuple[tuple[int, int, int], ...]]] = [[()] * rows for _ in range(slots)]
+    in_use = data.draw(st.integers(1, slots))
+    for step in range(data.draw(st.integers(1, 40))):
+        if in_use > 1 and data.draw(st.integers(0, 9)) == 0:
+            in_use -= 1
+            slot = data.draw(st.integers(0, in_use))
+            if slot != in_use:
+                ancestry.move(in_use, slot)
+                written[slot], prefixes[slot] = written[in_use], prefixes[in_use]
+        width = data.draw(st.integers(1, rows))
+        alive = [[r for r, p in enumerate(prefixes[s]) if len(p) == step] for s in range(in_use)]
+        parents = np.array(
+            [
+                [data.draw(st.sampled_from(alive[s] + ([-1] if k else []))) for k in range(width)]
+                for s in range(in_use)
+            ],
+            np.int32,
+        )
+        entries = ancestry.append(parents)
+        bias = np.full((in_use, width, 192), 1, np.float32)
+        ancestry.write_bias(bias, HIDDEN)
+        for s in range(in_use):
+            grown: list[tuple[tuple[int, int, int], ...]] = [(((-1, -1, -1),) * 99)] * rows
+            assert len(set(entries[s].tolist())) == width, "two rows write at one entry"
+            for k in range(width):
+                written[s][int(entries[s, k])] = (step, s, k)
+                if parents[s, k] >= 0:
+                    grown[k] = (*prefixes[s][parents[s, k]], (step, s, k))
+            for k in range(width):
+                if parents[s, k] >= 0:
+                    seen = [written[s][e] for e in np.flatnonzero(bias[s, k] == 0).tolist()]
+                    assert sorted(seen) == sorted(grown[k])
+            prefixes[s] = grown
+        assert ancestry.highest(in_use) <= bias.shape[2]
+
+
+def test_a_long_sentence_has_as_many_entries_as_it_writes() -> None:
+    ancestry = Ancestry(1, 1)
+    entries = [int(ancestry.append(np.zeros((1, 1), np.int32))[0, 0]) for _ in range(200)]
+    assert entries == list(range(200))
+    assert ancestry.highest(1) == 200

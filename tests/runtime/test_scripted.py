@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.runtime.backend import Candidates, EncodeBatch, FloatArray, Limits, StepBatch
-from service.runtime.scripted import ScriptedBackend
+from service.runtime.backend import Candidates, Edits, EncodeBatch, FloatArray, Limits, StepBatch
+from service.runtime.scripted import ScriptedBackend, log_softmax
 
 LIMITS = Limits(slots=2, rows_per_slot=2, source_length=4, target_length=8)
 BOS = 1
@@ -12,63 +12,87 @@ BOS = 1
 
 def spelling_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
     """Likeliest is the sum of everything seen; the rest follows in order."""
-    log_probs = -np.arange(1, 9, dtype=np.float32)
-    log_probs[(sum(source) + sum(prefix)) % 8] = 0
-    return log_probs
+    logits = -np.arange(1, 9, dtype=np.float32)
+    logits[(sum(source) + sum(prefix)) % 8] = 0
+    return logits
 
 
 def step(
     backend: ScriptedBackend,
-    rows: list[int],
-    parents: list[int],
-    tokens: list[int],
+    parents: list[list[int]],
+    tokens: list[list[int]],
     positions: list[int],
+    edits: Edits | None = None,
 ) -> Candidates:
-    rows_N, parents_N, tokens_N, positions_N = np.array(
-        [rows, parents, tokens, positions], np.int32
+    return backend.step(
+        StepBatch(
+            np.array(parents, np.int32),
+            np.array(tokens, np.int32),
+            np.array(positions, np.int32),
+            num_candidates=3,
+            edits=edits,
+        )
     )
-    return backend.step(StepBatch(rows_N, parents_N, tokens_N, positions_N, num_candidates=3))
 
 
 def test_candidates_are_the_best_of_each_row_in_order() -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)
-    backend.encode(EncodeBatch([0, 1], [(2,), (3,)]))
-    candidates = step(backend, [0, 2], [0, 2], [BOS, BOS], [0, 0])
-    assert candidates.token_ids_NK.tolist() == [[3, 0, 1], [4, 0, 1]]
-    assert candidates.log_probs_NK.tolist() == [[0, -1, -2], [0, -1, -2]]
-    assert candidates.token_ids_NK.dtype == np.int32
-    assert candidates.log_probs_NK.dtype == np.float32
+    backend.encode(EncodeBatch(0, [(2,), (3,)]))
+    candidates = step(backend, [[0], [0]], [[BOS], [BOS]], [0, 0])
+    assert candidates.token_ids_BKN[:, 0].tolist() == [[3, 0, 1], [4, 0, 1]]
+    expected = log_softmax(spelling_model((2,), (BOS,)))[[3, 0, 1]]
+    assert candidates.log_probs_BKN[0, 0].tolist() == expected.tolist()
+    assert candidates.log_probs_BKN.dtype == np.float32
 
 
 def test_rows_continue_the_prefixes_of_their_parents() -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)
-    backend.encode(EncodeBatch([0], [(2,)]))
-    step(backend, [0], [0], [BOS], [0])
-    step(backend, [0, 1], [0, 0], [3, 4], [1, 1])
-    step(backend, [0, 1], [1, 0], [5, 6], [2, 2])
-    assert backend.prefixes == {0: (BOS, 4, 5), 1: (BOS, 3, 6)}
+    backend.encode(EncodeBatch(0, [(2,)]))
+    step(backend, [[0]], [[BOS]], [0])
+    step(backend, [[0, 0]], [[3, 4]], [1])
+    step(backend, [[1, 0]], [[5, 6]], [2])
+    assert backend.prefixes == [{0: (BOS, 4, 5), 1: (BOS, 3, 6)}]
 
 
-def test_a_slot_encoded_again_starts_anew() -> None:
+def test_the_last_sentence_moves_into_the_slot_of_one_that_left() -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)
-    backend.encode(EncodeBatch([0], [(2,)]))
-    step(backend, [0], [0], [BOS], [0])
-    backend.encode(EncodeBatch([0], [(4,)]))
-    assert step(backend, [0], [0], [BOS], [0]).token_ids_NK[0, 0] == 5
+    backend.encode(EncodeBatch(0, [(2,), (3,)]))
+    step(backend, [[0], [0]], [[BOS], [BOS]], [0, 0])
+    backend.move(1, 0)
+    assert step(backend, [[0]], [[4]], [1]).token_ids_BKN[0, 0, 0] == 0
+    backend.encode(EncodeBatch(1, [(4,)]))
+    candidates = step(backend, [[0], [0]], [[0], [BOS]], [2, 0])
+    assert candidates.token_ids_BKN[:, 0, 0].tolist() == [0, 5]
+
+
+def test_edits_change_logits_before_they_become_probabilities() -> None:
+    backend = ScriptedBackend(spelling_model, LIMITS)
+    backend.encode(EncodeBatch(0, [(2,)]))
+    edits = Edits(
+        np.array([0, 0], np.int32),
+        np.array([3, 1], np.int32),
+        np.array([1, 4], np.float32),
+        np.array([-1e9, 0], np.float32),
+    )
+    candidates = step(backend, [[0]], [[BOS]], [0], edits)
+    logits = spelling_model((2,), (BOS,))
+    logits[3], logits[1] = -1e9, -8
+    assert candidates.token_ids_BKN[0, 0].tolist() == [0, 2, 4]
+    assert candidates.log_probs_BKN[0, 0, 0] == pytest.approx(log_softmax(logits)[0])
 
 
 @pytest.mark.parametrize(
-    ("rows", "parents", "positions", "complaint"),
+    ("parents", "positions", "complaint"),
     [
-        ([0, 0], [0, 0], [0, 0], "two hypotheses in one row"),
-        ([0, 1], [0, 2], [0, 0], "left its sentence"),
-        ([0, 2], [0, 2], [0, 1], "does not follow its prefix"),
+        ([[0], [-1]], [0, 0], "a sentence without a row"),
+        ([[0], [0]], [0, 1], "does not follow its prefix"),
+        ([[0], [0], [0]], [0, 0, 0], "nobody encoded"),
     ],
 )
 def test_a_batch_that_makes_no_sense_is_our_bug(
-    rows: list[int], parents: list[int], positions: list[int], complaint: str
+    parents: list[list[int]], positions: list[int], complaint: str
 ) -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)
-    backend.encode(EncodeBatch([0, 1], [(2,), (3,)]))
+    backend.encode(EncodeBatch(0, [(2,), (3,)]))
     with pytest.raises(AssertionError, match=complaint):
-        step(backend, rows, parents, [BOS, BOS], positions)
+        step(backend, parents, [[BOS]] * len(parents), positions)

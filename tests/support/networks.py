@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import onnx
@@ -13,6 +14,7 @@ from models.bundle.manifest import GRAPHS, Manifest, Precision, Provenance, Sent
 from models.bundle.tokenizer import SPECIAL_IDS, train_tokenizer
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer, build
+from training.export.calibration import Ranges, calibrate
 from training.export.graphs import build_graph, dimensions_of
 from training.export.weights import collect_weights
 
@@ -53,6 +55,20 @@ def random_network(config: TransformerConfig = CONFIG, seed: int = 1) -> Transfo
     return network
 
 
+def random_ranges(network: Transformer) -> Ranges:
+    """Ranges over random sentences."""
+    rng = random.Random(5)
+    first, last = 4, network.config.target_vocabulary - 1
+
+    def sentence() -> list[int]:
+        return [rng.randint(first, last) for _ in range(rng.randint(1, 12))]
+
+    return calibrate(
+        network,
+        [((*sentence(), SPECIAL_IDS.eos), (SPECIAL_IDS.bos, *sentence())) for _ in range(64)],
+    )
+
+
 def write_bundle(
     network: Transformer,
     path: Path,
@@ -69,8 +85,9 @@ def write_bundle(
         [" ".join(WORDS)], tokenizer, vocabulary_size=len(WORDS) + 4, kind="word", threads=1
     )
     files = {"tokenizer.model": tokenizer, "README.md": scratch / "README.md"}
+    ranges = random_ranges(network)
     for precision in precisions:
-        weights = collect_weights(network, precision)
+        weights = collect_weights(network, precision, ranges)
         files[weights.name] = scratch / weights.name
         for graph in GRAPHS:
             file = scratch / f"{graph}.{precision}.onnx"

@@ -31,6 +31,7 @@ from service.settings import Settings
 from service.translation.repository import FoundBundle, LoadedModel
 
 PAD, UNK, BOS, EOS = range(4)
+SPECIAL_IDS = SpecialIds(pad=PAD, unk=UNK, bos=BOS, eos=EOS)
 _FIRST_BYTE = 4
 _VOCABULARY = _FIRST_BYTE + 256
 SOURCE_LENGTH, TARGET_LENGTH = 64, 96
@@ -79,7 +80,7 @@ def make_manifest(name: str, source: str, target: str, version: str = "1") -> Ma
             feed_forward=16,
             vocabulary_size=_VOCABULARY,
         ),
-        special_ids=SpecialIds(pad=PAD, unk=UNK, bos=BOS, eos=EOS),
+        special_ids=SPECIAL_IDS,
         limits=SentenceLimits(source_length=SOURCE_LENGTH, target_length=TARGET_LENGTH),
         precisions=("fp32", "int8"),
         decoding=DecodingDefaults(beam_size=2),
@@ -123,7 +124,7 @@ async def make_model(
 ) -> LoadedModel:
     if backend is None:
         backend = ScriptedBackend(shouting, make_limits())
-    scheduler = Scheduler(backend.limits, bos_id=BOS, eos_id=EOS)
+    scheduler = Scheduler(backend.limits, SPECIAL_IDS)
     engine = Engine(backend, scheduler, observer or SilentObserver())
     await engine.start()
     return LoadedModel(manifest, "int8", ByteTokenizer(), engine)

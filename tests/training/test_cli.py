@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from models.bundle.bundle import Bundle
-from tests.support.tiny_training import prepared, tiny_recipe, with_budget
+from models.bundle.shortlist import Shortlist
+from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_recipe, with_budget
 from training import checkpoint
 from training.cli import main
 from training.export.builder import WeightFile
@@ -46,6 +47,7 @@ def test_run_goes_from_text_to_a_bundle(
 ) -> None:
     assert training("run", "tiny", "--precisions", "fp32", "int8") == 0
     assert checkpoint.load(run.averaged)["averaged"] == [4, 8]
+    assert Shortlist.load(run.shortlist).vocabulary_size == VOCABULARY_SIZE
     scores = json.loads(run.scores.read_text(encoding="utf-8"))
     assert scores["sentences"] == 5
     assert "nrefs:1" in scores["bleu_signature"] and "nc:6" in scores["chrf_signature"]
@@ -71,6 +73,10 @@ def test_every_hop_can_be_taken_alone(
     assert "averaged steps 5, 8" in capsys.readouterr().out
     assert training("evaluate", "tiny") == 0
     assert json.loads(capsys.readouterr().out)["test_set"] == "test"
+    assert training("shortlist", "tiny", "--frequent", "0", "--per-source", "1") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["always"] < report["valid"]["average_size"] < report["vocabulary"]
+    assert report["translations"]["sentences"] == 5
     assert training("export", "tiny") == 0
     assert "published" in capsys.readouterr().out
 
@@ -82,6 +88,7 @@ def test_every_hop_can_be_taken_alone(
         ("train", "tiny", "run `python -m training prepare RECIPE` first"),
         ("average", "tiny", "there is no checkpoint to average; train first"),
         ("evaluate", "tiny", "run `python -m training average RECIPE` first"),
+        ("shortlist", "tiny", "run `python -m training prepare RECIPE` first"),
         ("export", "tiny", "run `python -m training average RECIPE` first"),
         ("prepare", "multi30k-de-en", "corpus 'multi30k/train' has no de side: put it at"),
     ],

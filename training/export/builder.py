@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ ELEMENTS = {
     "float16": TensorProto.FLOAT16,
     "int32": TensorProto.INT32,
     "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
 }
 ALIGNMENT = 64
 PAGE = 4096
@@ -98,12 +99,33 @@ class GraphBuilder:
                 kind,
                 list(inputs),
                 outputs,
-                name=f"n{len(self._nodes)}_{kind}",
+                name=f"n{next(self._numbers)}_{kind}",
                 domain=domain,
                 **attributes,
             )
         )
         return outputs
+
+    def choose(
+        self,
+        condition: str,
+        then: Callable[[], str],
+        otherwise: Callable[[], str],
+        into: str = "",
+    ) -> str:
+        """What ``then`` emits if the scalar is true, else what ``otherwise`` emits; one float."""
+        branches = [self._branch(emit) for emit in (then, otherwise)]
+        return self.op("If", condition, into=into, then_branch=branches[0], else_branch=branches[1])
+
+    def _branch(self, emit: Callable[[], str]) -> onnx.GraphProto:
+        """A graph of the nodes that ``emit`` adds; it sees what is outside by name."""
+        outside, self._nodes = self._nodes, []
+        try:
+            output = emit()
+            result = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+            return helper.make_graph(self._nodes, f"branch_{next(self._numbers)}", [], [result])
+        finally:
+            self._nodes = outside
 
     def weight(self, name: str) -> str:
         """A tensor of the shared file."""

@@ -10,12 +10,13 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import onnx
 import sacrebleu
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import SHORTLIST, Bundle
 from models.bundle.card import render_card
 from models.bundle.manifest import (
     GRAPHS,
@@ -30,6 +31,7 @@ from models.bundle.manifest import (
 from models.bundle.tokenizer import Tokenizer
 from models.transformer.transformer import Transformer
 from training.data.corpus import Pair, read_pairs
+from training.export.calibration import Ranges, calibrate
 from training.export.graphs import build_graph, dimensions_of
 from training.export.parity import (
     Translated,
@@ -38,13 +40,15 @@ from training.export.parity import (
     translate_all,
 )
 from training.export.weights import collect_weights
+from training.recipe import Corpus as RecipeCorpus
 from training.recipe import Recipe, RunDirectory
 from training.search import Searching
 
 logger = logging.getLogger(__name__)
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
 PROOF_SENTENCES = 200
+CALIBRATION_SENTENCES = 400
 ATTENTION_SENTENCES = 16
 EXAMPLES = 4
 EXAMPLE_MARGIN = 0.05
@@ -76,20 +80,28 @@ def export(
     tokenizer = Tokenizer.load(run.tokenizer)
     decoding = DecodingDefaults.model_validate(recipe.decoding)
     searching = Searching(tokenizer.special_ids, decoding.beam_size, decoding.length_penalty)
-    pairs = [
-        pair
-        for pair in read_pairs(
-            recipe.data.test, recipe.data.source, recipe.data.target, data_directory
-        )
-        if len(tokenizer.encode(pair.source)) < network.config.max_length
-    ][:PROOF_SENTENCES]
-    sources = [(*tokenizer.encode(p.source), tokenizer.special_ids.eos) for p in pairs]
+    readable = partial(_readable, recipe, tokenizer, network.config.max_length, data_directory)
+    pairs = readable(recipe.data.test)[:PROOF_SENTENCES]
+    special = tokenizer.special_ids
+    sources = [(*tokenizer.encode(p.source), special.eos) for p in pairs]
+    # What is published is measured against fp32, which is measured against the network.
+    written: tuple[Precision, ...] = tuple(p for p in PRECISIONS if p in {"fp32", *precisions})
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        version = _write_graphs(network, directory)
-        translated = translate_all(network, directory, PRECISIONS, sources, searching)
+        ranges = calibrate(
+            network,
+            [
+                (
+                    (*tokenizer.encode(p.source), special.eos),
+                    (special.bos, *tokenizer.encode(p.target)),
+                )
+                for p in readable(recipe.data.valid)[:CALIBRATION_SENTENCES]
+            ],
+        )
+        version = _write_graphs(network, directory, written, ranges)
+        translated = translate_all(network, directory, written, sources, searching)
         check_translations(translated)
-        for precision in PRECISIONS:
+        for precision in written:
             check_attention(
                 network,
                 directory,
@@ -97,7 +109,7 @@ def export(
                 tokenizer.special_ids,
                 precision,
             )
-        proof = _proof(pairs, translated, tokenizer)
+        proof = _proof(pairs, translated, tokenizer, written)
         logger.info("%s", proof)
         manifest = Manifest(
             name=recipe.name,
@@ -124,6 +136,8 @@ def export(
         card = directory / "README.md"
         card.write_text(render_card(manifest), encoding="utf-8")
         files = {"tokenizer.model": run.tokenizer, "README.md": card}
+        if run.shortlist.exists():
+            files[SHORTLIST] = run.shortlist
         for precision in precisions:
             for graph in GRAPHS:
                 files[f"{graph}.{precision}.onnx"] = directory / f"{graph}.{precision}.onnx"
@@ -131,11 +145,29 @@ def export(
         return Bundle.write(bundles / recipe.name, manifest, files), proof
 
 
-def _write_graphs(network: Transformer, directory: Path) -> str:
-    """All graphs of all precisions; returns a version that follows from the weights alone."""
+def _readable(
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    max_length: int,
+    data_directory: Path,
+    corpus: RecipeCorpus,
+) -> list[Pair]:
+    """The pairs of a corpus that the network can read and write whole."""
+    found = read_pairs(corpus, recipe.data.source, recipe.data.target, data_directory)
+    return [
+        pair
+        for pair in found
+        if max(len(tokenizer.encode(side)) for side in (pair.source, pair.target)) < max_length
+    ]
+
+
+def _write_graphs(
+    network: Transformer, directory: Path, precisions: Sequence[Precision], ranges: Ranges
+) -> str:
+    """All graphs of some precisions; returns a version that follows from the weights alone."""
     version = ""
-    for precision in PRECISIONS:
-        weights = collect_weights(network, precision)
+    for precision in precisions:
+        weights = collect_weights(network, precision, ranges)
         for graph in GRAPHS:
             model = build_graph(graph, weights, network.config, precision)
             onnx.save(model, directory / f"{graph}.{precision}.onnx")
@@ -144,7 +176,12 @@ def _write_graphs(network: Transformer, directory: Path) -> str:
     return version[:12]
 
 
-def _proof(pairs: Sequence[Pair], translated: Sequence[Translated], tokenizer: Tokenizer) -> Proof:
+def _proof(
+    pairs: Sequence[Pair],
+    translated: Sequence[Translated],
+    tokenizer: Tokenizer,
+    precisions: Sequence[Precision],
+) -> Proof:
     references = [[pair.target for pair in pairs]]
 
     def bleu(outputs: Sequence[tuple[int, ...]]) -> float:
@@ -153,7 +190,7 @@ def _proof(pairs: Sequence[Pair], translated: Sequence[Translated], tokenizer: T
     originals = [sentence.network[0].token_ids for sentence in translated]
     outputs = {
         precision: [sentence.graphs[precision][0].token_ids for sentence in translated]
-        for precision in PRECISIONS
+        for precision in precisions
     }
     return Proof(
         sentences=len(pairs),

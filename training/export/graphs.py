@@ -1,14 +1,8 @@
-"""The three graphs of a bundle, node by node; their signatures are in ``models.bundle.graphs``.
-
-Read beside ``models.transformer``: the same network, with the matrices of ``weights`` fused.
-Legend of shapes as there; rows of several sentences are flattened to ``R`` for linear layers.
-"""
+"""The three graphs of a bundle, node by node; their signatures are in ``models.bundle.graphs``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,123 +12,7 @@ from models.bundle.graphs import signature
 from models.bundle.manifest import Dimensions, GraphName, Precision
 from models.transformer.config import TransformerConfig
 from training.export.builder import MICROSOFT, GraphBuilder, WeightFile
-
-HIDDEN = -1e9
-"""Added to a score to hide it: far below any score, and finite, so that nothing becomes NaN."""
-
-
-@dataclass(frozen=True, slots=True)
-class Emitter:
-    """Emits the parts that all three graphs are made of."""
-
-    graph: GraphBuilder
-    config: TransformerConfig
-    precision: Precision
-
-    def embed(self, side: str, ids: str, positions: str) -> str:
-        """``[…]`` ids and positions to ``[…, W]``: embedding · √W + position."""
-        g, config = self.graph, self.config
-        table = "source" if side == "source" and config.tying != "all" else "target"
-        # The table is the output projection's matrix, [W, V]: a token is a column.
-        column = g.op("Gather", g.weight(f"{table}.weight"), ids, axis=1)
-        if self.precision == "int8":
-            column = g.op("Cast", column, to=onnx.TensorProto.FLOAT)
-        embedded = g.op("Transpose", column, perm=[1, 2, 0])
-        if self.precision == "int8":
-            scale = g.op("Gather", g.weight(f"{table}.weight_scale"), ids)
-            embedded = g.op("Mul", embedded, g.op("Unsqueeze", scale, g.constant([-1], np.int64)))
-        scaled = g.op("Mul", embedded, g.constant(math.sqrt(config.width), np.float32))
-        own = side == "target" and g.has_weight("target_position_table")
-        table = g.weight("target_position_table" if own else "position_table")
-        at = g.op("Gather", table, positions)
-        return g.op("Add", scaled, at)
-
-    def linear(self, x: str, name: str, activation: str = "") -> str:
-        """``[R, inputs]`` to ``[R, outputs]``."""
-        g = self.graph
-        weight = g.weight(f"{name}.weight")
-        bias = g.weight(f"{name}.bias") if g.has_weight(f"{name}.bias") else ""
-        if self.precision == "int8":
-            y = self._integer_product(x, name)
-            y = g.op("Add", y, bias) if bias else y
-        else:
-            y = g.op("Gemm", x, weight, *([bias] if bias else []))
-        return g.op(activation, y) if activation else y
-
-    def _integer_product(self, x: str, name: str) -> str:
-        """x·W with each row of x on its own scale, so that neighbours never change a result."""
-        g = self.graph
-        last = g.constant([-1], np.int64)
-        largest = g.op("ReduceMax", g.op("Abs", x), last, keepdims=1)
-        # A row of zeros must not be divided by zero.
-        largest = g.op("Max", largest, g.constant(1e-12, np.float32))
-        step = g.constant(1 / 127, np.float32)
-        zero = g.constant(128, np.uint8)
-        quantised = g.op("QuantizeLinear", g.op("Div", x, largest), step, zero)
-        product = g.op(
-            "MatMulIntegerToFloat",
-            quantised,
-            g.weight(f"{name}.weight"),
-            step,
-            g.weight(f"{name}.weight_scale"),
-            zero,
-            domain=MICROSOFT,
-        )
-        return g.op("Mul", product, largest)
-
-    def norm(self, x: str, name: str) -> str:
-        g = self.graph
-        if not g.has_weight(f"{name}.scale"):
-            return x
-        scale, bias = g.weight(f"{name}.scale"), g.weight(f"{name}.bias")
-        return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
-
-    def residual(self, x: str, name: str, sublayer: Callable[[str], str]) -> str:
-        g = self.graph
-        if self.config.norm == "before":
-            return g.op("Add", x, sublayer(self.norm(x, f"{name}.norm")))
-        return self.norm(g.op("Add", x, sublayer(x)), f"{name}.norm")
-
-    def feed_forward(self, x: str, layer: str) -> str:
-        """The feed-forward sub-layer of a layer, with residual and norm."""
-        name = f"{layer}.feed_forward"
-
-        def inner_and_outer(y: str) -> str:
-            return self.linear(self.linear(y, f"{name}.inner", activation="Relu"), f"{name}.outer")
-
-        return self.residual(x, name, inner_and_outer)
-
-    def split(self, x: str, parts: int) -> list[str]:
-        return self.graph.ops("Split", x, into=[""] * parts, axis=-1, num_outputs=parts)
-
-    def heads(self, x: str, shape: str) -> str:
-        """``[R, W]`` to ``[B, H, positions, D]``; ``shape`` holds [B, positions, H, D]."""
-        g = self.graph
-        return g.op("Transpose", g.op("Reshape", x, shape), perm=[0, 2, 1, 3])
-
-    def flat(self, x: str) -> str:
-        return self.graph.reshape(x, -1, self.config.width)
-
-    def shape_with(self, ids: str, *sizes: int) -> str:
-        """The shape of ``ids`` with more dimensions behind."""
-        g = self.graph
-        return g.op("Concat", g.op("Shape", ids), g.constant(sizes, np.int64), axis=0)
-
-    def range_of(self, ids: str) -> str:
-        """0, 1, … for each position of ``ids``, as ``[1, positions]``."""
-        g = self.graph
-        length = g.op("Shape", ids, start=1, end=2)
-        scalar = g.op("Squeeze", length)
-        zero, one = g.constant(0, np.int64), g.constant(1, np.int64)
-        return g.op("Unsqueeze", g.op("Range", zero, scalar, one), g.constant([0], np.int64))
-
-    def logits(self, x: str) -> str:
-        """``[R, W]`` to ``[R, V]``."""
-        return self.linear(x, "generator" if self.config.tying == "none" else "target")
-
-    @property
-    def head_sizes(self) -> tuple[int, int]:
-        return self.config.heads, self.config.head_width
+from training.export.emitter import HIDDEN, HIDDEN_FP16, Emitter
 
 
 def build_graph(
@@ -149,7 +27,7 @@ def build_graph(
             _step(emitter)
         case "attention":
             _attention(emitter)
-    return emitter.graph.model(name, signature(name, dimensions_of(config)))
+    return emitter.graph.model(name, signature(name, dimensions_of(config), precision))
 
 
 def dimensions_of(config: TransformerConfig) -> Dimensions:
@@ -170,13 +48,13 @@ def _encoder(e: Emitter) -> None:
     width_shape = e.shape_with("source_ids", e.config.width)
 
     def attend(name: str, y: str) -> str:
-        parts = e.split(e.linear(y, f"{name}.query_key_value"), 3)
+        parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
         query, key, value = (g.op("Reshape", part, width_shape) for part in parts)
         heads = e.config.heads
         joined = g.op(
             "MultiHeadAttention", query, key, value, "", visible, domain=MICROSOFT, num_heads=heads
         )
-        return e.linear(e.flat(joined), f"{name}.output")
+        return e.linear(e.flat(joined), f"{name}.output", f"{name}.output")
 
     x = e.flat(e.embed("source", "source_ids", e.range_of("source_ids")))
     for i in range(e.config.encoder_layers):
@@ -185,7 +63,7 @@ def _encoder(e: Emitter) -> None:
     memory = e.norm(x, "encoder.norm")
     shape = e.shape_with("source_ids", *e.head_sizes)
     for i in range(e.config.decoder_layers):
-        key, value = e.split(e.linear(memory, f"decoder.{i}.cross.key_value"), 2)
+        key, value = e.split(e.linear(memory, f"decoder.{i}.cross.key_value", "memory"), 2)
         for kind, part in (("keys", key), ("values", value)):
             g.op(
                 "Transpose",
@@ -215,11 +93,11 @@ def _step(e: Emitter) -> None:
             domain=MICROSOFT,
             num_heads=heads,
         )
-        return e.linear(e.flat(joined), f"{name}.output")
+        return e.linear(e.flat(joined), f"{name}.output", f"{name}.output")
 
     def attend(i: int, y: str) -> str:
         name = f"decoder.{i}.attention"
-        query, key, value = e.split(e.linear(y, f"{name}.query_key_value"), 3)
+        query, key, value = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
         keys, values = (
             g.op(
                 "ScatterND",
@@ -234,7 +112,9 @@ def _step(e: Emitter) -> None:
 
     def cross(i: int, y: str) -> str:
         name = f"decoder.{i}.cross"
-        query = e.linear(y, f"{name}.query")
+        query = e.linear(y, f"{name}.query", name)
+        if i == e.config.decoder_layers - 1:
+            _source_attention(e, query, f"cross_keys.{i}")
         return look(name, query, f"cross_keys.{i}", f"cross_values.{i}", "cross_bias")
 
     x = e.flat(e.embed("target", "token_ids", "positions"))
@@ -243,27 +123,90 @@ def _step(e: Emitter) -> None:
         x = e.residual(x, f"{name}.attention", partial(attend, i))
         x = e.residual(x, f"{name}.cross", partial(cross, i))
         x = e.feed_forward(x, name)
-    log_probs = g.op("LogSoftmax", e.logits(e.norm(x, "decoder.norm")), axis=-1)
+    logits = _edited(e, _chosen_logits(e, e.norm(x, "decoder.norm")))
+    log_probs = g.op("LogSoftmax", logits, axis=-1)
     best, ids = g.ops("TopK", log_probs, "num_candidates", into=["", ""], axis=-1)
-    shape = g.op("Concat", g.op("Shape", "token_ids"), "num_candidates", axis=0)
+    rows_shape = g.op("Shape", "token_ids")
+    shape = g.op("Concat", rows_shape, "num_candidates", axis=0)
     g.op("Reshape", best, shape, into="candidate_log_probs")
-    g.op("Reshape", ids, shape, into="candidate_ids")
+    g.op("Reshape", ids, shape, into="candidate_columns")
+    asked = g.reshape("asked_columns", -1, 1)
+    answer = g.op("GatherElements", log_probs, asked, axis=1)
+    g.op("Reshape", answer, rows_shape, into="asked_log_probs")
+
+
+def _source_attention(e: Emitter, query: str, keys: str) -> None:
+    """``[B, K, S]``: what each row looks at, averaged over heads; computed only when wanted."""
+    g = e.graph
+
+    def computed() -> str:
+        heads = e.heads(query, e.shape_with("token_ids", *e.head_sizes))
+        swapped = g.op("Transpose", keys, perm=[0, 1, 3, 2])
+        scale = e.number(1 / math.sqrt(e.config.head_width))
+        scores = g.op("Mul", g.op("MatMul", heads, swapped), scale)
+        weights = g.op("Softmax", g.op("Add", scores, "cross_bias"), axis=-1)
+        mean = g.op("ReduceMean", weights, g.constant([1], np.int64), keepdims=0)
+        return g.op("Cast", mean, to=onnx.TensorProto.FLOAT)
+
+    def nothing() -> str:
+        return g.op("Identity", g.constant(np.zeros((0, 0, 0)), np.float32))
+
+    g.choose("attention_wanted", computed, nothing, into="source_attention")
+
+
+def _chosen_logits(e: Emitter, x: str) -> str:
+    """``[R, W]`` to logits over the whole vocabulary, or over the shortlist of the batch.
+
+    A sentence whose own shortlist lacks a column is told by ``shortlist_bias`` not to take it, so
+    that what its neighbours may write is nothing to it.
+    """
+    g = e.graph
+    if e.precision == "int8":
+        e.quantise_for_logits(x)
+
+    def some() -> str:
+        logits = e.logits(x, "shortlist_ids")
+        biased = g.op(
+            "Add",
+            g.op("Reshape", logits, g.op("Concat", g.op("Shape", "token_ids"), last, axis=0)),
+            g.op("Unsqueeze", "shortlist_bias", g.constant([1], np.int64)),
+        )
+        return g.op("Reshape", biased, g.op("Concat", last, g.op("Shape", "shortlist_ids"), axis=0))
+
+    last = g.constant([-1], np.int64)
+    return g.choose("shortlist_wanted", some, partial(e.logits, x))
+
+
+def _edited(e: Emitter, logits: str) -> str:
+    """At each of ``edit_indices`` (row, column): a penalty that divides what is positive and
+    multiplies what is negative (Keskar et al. 2019, section 4.1), then a bias."""
+    g = e.graph
+    old = g.op("GatherND", logits, "edit_indices")
+    penalised = g.op(
+        "Where",
+        g.op("Less", old, g.constant(0, np.float32)),
+        g.op("Mul", old, "edit_penalties"),
+        g.op("Div", old, "edit_penalties"),
+    )
+    new = g.op("Add", penalised, "edit_biases")
+    return g.op("ScatterND", logits, "edit_indices", new)
 
 
 def _attention(e: Emitter) -> None:
     g = e.graph
     pad = g.constant(e.config.pad_id, np.int32)
     axes = g.constant([1, 2], np.int64)
-    hidden = g.constant(HIDDEN, np.float32)
+    hidden = e.number(HIDDEN_FP16 if e.precision == "fp16" else HIDDEN)
+    element = onnx.TensorProto.FLOAT16 if e.precision == "fp16" else onnx.TensorProto.FLOAT
 
     def padding_bias(ids: str) -> str:
-        is_padding = g.op("Cast", g.op("Equal", ids, pad), to=onnx.TensorProto.FLOAT)
+        is_padding = g.op("Cast", g.op("Equal", ids, pad), to=element)
         return g.op("Mul", g.op("Unsqueeze", is_padding, axes), hidden)
 
     source_bias = padding_bias("source_ids")
     place = e.range_of("target_input_ids")
     future = g.op("Greater", place, g.op("Transpose", place, perm=[1, 0]))
-    future_bias = g.op("Mul", g.op("Cast", future, to=onnx.TensorProto.FLOAT), hidden)
+    future_bias = g.op("Mul", g.op("Cast", future, to=element), hidden)
     target_bias = g.op("Add", padding_bias("target_input_ids"), future_bias)
     source_shape = e.shape_with("source_ids", *e.head_sizes)
     target_shape = e.shape_with("target_input_ids", *e.head_sizes)
@@ -271,22 +214,22 @@ def _attention(e: Emitter) -> None:
 
     def look(kind: str, name: str, query: str, key: str, value: str, bias: str) -> str:
         swapped = g.op("Transpose", key, perm=[0, 1, 3, 2])
-        scale = g.constant(1 / math.sqrt(e.config.head_width), np.float32)
+        scale = e.number(1 / math.sqrt(e.config.head_width))
         scores = g.op("Add", g.op("Mul", g.op("MatMul", query, swapped), scale), bias)
         weights = g.op("Softmax", scores, axis=-1)
         maps[kind].append(g.op("Unsqueeze", weights, g.constant([1], np.int64)))
         joined = g.op("Transpose", g.op("MatMul", weights, value), perm=[0, 2, 1, 3])
-        return e.linear(e.flat(joined), f"{name}.output")
+        return e.linear(e.flat(joined), f"{name}.output", f"{name}.output")
 
     def attend(kind: str, name: str, shape: str, bias: str, y: str) -> str:
-        parts = e.split(e.linear(y, f"{name}.query_key_value"), 3)
+        parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
         query, key, value = (e.heads(part, shape) for part in parts)
         return look(kind, name, query, key, value, bias)
 
     def cross(memory: str, name: str, y: str) -> str:
-        parts = e.split(e.linear(memory, f"{name}.key_value"), 2)
+        parts = e.split(e.linear(memory, f"{name}.key_value", "memory"), 2)
         key, value = (e.heads(part, source_shape) for part in parts)
-        query = e.heads(e.linear(y, f"{name}.query"), target_shape)
+        query = e.heads(e.linear(y, f"{name}.query", name), target_shape)
         return look("cross", name, query, key, value, source_bias)
 
     x = e.flat(e.embed("source", "source_ids", e.range_of("source_ids")))

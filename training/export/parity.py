@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from models.bundle.manifest import Precision, SpecialIds
 from models.transformer.transformer import Transformer
@@ -16,12 +17,24 @@ from training.export.graphs import dimensions_of
 from training.export.session import GraphDecoder, open_graph
 from training.search import CachedDecoder, Hypothesis, Searching
 
-SCORE_TOLERANCE = 1e-4
-MAP_TOLERANCE = 1e-4
-INT8_TOLERANCE = 0.25
-"""How far rounded weights may move a score, in nats per token and on average."""
-INT8_MAP_TOLERANCE = 0.03
-"""How far they may move an attention weight, on average. Trained networks stay far below both."""
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far graphs may be from the network: every number of fp32, the others on average."""
+
+    score: float
+    """In nats per token."""
+    map: float
+    """Of an attention weight."""
+    of: Callable[[Tensor], Tensor]
+
+
+TOLERANCES: dict[Precision, Tolerance] = {
+    "fp32": Tolerance(score=1e-4, map=1e-4, of=torch.max),
+    # Trained networks stay far below; a wrong matrix does not.
+    "fp16": Tolerance(score=0.02, map=0.005, of=torch.mean),
+    "int8": Tolerance(score=0.25, map=0.03, of=torch.mean),
+}
 
 
 class ParityError(Exception):
@@ -58,25 +71,26 @@ def translate_all(
 
 
 def check_translations(translated: Sequence[Translated]) -> None:
-    """Raises ``ParityError`` unless fp32 gives the network's own scores, and int8 scores like them.
+    """Raises ``ParityError`` unless each precision's scores are the network's own.
 
-    Two hypotheses whose scores agree to ``SCORE_TOLERANCE`` are a tie, which rounding decides; so
-    equal scores stand for equal tokens.
+    Two hypotheses whose scores agree are a tie, which rounding decides; so equal scores stand for
+    equal tokens.
     """
-    for number, sentence in enumerate(translated):
-        ours, theirs = sentence.graphs["fp32"][0], sentence.network[0]
-        # Written so that NaN fails, too.
-        if not abs(ours.score - theirs.score) <= SCORE_TOLERANCE:
-            raise ParityError(
-                f"sentence {number}: the fp32 graphs give {ours}, the network gives {theirs}"
-            )
-    moved = [
-        abs(sentence.graphs["int8"][0].score - sentence.network[0].score)
-        for sentence in translated
-        if "int8" in sentence.graphs
-    ]
-    if moved and not (mean := sum(moved) / len(moved)) <= INT8_TOLERANCE:
-        raise ParityError(f"the int8 graphs move the network's scores by {mean:.2g} on average")
+    for precision in translated[0].graphs if translated else ():
+        apart = torch.tensor(
+            [abs(s.graphs[precision][0].score - s.network[0].score) for s in translated]
+        )
+        _require(precision, "scores", apart, TOLERANCES[precision].score)
+
+
+def _require(precision: Precision, what: str, apart: Tensor, allowed: float) -> None:
+    measured = float(TOLERANCES[precision].of(apart))
+    # Written so that NaN fails, too.
+    if not measured <= allowed:
+        raise ParityError(
+            f"{precision}: {what} differ from the network's by {measured:.2g}; "
+            f"at most {allowed:g} is rounding"
+        )
 
 
 def check_attention(
@@ -88,7 +102,6 @@ def check_attention(
 ) -> None:
     """Raises ``ParityError`` unless an attention graph gives the network's own maps.
 
-    Every number of fp32 has to agree, those of int8 on average.
     Sentences of different lengths go in together, so that padding is proved too.
     """
     sources = [np.array(sentence.source_ids) for sentence in translated]
@@ -107,7 +120,8 @@ def check_attention(
         "target_input_ids": input_BT.int().numpy(),
         "target_output_ids": output_BT.int().numpy(),
     }
-    found = dict(zip(names, map(torch.from_numpy, session.run(None, feeds)), strict=True))
+    outputs = [torch.from_numpy(output).float() for output in session.run(None, feeds)]
+    found = dict(zip(names, outputs, strict=True))
     with torch.inference_mode():
         logits_BTV, maps = network.attention_maps(source_BS, input_BT)
     log_probs_BT = logits_BTV.log_softmax(-1).gather(2, output_BT[..., None])[..., 0]
@@ -118,14 +132,7 @@ def check_attention(
         "cross_attention": found["cross_attention"] - torch.stack(maps.cross, 1),
         "target_log_probs": (found["target_log_probs"] - log_probs_BT)[real_BT],
     }
+    tolerance = TOLERANCES[precision]
     for name, difference in differences.items():
-        apart = difference.abs()
-        if precision == "fp32":
-            measured, allowed = float(apart.max()), MAP_TOLERANCE
-        elif name == "target_log_probs":
-            measured, allowed = float(apart.mean()), INT8_TOLERANCE
-        else:
-            measured, allowed = float(apart.mean()), INT8_MAP_TOLERANCE
-        # Written so that NaN fails, too.
-        if not measured <= allowed:
-            raise ParityError(f"{precision} {name} differs from the network's by {measured:.2g}")
+        allowed = tolerance.score if name == "target_log_probs" else tolerance.map
+        _require(precision, name, difference.abs(), allowed)

@@ -13,7 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from models.bundle.manifest import Dimensions, GraphName, Precision
-from training.export.graphs import HIDDEN
+from training.export.emitter import HIDDEN, HIDDEN_FP16
 
 
 class GraphDecoder:
@@ -21,6 +21,8 @@ class GraphDecoder:
 
     def __init__(self, directory: Path, dimensions: Dimensions, precision: Precision) -> None:
         self._dimensions = dimensions
+        self._element = np.float16 if precision == "fp16" else np.float32
+        self._hidden = HIDDEN_FP16 if precision == "fp16" else HIDDEN
         self._encoder = open_graph(directory, "encoder", precision)
         self._step = open_graph(directory, "step", precision)
 
@@ -31,7 +33,7 @@ class GraphDecoder:
         self._source_length = len(source_ids)
         heads, width = self._dimensions.heads, self._dimensions.head_width
         self._own = {
-            f"self_{kind}.{i}": np.zeros((1, heads, 0, width), np.float32)
+            f"self_{kind}.{i}": np.zeros((1, heads, 0, width), self._element)
             for i in range(self._dimensions.decoder_layers)
             for kind in ("keys", "values")
         }
@@ -58,12 +60,20 @@ class GraphDecoder:
             {
                 "token_ids": np.array([tokens], np.int32),
                 "positions": np.full((1, rows), self._position, np.int32),
-                "self_bias": np.where(seen, 0, HIDDEN).astype(np.float32)[None, None],
-                "cross_bias": np.zeros((1, 1, rows, self._source_length), np.float32),
+                "self_bias": np.where(seen, 0, self._hidden).astype(self._element)[None, None],
+                "cross_bias": np.zeros((1, 1, rows, self._source_length), self._element),
                 "write_indices": indices,
                 "num_candidates": np.array(
                     [min(count, self._dimensions.vocabulary_size)], np.int64
                 ),
+                "edit_indices": np.zeros((0, 2), np.int64),
+                "edit_penalties": np.zeros(0, np.float32),
+                "edit_biases": np.zeros(0, np.float32),
+                "asked_columns": np.zeros((1, rows), np.int64),
+                "attention_wanted": np.array(False),
+                "shortlist_wanted": np.array(False),
+                "shortlist_ids": np.zeros(0, np.int64),
+                "shortlist_bias": np.zeros((1, 0), np.float32),
                 **grown,
                 **self._cross,
             },
@@ -72,7 +82,7 @@ class GraphDecoder:
         self._own = {name: found[f"updated_{name}"] for name in self._own}
         self._visible_KC = seen
         self._position += 1
-        return found["candidate_ids"][0], found["candidate_log_probs"][0]
+        return found["candidate_columns"][0], found["candidate_log_probs"][0]
 
 
 def open_graph(

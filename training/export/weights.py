@@ -1,10 +1,14 @@
-"""The network's matrices as the graphs want them: fused, transposed, quantised, each once.
+"""The network's matrices as the graphs want them: fused, quantised, each once.
 
 Linear layers that read the same input are one matrix (query, key and value; key and value of
-cross-attention). A matrix is stored ``[inputs, outputs]``, as int8 with one scale per output.
+cross-attention). A matrix is stored ``[outputs, inputs]``, so that the output projection is also
+the table of embeddings; as int8 with one scale per output.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,56 +17,98 @@ from torch import nn
 from models.bundle.manifest import Precision
 from models.transformer.transformer import Transformer
 from training.export.builder import WeightFile
+from training.export.calibration import Ranges
 
 FloatArray = NDArray[np.float32]
+FLOATS: dict[Precision, type[np.floating[Any]]] = {
+    "fp32": np.float32,
+    "int8": np.float32,
+    "fp16": np.float16,
+}
+"""What is not a quantised matrix is stored as."""
 
 
-def collect_weights(network: Transformer, precision: Precision) -> WeightFile:
-    """Every weight of the network, under the names that ``training.export.graphs`` uses."""
+INT8_MAX = 127
+UINT8_MAX = 255
+
+
+def collect_weights(
+    network: Transformer, precision: Precision, ranges: Ranges | None = None
+) -> WeightFile:
+    """Every weight of the network, under the names that ``training.export.emitter`` uses.
+
+    int8 needs the ``ranges`` of the matrices' inputs. Raises ``ValueError`` without them.
+    """
+    if precision == "int8" and ranges is None:
+        raise ValueError("int8 weights need the ranges that training.export.calibration finds")
     file = WeightFile(f"weights.{precision}.bin")
+    quantiser = _Quantiser(file, ranges) if ranges is not None and precision == "int8" else None
 
-    def linear(name: str, *layers: nn.Linear) -> None:
-        matrix = np.concatenate([_array(layer.weight) for layer in layers]).T
-        _add_matrix(file, name, matrix, precision)
+    def matrix(name: str, reads: str | None, values: FloatArray, bias: FloatArray | None) -> None:
+        """``reads`` names the input; ``None`` is a table that nothing is multiplied by."""
+        if quantiser is not None:
+            quantiser.add(name, reads, values, bias)
+            return
+        file.add(f"{name}.weight", values.astype(FLOATS[precision]))
+        if bias is not None:
+            file.add(f"{name}.bias", bias.astype(FLOATS[precision]))
+
+    def linear(name: str, reads: str, *layers: nn.Linear) -> None:
         biases = [_array(layer.bias) for layer in layers if layer.bias is not None]
-        if biases:
-            file.add(f"{name}.bias", np.concatenate(biases))
+        matrix(
+            name,
+            reads,
+            np.concatenate([_array(layer.weight) for layer in layers]),
+            np.concatenate(biases) if biases else None,
+        )
 
     def norm(name: str, layer: nn.Module) -> None:
         if isinstance(layer, nn.LayerNorm):
-            file.add(f"{name}.scale", _array(layer.weight))
-            file.add(f"{name}.bias", _array(layer.bias))
+            file.add(f"{name}.scale", _array(layer.weight).astype(FLOATS[precision]))
+            file.add(f"{name}.bias", _array(layer.bias).astype(FLOATS[precision]))
 
     config = network.config
-    _add_matrix(file, "target", _array(network.target_embedding.tokens.weight).T, precision)
+    tied = config.tying != "none"
+    table = _array(network.target_embedding.tokens.weight)
+    matrix("target", "generator" if tied else None, table, None)
     if config.tying != "all":
-        _add_matrix(file, "source", _array(network.source_embedding.tokens.weight).T, precision)
-    if config.tying == "none":
-        linear("generator", network.generator)
-    positions = _array(network.source_embedding.positions)
-    file.add("position_table", positions)
+        matrix("source", None, _array(network.source_embedding.tokens.weight), None)
+    if not tied:
+        linear("generator", "generator", network.generator)
+    file.add("position_table", _array(network.source_embedding.positions).astype(FLOATS[precision]))
     if config.positions == "learned":
-        file.add("target_position_table", _array(network.target_embedding.positions))
+        learned = _array(network.target_embedding.positions)
+        file.add("target_position_table", learned.astype(FLOATS[precision]))
 
     for i, layer in enumerate(network.encoder_layers):
         name = f"encoder.{i}"
         own = layer.attention
-        linear(f"{name}.attention.query_key_value", own.query, own.key, own.value)
-        linear(f"{name}.attention.output", own.output)
-        linear(f"{name}.feed_forward.inner", layer.feed_forward.inner)
-        linear(f"{name}.feed_forward.outer", layer.feed_forward.outer)
+        linear(
+            f"{name}.attention.query_key_value", f"{name}.attention", own.query, own.key, own.value
+        )
+        linear(f"{name}.attention.output", f"{name}.attention.output", own.output)
+        linear(f"{name}.feed_forward.inner", f"{name}.feed_forward", layer.feed_forward.inner)
+        linear(f"{name}.feed_forward.outer", f"{name}.feed_forward.outer", layer.feed_forward.outer)
         norm(f"{name}.attention.norm", layer.attention_residual.norm)
         norm(f"{name}.feed_forward.norm", layer.feed_forward_residual.norm)
     for i, decoder_layer in enumerate(network.decoder_layers):
         name = f"decoder.{i}"
         own, cross = decoder_layer.attention, decoder_layer.cross
-        linear(f"{name}.attention.query_key_value", own.query, own.key, own.value)
-        linear(f"{name}.attention.output", own.output)
-        linear(f"{name}.cross.query", cross.query)
-        linear(f"{name}.cross.key_value", cross.key, cross.value)
-        linear(f"{name}.cross.output", cross.output)
-        linear(f"{name}.feed_forward.inner", decoder_layer.feed_forward.inner)
-        linear(f"{name}.feed_forward.outer", decoder_layer.feed_forward.outer)
+        linear(
+            f"{name}.attention.query_key_value", f"{name}.attention", own.query, own.key, own.value
+        )
+        linear(f"{name}.attention.output", f"{name}.attention.output", own.output)
+        linear(f"{name}.cross.query", f"{name}.cross", cross.query)
+        linear(f"{name}.cross.key_value", "memory", cross.key, cross.value)
+        linear(f"{name}.cross.output", f"{name}.cross.output", cross.output)
+        linear(
+            f"{name}.feed_forward.inner", f"{name}.feed_forward", decoder_layer.feed_forward.inner
+        )
+        linear(
+            f"{name}.feed_forward.outer",
+            f"{name}.feed_forward.outer",
+            decoder_layer.feed_forward.outer,
+        )
         norm(f"{name}.attention.norm", decoder_layer.attention_residual.norm)
         norm(f"{name}.cross.norm", decoder_layer.cross_residual.norm)
         norm(f"{name}.feed_forward.norm", decoder_layer.feed_forward_residual.norm)
@@ -72,21 +118,39 @@ def collect_weights(network: Transformer, precision: Precision) -> WeightFile:
 
 
 def quantise(matrix: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
-    """Symmetric int8 with one scale per column: ``matrix ≈ quantised * scale``."""
-    scale = np.abs(matrix).max(axis=0) / 127
+    """Symmetric int8 with one scale per row: ``matrix ≈ quantised * scale[:, None]``."""
+    scale = np.abs(matrix).max(axis=1) / INT8_MAX
     scale = np.where(scale == 0, 1.0, scale).astype(np.float32)
-    return np.clip(np.rint(matrix / scale), -127, 127).astype(np.int8), scale
+    return np.clip(np.rint(matrix / scale[:, None]), -INT8_MAX, INT8_MAX).astype(np.int8), scale
 
 
-def _add_matrix(file: WeightFile, name: str, matrix: FloatArray, precision: Precision) -> None:
-    if precision == "int8":
-        quantised, scale = quantise(matrix)
-        file.add(f"{name}.weight", quantised)
-        file.add(f"{name}.weight_scale", scale)
-    elif precision == "fp32":
-        file.add(f"{name}.weight", matrix)
-    else:
-        raise ValueError(f"no graphs are written in {precision}")
+@dataclass(frozen=True, slots=True)
+class _Quantiser:
+    file: WeightFile
+    ranges: Ranges
+
+    def add(
+        self, name: str, reads: str | None, values: FloatArray, bias: FloatArray | None
+    ) -> None:
+        quantised, scale = quantise(values)
+        self.file.add(f"{name}.weight", quantised)
+        self.file.add(f"{name}.weight_scale", scale)
+        if reads is None:
+            return
+        self.file.add(f"{name}.weight_zero", np.zeros(len(scale), np.int8))
+        input_scale = self._input_scale(reads)
+        if bias is not None:
+            # In units of the product, so that it is added before anything is rounded.
+            self.file.add(f"{name}.bias", np.rint(bias / (input_scale * scale)).astype(np.int32))
+
+    def _input_scale(self, reads: str) -> np.float32:
+        name = f"{reads}.input_scale"
+        if name not in self.file.arrays:
+            # What leaves a ReLU is never negative, and has all of uint8 to itself.
+            levels = UINT8_MAX if reads.endswith("feed_forward.outer") else INT8_MAX
+            # An input that was always zero may have any scale but zero.
+            self.file.add(name, np.array(self.ranges[reads] / levels or 1.0, np.float32))
+        return self.file.arrays[name][()]  # type: ignore[return-value]
 
 
 def _array(parameter: object) -> FloatArray:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.runtime.onnx import int8_saturates
+from service.runtime.sessions import int8_saturates
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""Clients of a translation service, many of them in one process: what sends the load.
+
+    python -m benchmarks.client URL < PLAN
+
+The plan and the answer are JSON. It runs on the same machine as the service, so that what it
+spends the service lacks: connections are kept and spoken to directly, at a tenth of what a
+general HTTP client takes for a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from urllib.parse import urlsplit
+
+_DRAIN_SECONDS = 10.0
+LOST = math.inf
+"""The latency of a request that was refused, or not answered in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to send for how long: at a ``rate`` of its own, or by so many ``clients`` in turn.
+
+    With a rate, requests arrive like raindrops (a Poisson process) whether or not others have been
+    answered, and latency counts from the moment that one was due. It ends early if far more wait
+    than a service that answers within ``hopeless_seconds`` could have waiting.
+    """
+
+    bodies: tuple[str, ...]
+    seconds: float
+    rate: float = 0.0
+    clients: int = 0
+    hopeless_seconds: float = 2.0
+    seed: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One request: which body, when it was answered since the start, and after how long."""
+
+    body: int
+    at: float
+    latency: float
+
+
+def send(url: str, plan: Plan) -> list[Heard]:
+    """Run a plan in another process; raises ``RuntimeError`` if that fails."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "benchmarks.client", url],
+        input=json.dumps(asdict(plan)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if finished.returncode:
+        raise RuntimeError(f"the clients of {url} failed: {finished.stderr.strip()}")
+    return [Heard(*each) for each in json.loads(finished.stdout)]
+
+
+class _Connection:
+    """Keeps one connection, on which it asks for one translation after another."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._address = parts.hostname, parts.port
+        self._head = f"POST /translate HTTP/1.1\r\nHost: {parts.netloc}\r\n".encode()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, body: bytes) -> bool:
+        """Whether the service answered with a translation."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(*self._address)
+        reader, writer = self._streams
+        writer.write(
+            self._head
+            + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        fields = dict(
+            line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line
+        )
+        await reader.readexactly(int(fields[b"content-length"]))
+        if fields.get(b"connection", b"").strip() == b"close":
+            self.close()
+        return head.split(b" ", 2)[1] == b"200"
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+class _Crowd:
+    """Everybody who sends requests; remembers what each one heard."""
+
+    def __init__(self, url: str, plan: Plan) -> None:
+        self._url = url
+        self._plan = plan
+        self._bodies = [body.encode() for body in plan.bodies]
+        self._idle: list[_Connection] = []
+        self._started = 0.0
+        self.heard: list[Heard] = []
+
+    async def run(self) -> None:
+        self._started = time.perf_counter()
+        if self._plan.clients:
+            await asyncio.gather(*(self._take_turns(i) for i in range(self._plan.clients)))
+        else:
+            await self._rain()
+
+    async def _take_turns(self, first: int) -> None:
+        body = first
+        while self._now() < self._plan.seconds:
+            await self._request(body % len(self._bodies), self._now())
+            body += self._plan.clients
+
+    async def _rain(self) -> None:
+        plan, gaps, due, number = self._plan, random.Random(self._plan.seed), 0.0, 0
+        waiting: set[asyncio.Task[None]] = set()
+        while (due := due + gaps.expovariate(plan.rate)) < plan.seconds:
+            await asyncio.sleep(max(0.0, due - self._now()))
+            task = asyncio.create_task(self._request(number % len(self._bodies), due))
+            waiting.add(task)
+            task.add_done_callback(waiting.discard)
+            number += 1
+            if len(waiting) > 32 + plan.rate * plan.hopeless_seconds:
+                break
+        else:
+            if waiting:
+                await asyncio.wait(waiting, timeout=_DRAIN_SECONDS)
+        for task in list(waiting):
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        self.heard += [Heard(0, self._now(), LOST)] * (number - len(self.heard))
+
+    async def _request(self, body: int, due: float) -> None:
+        connection = self._idle.pop() if self._idle else _Connection(self._url)
+        try:
+            answered = await connection.ask(self._bodies[body])
+            self._idle.append(connection)
+        except (OSError, EOFError):
+            connection.close()
+            answered = False
+        except BaseException:
+            connection.close()
+            raise
+        now = self._now()
+        self.heard.append(Heard(body, now, now - due if answered else LOST))
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._started
+
+
+def main(arguments: Sequence[str]) -> int:
+    plan = Plan(**json.load(sys.stdin))
+    crowd = _Crowd(arguments[0], plan)
+    asyncio.run(crowd.run())
+    print(json.dumps([(each.body, each.at, each.latency) for each in crowd.heard]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,194 @@
+"""Two engines taking turns at the same work, one of them in whichever setting suits it best.
+
+Each lives in a process of its own and sleeps while the other works. What is compared are
+neighbours in time; pairs that other processes disturbed are measured again, and which pairs count
+is decided by disturbance, never by speed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from benchmarks import machine
+from benchmarks.engines import SETTINGS, CTranslate2, Dragoman, Search
+from benchmarks.peers.ctranslate2 import COMPUTE_TYPE, converted
+from benchmarks.worker import Done, EngineFailed, Worker
+from benchmarks.workloads import Workload
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Precision
+
+MAX_DECODING_LENGTH = 192
+
+# CTranslate2's threads spin for a while after their work.
+_PAUSE_SECONDS = 0.4
+_LONGEST_WAIT_SECONDS = 20.0
+_HOPELESS = 2.0
+"""A setting so many times slower than the best is not tried in the cells that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    workload: str
+    precision: Precision
+    beam_size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload}/{self.precision}/{self.beam_size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Neighbouring runs of the same work."""
+
+    ours: Done
+    theirs: Done
+
+    @property
+    def ratio(self) -> float:
+        return self.ours.tokens_per_second / self.theirs.tokens_per_second
+
+    @property
+    def others_cores(self) -> float:
+        return max(self.ours.others_cores or 0.0, self.theirs.others_cores or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A measured cell; speeds in target tokens per second, ``eos`` counted."""
+
+    cell: str
+    ours: float
+    theirs: float
+    setting: str
+    ratio: float
+    lowest_ratio: float
+    highest_ratio: float
+    pairs: int
+    same: float
+    """The share of sentences that both translate to the same tokens."""
+    others_cores: float
+    """The most that other processes used the processor during a run that counts."""
+
+
+class LengthsDiffer(Exception):
+    """An engine did not end where the base network ends by its weights."""
+
+
+class Contest:
+    """Our engine and CTranslate2 in each of its settings, one model in one precision."""
+
+    def __init__(self, bundle: Bundle, precision: Precision, threads: int, cache: Path) -> None:
+        self._bundle = bundle
+        self._precision = precision
+        self._threads = threads
+        self._cache = cache
+        self._stack = ExitStack()
+        self._last: dict[str, Done] = {}
+
+    def __enter__(self) -> Self:
+        bundle, precision, threads = self._bundle, self._precision, self._threads
+        model = converted(bundle, precision, self._cache)
+        with ExitStack() as stack:
+            self._ours = stack.enter_context(Worker(Dragoman(bundle.path, precision, threads)))
+            self._theirs: list[Worker] = []
+            for setting in SETTINGS:
+                engine = CTranslate2(model, COMPUTE_TYPE[precision], threads, setting)
+                try:
+                    self._theirs.append(stack.enter_context(Worker(engine)))
+                except EngineFailed as error:
+                    print(f"left out: {error}", file=sys.stderr)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def measure(self, cell: Cell, work: Workload, pairs: int) -> Result:
+        """Measure a cell: a trial of the settings, then pairs until enough were undisturbed."""
+        length = min(MAX_DECODING_LENGTH, self._bundle.manifest.limits.target_length)
+        search = Search(cell.beam_size, length)
+        theirs = self._best_setting(work, search)
+        self._run(self._ours, work, search)
+        measured: list[Pair] = []
+        while len(measured) < 2 * pairs:
+            machine.wait_until_quiet(_LONGEST_WAIT_SECONDS)
+            first = self._run(theirs, work, search)
+            measured.append(Pair(self._run(self._ours, work, search), first))
+            quiet = sum(pair.others_cores <= machine.QUIET_CORES for pair in measured)
+            if quiet >= pairs:
+                break
+        # By disturbance, never by speed.
+        counted = sorted(measured, key=lambda pair: pair.others_cores)[:pairs]
+        ratios = [pair.ratio for pair in counted]
+        assert isinstance(theirs.engine, CTranslate2)
+        return Result(
+            cell=cell.name,
+            ours=statistics.median(pair.ours.tokens_per_second for pair in counted),
+            theirs=statistics.median(pair.theirs.tokens_per_second for pair in counted),
+            setting=theirs.engine.setting,
+            ratio=statistics.median(ratios),
+            lowest_ratio=min(ratios),
+            highest_ratio=max(ratios),
+            pairs=len(counted),
+            same=_same(counted[-1]),
+            others_cores=max(pair.others_cores for pair in counted),
+        )
+
+    def memories(self) -> dict[str, dict[str, machine.Memory | None]]:
+        """By engine: when it was opened, and after the work it did last."""
+        return {
+            f"{self._bundle.manifest.name} {self._precision} {worker.engine.label}": {
+                "opened": worker.memory_when_opened,
+                "worked": self._last[worker.engine.label].memory,
+            }
+            for worker in (self._ours, *self._theirs)
+        }
+
+    def _best_setting(self, work: Workload, search: Search) -> Worker:
+        seconds = []
+        for worker in self._theirs:
+            self._run(worker, work, search)
+            if len(self._theirs) > 1:
+                seconds.append(self._run(worker, work, search).seconds)
+        if not seconds:
+            return self._theirs[0]
+        best = min(seconds)
+        chosen = self._theirs[seconds.index(best)]
+        self._theirs = [
+            worker
+            for worker, each in zip(self._theirs, seconds, strict=True)
+            if each <= _HOPELESS * best
+        ]
+        return chosen
+
+    def _run(self, worker: Worker, work: Workload, search: Search) -> Done:
+        time.sleep(_PAUSE_SECONDS)
+        done = worker.translate(work.batches, search)
+        self._last[worker.engine.label] = done
+        if self._bundle.manifest.name == "base":
+            check_lengths(worker.engine.label, work, done)
+        return done
+
+
+def check_lengths(engine: str, work: Workload, done: Done) -> None:
+    """Raises ``LengthsDiffer`` unless every translation has as many tokens as its source."""
+    for sources, targets in zip(work.batches, done.translations, strict=True):
+        for source, target in zip(sources, targets, strict=True):
+            if len(target) + 1 != len(source):
+                raise LengthsDiffer(
+                    f"{engine} wrote {len(target) + 1} tokens for a source of {len(source)} in "
+                    f"{work.name}: it does not compute the base network, or ends it elsewhere"
+                )
+
+
+def _same(pair: Pair) -> float:
+    ours = [each for batch in pair.ours.translations for each in batch]
+    theirs = [each for batch in pair.theirs.translations for each in batch]
+    return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)

@@ -1,0 +1,154 @@
+"""Engines as a benchmark sees them: token ids in, token ids out, the search being the same.
+
+Imported by the processes that are measured: each engine brings in its own libraries when it is
+opened, so that neither carries the other's weight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from models.bundle.manifest import Precision
+
+if TYPE_CHECKING:
+    from benchmarks.workloads import Sentences
+    from service.translation.repository import LoadedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Beam search that ends when ``beam_size`` hypotheses have, scores divided by their length."""
+
+    beam_size: int
+    max_decoding_length: int
+    """``eos`` counted; no workload comes near it."""
+
+
+class Translating(Protocol):
+    """An engine that has been opened."""
+
+    def translate(self, sentences: Sentences, search: Search) -> Sentences:
+        """The best translation of each sentence, without ``eos``."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dragoman:
+    """Our own engine as the service runs it, all sentences being given at once."""
+
+    bundle: Path
+    precision: Precision
+    threads: int
+
+    @property
+    def label(self) -> str:
+        return "dragoman"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def open(self) -> Translating:
+        runner = asyncio.Runner()
+        model = runner.run(open_engine(self.bundle, self.precision, self.threads))
+        return _OpenDragoman(runner, model)
+
+
+async def open_engine(bundle: Path, precision: Precision, threads: int) -> LoadedModel:
+    """A model loaded and started as the service does it, with its defaults and its metrics."""
+    from service.loading import load_model
+    from service.observability.metrics import Metrics
+    from service.settings import Settings
+
+    settings = Settings(precision=precision, threads=threads)
+    return await load_model(bundle, settings, Metrics().observer)
+
+
+class _OpenDragoman:
+    def __init__(self, runner: asyncio.Runner, model: LoadedModel) -> None:
+        from service.engine.types import DecodingOptions
+
+        self._runner = runner
+        self._engine = model.engine
+        self._options = DecodingOptions
+
+    def translate(self, sentences: Sentences, search: Search) -> Sentences:
+        options = self._options(
+            beam_size=search.beam_size, max_decoding_length=search.max_decoding_length
+        )
+
+        async def all_at_once() -> Sentences:
+            calls = (self._engine.decode(sentence, options) for sentence in sentences)
+            decoded = await asyncio.gather(*calls)
+            return tuple(each.hypotheses[0].token_ids for each in decoded)
+
+        return self._runner.run(all_at_once())
+
+    def close(self) -> None:
+        self._runner.run(self._engine.close())
+        self._runner.close()
+
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "default": {},
+    "oneDNN+AVX512": {"CT2_FORCE_CPU_ISA": "AVX512", "CT2_USE_MKL": "0"},
+    "MKL+AVX512": {"CT2_FORCE_CPU_ISA": "AVX512", "CT2_USE_MKL": "1"},
+}
+"""What CTranslate2 lets one choose, read from the environment once in the life of a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class CTranslate2:
+    """CTranslate2 with one of ``SETTINGS``, all sentences being given as one batch."""
+
+    model: Path
+    compute_type: str
+    threads: int
+    setting: str = "default"
+
+    @property
+    def label(self) -> str:
+        return f"ctranslate2 ({self.setting})"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return SETTINGS[self.setting]
+
+    def open(self) -> Translating:
+        return _OpenCTranslate2(self)
+
+
+class _OpenCTranslate2:
+    def __init__(self, engine: CTranslate2) -> None:
+        import ctranslate2
+
+        self._translator: Any = ctranslate2.Translator(
+            str(engine.model),
+            device="cpu",
+            compute_type=engine.compute_type,
+            inter_threads=1,
+            intra_threads=engine.threads,
+        )
+        vocabulary = (engine.model / "shared_vocabulary.json").read_text(encoding="utf-8")
+        self._names: list[str] = json.loads(vocabulary)
+        self._ids = {name: i for i, name in enumerate(self._names)}
+
+    def translate(self, sentences: Sentences, search: Search) -> Sentences:
+        results = self._translator.translate_batch(
+            [[self._names[i] for i in sentence] for sentence in sentences],
+            beam_size=search.beam_size,
+            max_decoding_length=search.max_decoding_length,
+            max_batch_size=0,
+        )
+        return tuple(tuple(self._ids[name] for name in each.hypotheses[0]) for each in results)
+
+    def close(self) -> None:
+        self._translator.unload_model()
+
+
+Engine = Dragoman | CTranslate2

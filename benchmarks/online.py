@@ -1,0 +1,294 @@
+"""One-sentence requests over HTTP: how many can come before they wait, and what clients reach.
+
+    python -m benchmarks.online [--servers NAME ...] [--clients N ...] [--bundle DIRECTORY]
+
+Requests arrive at random, at rising rates, whether or not others have been answered; what is
+looked for is the highest rate at which 99 % are answered within a second, of our service and of two
+ways of serving CTranslate2. With ``--clients`` also, in what each client sends its next sentence
+when it has the last one's translation: target tokens per second of 1, 2, 4, … clients, and that
+over what the engine reaches offline with the same sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.base import CACHE, base_bundle
+from benchmarks.client import LOST, Heard, Plan, send
+from benchmarks.engines import SETTINGS, CTranslate2, Dragoman, Engine, Search
+from benchmarks.peers.ctranslate2 import COMPUTE_TYPE, converted
+from benchmarks.server import free_port, running, serving
+from benchmarks.worker import Done, EngineFailed, Worker
+from benchmarks.workloads import Sentences, captions, newstest_lengths, random_words
+from models.bundle.bundle import TOKENIZER, Bundle
+from models.bundle.manifest import Precision
+from training.cli import default_data_directory
+from training.data.corpus import CorpusError
+
+SERVERS = ("dragoman", "windowed", "libretranslate")
+SENTENCES = 256
+SEARCH = Search(beam_size=4, max_decoding_length=192)
+LIMIT_SECONDS = 1.0
+"""Within this, 99 % of requests are to be answered."""
+_HALVINGS = 4
+_WARMING_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What happened at one rate, in requests per second."""
+
+    rate: float
+    requests: int
+    p50: float
+    p99: float
+
+    @property
+    def passed(self) -> bool:
+        return self.p99 < LIMIT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """What so many clients reached together; ``of_offline`` is the share of the engine's speed."""
+
+    clients: int
+    tokens_per_second: float
+    of_offline: float
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is served: sentences as clients send them, and how an engine does with them offline."""
+
+    bundle: Bundle
+    precision: Precision
+    threads: int
+    cache: Path
+    sentences: Sentences
+    bodies: tuple[str, ...]
+
+    def offline(self, engine: Engine) -> Done:
+        """The median of three runs over all sentences at once."""
+        with Worker(engine) as worker:
+            runs = [worker.translate((self.sentences,), SEARCH) for _ in range(4)][1:]
+        return sorted(runs, key=lambda run: run.seconds)[1]
+
+    @property
+    def ours(self) -> Dragoman:
+        return Dragoman(self.bundle.path, self.precision, self.threads)
+
+    def best_peer(self) -> CTranslate2:
+        """CTranslate2 in the setting that is fastest with 32 of the sentences."""
+        model = converted(self.bundle, self.precision, self.cache)
+        seconds: dict[CTranslate2, float] = {}
+        for setting in SETTINGS:
+            engine = CTranslate2(model, COMPUTE_TYPE[self.precision], self.threads, setting)
+            try:
+                with Worker(engine) as worker:
+                    runs = [worker.translate((self.sentences[:32],), SEARCH) for _ in range(2)]
+            except EngineFailed as error:
+                print(f"left out: {error}", file=sys.stderr)
+            else:
+                seconds[engine] = runs[-1].seconds
+        return min(seconds, key=lambda engine: seconds[engine])
+
+    def server(self, name: str, peer: CTranslate2) -> AbstractContextManager[str]:
+        if name == "dragoman":
+            return serving(
+                self.bundle.path.parent, PRECISION=self.precision, THREADS=str(self.threads)
+            )
+        port = free_port()
+        arguments = {
+            "--model": peer.model,
+            "--tokenizer": self.bundle.path / TOKENIZER,
+            "--compute-type": peer.compute_type,
+            "--threads": peer.threads,
+            "--port": port,
+        }
+        flat = [str(part) for pair in arguments.items() for part in pair]
+        return running(["-m", f"benchmarks.peers.{name}", *flat], port, peer.environment)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        subject = _subject(options)
+    except CorpusError as error:
+        print(f"online: {error}", file=sys.stderr)
+        return 2
+    peer = subject.best_peer()
+    offline = {"dragoman": subject.offline(subject.ours)}
+    if set(options.servers) - {"dragoman"}:
+        offline["ctranslate2"] = subject.offline(peer)
+    print(f"{machine.description()}; {subject.bundle.manifest.name}, {subject.precision}, beam 4")
+    for engine, done in offline.items():
+        print(
+            f"offline, {SENTENCES} sentences at once: {engine} {done.tokens_per_second:.0f} tok/s"
+        )
+    levels: dict[str, list[Level]] = {}
+    crowds: dict[str, list[Crowd]] = {}
+    for name in options.servers:
+        done = offline["dragoman" if name == "dragoman" else "ctranslate2"]
+        with subject.server(name, peer) as url:
+            _settle(url, subject)
+            if not options.no_rates:
+                start = len(subject.sentences) / done.seconds / 4
+                levels[name] = find_highest_rate(url, subject, start, options.seconds)
+                _print_levels(name, levels[name])
+            crowds[name] = [
+                measure_crowd(url, subject, clients, done, options.seconds)
+                for clients in options.clients
+            ]
+            _print_crowds(name, crowds[name])
+    if "dragoman" in levels:
+        _print_comparison({name: highest_rate(each) for name, each in levels.items()})
+    record = {
+        "benchmark": "online",
+        "machine": machine.description(),
+        "bundle": subject.bundle.manifest.name,
+        "precision": subject.precision,
+        "setting": peer.setting,
+        "offline": {engine: done.tokens_per_second for engine, done in offline.items()},
+        "rates": {name: [_fields(level) for level in each] for name, each in levels.items()},
+        "clients": {name: [_fields(crowd) for crowd in each] for name, each in crowds.items()},
+    }
+    print(json.dumps(record))
+    return 0
+
+
+def find_highest_rate(url: str, subject: Subject, start: float, seconds: float) -> list[Level]:
+    """Every rate that was tried: up by half until one fails, then halving what is between."""
+    levels: list[Level] = []
+    passed, failed, halved = 0.0, math.inf, 0
+    rate = start
+    while halved <= _HALVINGS:
+        level = measure_rate(url, subject, rate, seconds)
+        levels.append(level)
+        _settle(url, subject)
+        if level.passed:
+            passed = max(passed, rate)
+        else:
+            failed = min(failed, rate)
+        if math.isinf(failed):
+            rate *= 1.5
+        else:
+            rate = (passed + failed) / 2
+            halved += 1
+    return levels
+
+
+def highest_rate(levels: Sequence[Level]) -> float:
+    return max((level.rate for level in levels if level.passed), default=0.0)
+
+
+def measure_rate(url: str, subject: Subject, rate: float, seconds: float) -> Level:
+    heard = send(url, Plan(subject.bodies, seconds, rate=rate))
+    return Level(rate, len(heard), *_percentiles(heard))
+
+
+def measure_crowd(url: str, subject: Subject, clients: int, offline: Done, seconds: float) -> Crowd:
+    """Tokens of the requests that were answered once all clients were at work."""
+    heard = send(url, Plan(subject.bodies, seconds, clients=clients))
+    lost = sum(each.latency == LOST for each in heard)
+    if lost:
+        raise RuntimeError(f"{url} refused {lost} of {len(heard)} requests of {clients} clients")
+    (translations,) = offline.translations
+    counted = [each for each in heard if _WARMING_SECONDS <= each.at <= seconds]
+    tokens = sum(len(translations[each.body]) + 1 for each in counted)
+    speed = tokens / (seconds - _WARMING_SECONDS)
+    return Crowd(clients, speed, speed / offline.tokens_per_second, *_percentiles(counted))
+
+
+def _settle(url: str, subject: Subject) -> None:
+    """Wait until what earlier clients left behind is done: four sentences in turn."""
+    send(url, Plan(subject.bodies[:4], 0.5, clients=1))
+    machine.wait_until_quiet(20)
+
+
+def _percentiles(heard: Sequence[Heard]) -> tuple[float, float]:
+    latencies = sorted(each.latency for each in heard) or [LOST]
+    at = min(len(latencies) - 1, int(0.99 * len(latencies)))
+    return statistics.median(latencies), latencies[at]
+
+
+def _subject(options: argparse.Namespace) -> Subject:
+    bundle = Bundle.open(options.bundle) if options.bundle else base_bundle(options.cache)
+    if options.bundle:
+        sentences = captions(bundle, options.data)[:SENTENCES]
+    else:
+        sentences = random_words(bundle, newstest_lengths(SENTENCES))
+    tokenizer, manifest = bundle.tokenizer(), bundle.manifest
+    languages = {"source": manifest.source, "target": manifest.target}
+    bodies = tuple(
+        json.dumps({"q": tokenizer.decode(sentence[:-1]), **languages}) for sentence in sentences
+    )
+    threads = options.threads or machine.cores()
+    return Subject(bundle, options.precision, threads, options.cache, sentences, bodies)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.online", description=__doc__)
+    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS, metavar="NAME")
+    parser.add_argument("--clients", nargs="*", type=int, default=(), metavar="N")
+    parser.add_argument("--no-rates", action="store_true", help="only what --clients asks for")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each rate or crowd")
+    parser.add_argument(
+        "--bundle", type=Path, help="translate Multi30k with it (default: the base network)"
+    )
+    parser.add_argument("--precision", choices=("int8", "fp32"), default="int8")
+    parser.add_argument("--threads", type=int, default=0, help="of each engine; 0 is every core")
+    parser.add_argument("--data", type=Path, default=default_data_directory())
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    return parser
+
+
+def _print_levels(name: str, levels: Sequence[Level]) -> None:
+    print(f"\n{name:<16}{'requests/s':>12}{'requests':>10}{'p50 ms':>9}{'p99 ms':>9}")
+    for level in sorted(levels, key=lambda level: level.rate):
+        print(
+            f"{'':<16}{level.rate:>12.1f}{level.requests:>10}{level.p50 * 1e3:>9.0f}"
+            f"{level.p99 * 1e3:>9.0f}{'' if level.passed else '  too late'}",
+            flush=True,
+        )
+
+
+def _print_crowds(name: str, crowds: Sequence[Crowd]) -> None:
+    if crowds:
+        print(
+            f"\n{name:<16}{'clients':>12}{'tok/s':>10}{'of offline':>12}{'p50 ms':>9}{'p99 ms':>9}"
+        )
+    for crowd in crowds:
+        print(
+            f"{'':<16}{crowd.clients:>12}{crowd.tokens_per_second:>10.0f}{crowd.of_offline:>12.0%}"
+            f"{crowd.p50 * 1e3:>9.0f}{crowd.p99 * 1e3:>9.0f}",
+            flush=True,
+        )
+
+
+def _print_comparison(highest: Mapping[str, float]) -> None:
+    print(f"\nhighest rate with p99 < {LIMIT_SECONDS:.0f} s")
+    for name, rate in highest.items():
+        times = f"{highest['dragoman'] / rate:>8.2f} x" if rate else "    none"
+        print(f"{name:<16}{rate:>12.1f}/s{times}")
+    print()
+
+
+def _fields(measured: Level | Crowd) -> dict[str, float | None]:
+    """For JSON, which has no infinity."""
+    return {k: None if v == LOST else v for k, v in asdict(measured).items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""A bundle's own weights as a CTranslate2 model, so that both engines compute the same network.
+
+Weights are read by the names that ``training.export.weights`` gives them. int8 weights are given
+as the floats that they stand for, in which CTranslate2's quantisation finds the same integers
+again: it, too, has one scale for each output of a product.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import onnx
+from ctranslate2.specs import common_spec, transformer_spec
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import GRAPHS, Precision
+
+FloatArray = NDArray[np.float32]
+
+_QUANTISATION: dict[Precision, str | None] = {"fp32": None, "int8": "int8", "fp16": "float16"}
+COMPUTE_TYPE: dict[Precision, str] = {"fp32": "float32", "int8": "int8", "fp16": "float16"}
+"""What a translator is to compute in, for a fair comparison with each precision of ours."""
+
+_MODEL = "model.bin"
+_SELF = ("query_key_value", "output")
+_CROSS = ("query", "key_value", "output")
+_INPUTS = {
+    ".attention.query_key_value": ".attention",
+    ".cross.query": ".cross",
+    ".feed_forward.inner": ".feed_forward",
+}
+"""Matrices of int8 bundles whose input does not have their own name."""
+
+
+def convert(bundle: Bundle, precision: Precision, path: Path) -> Path:
+    """Write the CTranslate2 model of a bundle to ``path``, unless it is there; returns ``path``.
+
+    The model appears in one rename. It does not add ``eos`` to a source: its caller does.
+    """
+    if (path / _MODEL).is_file():
+        return path
+    spec = specification(bundle, precision)
+    spec.validate()
+    spec.optimize(quantization=_QUANTISATION[precision])
+    staging = path.parent / f".{path.name}.{uuid4().hex}"
+    staging.mkdir(parents=True)
+    try:
+        spec.save(str(staging))
+        staging.rename(path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return path
+
+
+def converted(bundle: Bundle, precision: Precision, cache: Path) -> Path:
+    """The model of a bundle in a cache that keeps the one of its latest version only."""
+    directory = cache / "ctranslate2" / f"{bundle.manifest.name}-{precision}"
+    path = directory / bundle.manifest.version
+    if directory.is_dir():
+        for outdated in directory.iterdir():
+            if outdated != path:
+                shutil.rmtree(outdated)
+    return convert(bundle, precision, path)
+
+
+def vocabulary(bundle: Bundle) -> tuple[str, ...]:
+    """CTranslate2's name of each token id."""
+    return bundle.tokenizer().pieces(range(bundle.manifest.dimensions.vocabulary_size))
+
+
+def specification(bundle: Bundle, precision: Precision) -> transformer_spec.TransformerSpec:
+    """The network in CTranslate2's terms, not yet quantised."""
+    weights = Weights.read(bundle, precision)
+    dimensions = bundle.manifest.dimensions
+    spec = transformer_spec.TransformerSpec.from_config(
+        (dimensions.encoder_layers, dimensions.decoder_layers),
+        dimensions.heads,
+        pre_norm="encoder.norm.scale" in weights.floats,
+        activation=common_spec.Activation.RELU,
+        # Its attention is the mean over all heads of the last layer.
+        alignment_heads=0,
+    )
+    weights.embed(spec.encoder.embeddings[0], "source")
+    weights.embed(spec.decoder.embeddings, "target")
+    own = "target_position_table"
+    positions = weights.floats["position_table"]
+    spec.encoder.position_encodings.encodings = positions
+    spec.decoder.position_encodings.encodings = weights.floats.get(own, positions)
+    weights.linear(
+        spec.decoder.projection, "generator" if "generator.weight" in weights.floats else "target"
+    )
+    if "encoder.norm.scale" in weights.floats:
+        weights.norm(spec.encoder.layer_norm, "encoder.norm")
+        weights.norm(spec.decoder.layer_norm, "decoder.norm")
+    for side, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        for i, layer in enumerate(stack.layer):
+            name = f"{side}.{i}"
+            weights.attention(
+                layer.self_attention, f"{name}.attention", ("query_key_value", "output")
+            )
+            if side == "decoder":
+                weights.attention(
+                    layer.attention, f"{name}.cross", ("query", "key_value", "output")
+                )
+            weights.norm(layer.ffn.layer_norm, f"{name}.feed_forward.norm")
+            weights.linear(layer.ffn.linear_0, f"{name}.feed_forward.inner")
+            weights.linear(layer.ffn.linear_1, f"{name}.feed_forward.outer")
+    _name_tokens(spec, bundle)
+    return spec
+
+
+def _name_tokens(spec: transformer_spec.TransformerSpec, bundle: Bundle) -> None:
+    tokens, special = list(vocabulary(bundle)), bundle.manifest.special_ids
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.config.unk_token = tokens[special.unk]
+    spec.config.bos_token = spec.config.decoder_start_token = tokens[special.bos]
+    spec.config.eos_token = tokens[special.eos]
+    spec.config.add_source_bos = spec.config.add_source_eos = False
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a bundle by name, as floats, matrices ``[outputs, inputs]``."""
+
+    floats: Mapping[str, FloatArray]
+
+    @classmethod
+    def read(cls, bundle: Bundle, precision: Precision) -> Weights:
+        stored: dict[str, NDArray[Any]] = {}
+        for graph in GRAPHS:
+            model = onnx.load(str(bundle.graph(graph, precision)))
+            for tensor in model.graph.initializer:
+                if tensor.name not in stored:
+                    stored[tensor.name] = numpy_helper.to_array(tensor)
+        return cls({name: _as_floats(name, array, stored) for name, array in stored.items()})
+
+    def embed(self, spec: common_spec.EmbeddingsSpec, name: str) -> None:
+        # A bundle with one table for source and target calls it the target's.
+        spec.weight = self.floats.get(f"{name}.weight", self.floats["target.weight"])
+
+    def linear(self, spec: common_spec.LinearSpec, name: str) -> None:
+        spec.weight = self.floats[f"{name}.weight"]
+        if f"{name}.bias" in self.floats:
+            spec.bias = self.floats[f"{name}.bias"]
+
+    def norm(self, spec: common_spec.LayerNormSpec, name: str) -> None:
+        spec.gamma = self.floats[f"{name}.scale"]
+        spec.beta = self.floats[f"{name}.bias"]
+
+    def attention(self, spec: Any, name: str, products: Sequence[str]) -> None:
+        self.norm(spec.layer_norm, f"{name}.norm")
+        for linear, product in zip(spec.linear, products, strict=True):
+            self.linear(linear, f"{name}.{product}")
+
+
+def _as_floats(name: str, array: NDArray[Any], stored: Mapping[str, NDArray[Any]]) -> FloatArray:
+    """What stored numbers stand for: those of int8 products are in units of their scales."""
+    matrix, _, part = name.rpartition(".")
+    if part == "weight" and array.dtype == np.int8:
+        array = np.multiply(array, stored[f"{matrix}.weight_scale"][:, None], dtype=np.float32)
+    if part == "bias" and array.dtype == np.int32:
+        unit = stored[f"{_input_of(matrix)}.input_scale"] * stored[f"{matrix}.weight_scale"]
+        array = np.multiply(array, unit, dtype=np.float32)
+    return np.asarray(array, np.float32)
+
+
+def _input_of(matrix: str) -> str:
+    """What ``training.export.calibration`` calls the input of a matrix."""
+    for product, reads in _INPUTS.items():
+        if matrix.endswith(product):
+            return matrix.removesuffix(product) + reads
+    return "memory" if matrix.endswith(".cross.key_value") else matrix

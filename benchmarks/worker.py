@@ -1,0 +1,152 @@
+"""One engine in a process of its own, which sleeps until it is asked to translate.
+
+The parent speaks through a pipe: first an engine to open, then work. Whatever the engine raises
+comes back as ``Failed`` and is raised in the parent.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from benchmarks.engines import Engine, Search, Translating
+from benchmarks.machine import Memory, memory_of, timed
+
+if TYPE_CHECKING:
+    from benchmarks.workloads import Sentences
+
+# What a caller's shell says to CTranslate2 is not to change what is measured.
+_FOREIGN_PREFIX = "CT2_"
+
+# Neither multiprocessing, which would import the parent's main module and all that it needs, nor
+# -m, under which the classes of messages would have other names than in the parent.
+_PROGRAM = "import sys; from benchmarks.worker import serve; serve(int(sys.argv[1]))"
+
+
+class EngineFailed(Exception):
+    """The engine could not be opened, or failed at its work; why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    batches: tuple[Sentences, ...]
+    search: Search
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of some work; no translation includes its ``eos``, and ``tokens`` does."""
+
+    translations: tuple[Sentences, ...]
+    seconds: float
+    others_cores: float | None
+    """Cores that other processes used meanwhile."""
+    memory: Memory | None
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(each) + 1 for batch in self.translations for each in batch)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    memory: Memory | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    reason: str
+
+
+Answer = TypeVar("Answer", Opened, Done)
+
+
+class Worker:
+    """A handle on such a process; raises ``EngineFailed``. Close it, or use it in a ``with``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN_PREFIX)}
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
+                env={**inherited, **engine.environment},
+                pass_fds=[theirs.fileno()],
+            )
+        try:
+            self.memory_when_opened = self._ask(engine, Opened).memory
+        except BaseException:
+            self.close()
+            raise
+
+    def translate(self, batches: tuple[Sentences, ...], search: Search) -> Done:
+        """Translate batch after batch, and how long that took."""
+        return self._ask(Work(batches, search), Done)
+
+    def close(self) -> None:
+        self._pipe.close()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _ask(self, question: Engine | Work, expected: type[Answer]) -> Answer:
+        try:
+            self._pipe.send(question)
+            answer = self._pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            status = self._process.wait()
+            raise EngineFailed(f"{self.engine.label} ended with status {status}") from error
+        if isinstance(answer, Failed):
+            raise EngineFailed(f"{self.engine.label}: {answer.reason}")
+        assert isinstance(answer, expected)
+        return answer
+
+
+def serve(descriptor: int) -> None:
+    """Open the engine that comes first, then work until the parent hangs up."""
+    pipe = Connection(descriptor)
+    engine: Engine = pipe.recv()
+    try:
+        opened = engine.open()
+    except Exception as error:
+        pipe.send(Failed(str(error)))
+        return
+    try:
+        pipe.send(Opened(memory_of()))
+        while True:
+            pipe.send(_perform(opened, pipe.recv()))
+    except EOFError:
+        # The parent has no more work.
+        pass
+    finally:
+        opened.close()
+
+
+def _perform(engine: Translating, work: Work) -> Done | Failed:
+    try:
+        translations, seconds, others = timed(
+            lambda: tuple(engine.translate(batch, work.search) for batch in work.batches)
+        )
+    except Exception as error:
+        return Failed(str(error))
+    return Done(translations, seconds, others, memory_of())

@@ -1,0 +1,116 @@
+"""What engines are given to translate: token ids, ``eos`` included, the same at every call.
+
+A workload is a list of batches that are translated one after the other: few sentences at a time
+need several batches before a clock can tell engines apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.base import FIRST_WORD
+from models.bundle.bundle import Bundle
+from training.data.corpus import find_side, read_lines
+
+Sentences = tuple[tuple[int, ...], ...]
+
+SEED = 5
+FIXED_TOKENS = 25
+NEWSTEST_SENTENCES = 64
+_MEAN, _DEVIATION, _SHORTEST, _LONGEST = 27, 14, 4, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    name: str
+    batches: tuple[Sentences, ...]
+
+    @property
+    def source_tokens(self) -> int:
+        return sum(len(sentence) for batch in self.batches for sentence in batch)
+
+
+NAMES = ("fixed-1", "fixed-8", "fixed-32", "fixed-64", "newstest", "newstest2014", "multi30k")
+"""All but the last are random words for the base bundle; the last two need data."""
+
+
+def workload(name: str, bundle: Bundle, data: Path) -> Workload:
+    """One of ``NAMES``; raises ``CorpusError`` if it needs data that are not there."""
+    match name.split("-"):
+        case ["fixed", sentences]:
+            return fixed(bundle, int(sentences))
+        case ["newstest"]:
+            return newstest_like(bundle)
+        case ["newstest2014"]:
+            return newstest2014(bundle, data)
+        case ["multi30k"]:
+            return multi30k(bundle, data)
+        case _:
+            raise ValueError(f"there is no workload {name}; known are {', '.join(NAMES)}")
+
+
+def fixed(bundle: Bundle, sentences: int) -> Workload:
+    """Batches of so many random sentences of 25 tokens."""
+    batches = 8 if sentences < 4 else 3 if sentences < 16 else 1
+    words = random_words(bundle, [FIXED_TOKENS] * sentences * batches)
+    return Workload(f"fixed-{sentences}", _in_batches(words, sentences))
+
+
+def newstest_like(bundle: Bundle) -> Workload:
+    """One batch of 64 random sentences, as long as those of a news test set: 27 ± 14 tokens."""
+    return Workload("newstest", (random_words(bundle, newstest_lengths(NEWSTEST_SENTENCES)),))
+
+
+def newstest2014(bundle: Bundle, data: Path) -> Workload:
+    """One batch of 64 random sentences with lengths of newstest2014, in words and marks.
+
+    Raises ``CorpusError`` if the data are not there.
+    """
+    lines = list(read_lines(find_side("wmt-news/test", "en", data)))
+    chosen = np.random.default_rng(SEED).choice(len(lines), NEWSTEST_SENTENCES, replace=False)
+    lengths = [len(re.findall(r"\w+|[^\w\s]", lines[i])) + 1 for i in chosen]
+    return Workload("newstest2014", (random_words(bundle, np.clip(lengths, 2, _LONGEST)),))
+
+
+def multi30k(bundle: Bundle, data: Path, sentences: int = 64) -> Workload:
+    """One batch of the first captions of the test set of 2016, read by the bundle's tokenizer.
+
+    Raises ``CorpusError`` if the data are not there.
+    """
+    return Workload("multi30k", (captions(bundle, data)[:sentences],))
+
+
+def captions(bundle: Bundle, data: Path) -> Sentences:
+    """Multi30k's test set of 2016; raises ``CorpusError`` if it is not there."""
+    path = find_side("multi30k/test_2016_flickr", bundle.manifest.source, data)
+    tokenizer, eos = bundle.tokenizer(), bundle.manifest.special_ids.eos
+    return tuple((*tokenizer.encode(line), eos) for line in read_lines(path))
+
+
+def newstest_lengths(sentences: int) -> list[int]:
+    """Tokens of sentences, ``eos`` counted: gamma-distributed, cut to 4 … 100."""
+    shape = (_MEAN / _DEVIATION) ** 2
+    lengths = np.random.default_rng(SEED).gamma(shape, _MEAN / shape, sentences)
+    return [int(length) for length in np.clip(np.round(lengths), _SHORTEST, _LONGEST)]
+
+
+def random_words(bundle: Bundle, lengths: Iterable[int]) -> Sentences:
+    """Sentences of random token ids that are no special ones, each ending with ``eos``."""
+    manifest = bundle.manifest
+    random = np.random.default_rng(SEED)
+    return tuple(
+        (
+            *random.integers(FIRST_WORD, manifest.dimensions.vocabulary_size, length - 1).tolist(),
+            manifest.special_ids.eos,
+        )
+        for length in lengths
+    )
+
+
+def _in_batches(sentences: Sentences, size: int) -> tuple[Sentences, ...]:
+    return tuple(sentences[start : start + size] for start in range(0, len(sentences), size))

@@ -1,0 +1,111 @@
+"""A vocabulary shortlist: which target ids a sentence's source ids may be translated by.
+
+Ids that any sentence may need are always there; every source id adds those that it is likeliest
+translated by. Source and target share one vocabulary. Knows neither where the choice comes from
+nor what a search makes of it; whoever searches within a shortlist accepts that some translations
+are out of reach.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bundle.manifest import InvalidBundle
+
+_ARRAYS = ("always", "offsets", "targets")
+
+_DAMAGE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged archive raises, and arrays that are no shortlist."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortlist:
+    """``targets[offsets[i] : offsets[i + 1]]`` are the target ids of source id ``i``.
+
+    Raises ``ValueError`` for arrays that do not fit each other.
+    """
+
+    always: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+    """One more than there are ids in the vocabulary."""
+    targets: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if array.dtype != np.int32 or array.ndim != 1:
+                raise ValueError(
+                    f"{name} is {array.ndim}-dimensional {array.dtype}; "
+                    "a shortlist has one dimension of int32"
+                )
+        if len(self.offsets) < 2:
+            raise ValueError("offsets are of an empty vocabulary")
+        if self.offsets[0] != 0 or self.offsets[-1] != len(self.targets):
+            raise ValueError(
+                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}; "
+                f"there are {len(self.targets)} targets"
+            )
+        if np.any(self.offsets[1:] < self.offsets[:-1]):
+            raise ValueError("offsets decrease")
+        for name, ids in (("always", self.always), ("targets", self.targets)):
+            outside = ids[(ids < 0) | (ids >= self.vocabulary_size)]
+            if outside.size:
+                raise ValueError(
+                    f"{name} has {outside[0]}, which is not a token id of a vocabulary of "
+                    f"{self.vocabulary_size}"
+                )
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def load(cls, path: Path) -> Shortlist:
+        """Read ``shortlist.npz``; raises ``InvalidBundle`` if the file does not hold one."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InvalidBundle(f"the shortlist {path} cannot be read: {error.strerror}") from error
+        # NumPy takes whatever is not an archive for a pickle, and says so.
+        if not zipfile.is_zipfile(io.BytesIO(content)):
+            raise InvalidBundle(f"{path} is not an npz archive")
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                missing = [name for name in _ARRAYS if name not in arrays]
+                if missing:
+                    raise InvalidBundle(f"the shortlist {path} lacks {', '.join(missing)}")
+                return cls(**{name: arrays[name] for name in _ARRAYS})
+        except _DAMAGE as error:
+            raise InvalidBundle(f"the shortlist {path} does not fit: {error}") from error
+
+    def save(self, path: Path) -> None:
+        """Write ``shortlist.npz``: the same bytes for the same shortlist."""
+        # To a file, because NumPy adds a suffix to a path that has another.
+        with path.open("wb") as file:
+            np.savez_compressed(file, **{name: getattr(self, name) for name in _ARRAYS})
+
+    def ids_for(self, source_ids: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
+        """Every target id that a sentence of these source ids may need, once and in order.
+
+        Raises ``ValueError`` for an id outside the vocabulary.
+        """
+        ids = np.asarray(source_ids, np.int32)
+        if ids.size and not 0 <= ids.min() <= ids.max() < self.vocabulary_size:
+            raise ValueError(
+                f"source ids from {ids.min()} to {ids.max()} are not all of a vocabulary of "
+                f"{self.vocabulary_size}"
+            )
+        bounds = zip(self.offsets[ids].tolist(), self.offsets[ids + 1].tolist(), strict=True)
+        lists = [self.targets[start:end] for start, end in bounds]
+        # Marking all of the vocabulary is cheaper than sorting what a sentence adds up to.
+        allowed_V = np.zeros(self.vocabulary_size, bool)
+        allowed_V[np.concatenate((self.always, *lists))] = True
+        return np.flatnonzero(allowed_V).astype(np.int32)

@@ -1,0 +1,227 @@
+"""What the options of one sentence ask for beyond plain beam search.
+
+A sentence that asks for nothing has no ``Constraints``, and costs nothing here. The others keep
+what their rows have written and attended to, edit logits before they become probabilities, and
+may choose their candidates in a way of their own: a forced or favoured prefix, or by lot.
+
+    K  rows    T  tokens written    N  candidates of a row    S  source positions
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engine.sampling import draw, uniform
+from service.engine.types import DecodingOptions
+from service.runtime.backend import BARRED, Edits, FloatArray, IntArray
+
+Ranked = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]
+"""Rows, tokens and sums of the best candidates, best first."""
+
+_DEAD = np.float32(-np.inf)
+
+
+class Constraints:
+    """Of one sentence, from its first step to its last."""
+
+    def __init__(
+        self, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
+    ) -> None:
+        self.options = options
+        self._eos_id = eos_id
+        self._always_barred = {s[0] for s in options.suppress_sequences if len(s) == 1}
+        if options.disable_unk:
+            self._always_barred.add(unk_id)
+        self._sequences = [s for s in options.suppress_sequences if len(s) > 1]
+        self._edits_logits = bool(
+            self._always_barred
+            or self._sequences
+            or options.no_repeat_ngram_size
+            or options.repetition_penalty != 1
+        )
+        self._written_KT = np.zeros((options.rows, 0), np.int32)
+        self._coverage_KS = np.zeros((options.rows, source_length), np.float32)
+        self._barred: dict[int, set[int]] = {}
+
+    @classmethod
+    def of(
+        cls, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
+    ) -> Constraints | None:
+        """What a sentence with these options needs, if anything."""
+        constraints = cls(options, source_length, eos_id, unk_id)
+        needed = (
+            constraints._edits_logits
+            or options.target_prefix
+            or options.samples
+            or options.coverage_penalty
+        )
+        return constraints if needed else None
+
+    @property
+    def attends(self) -> bool:
+        """Whether a step has to tell what this sentence's rows look at."""
+        return self.options.coverage_penalty != 0
+
+    @property
+    def asked(self) -> int | None:
+        """A token whose log-probability the next step has to tell, for every row."""
+        prefix, length = self.options.target_prefix, self._written_KT.shape[1]
+        favoured = self.options.prefix_bias_beta > 0 and length < len(prefix)
+        return prefix[length] if favoured else None
+
+    def edits(self, live_K: NDArray[np.bool_]) -> list[tuple[int, int, float, float]]:
+        """Row, token, penalty and bias of each logit to change at the next step."""
+        self._barred = {}
+        edits: list[tuple[int, int, float, float]] = []
+        too_short = self._written_KT.shape[1] < self.options.min_decoding_length
+        if not (self._edits_logits or too_short):
+            return edits
+        for row in np.flatnonzero(live_K).tolist():
+            written = self._written_KT[row].tolist()
+            barred = self._barred[row] = set(self._always_barred)
+            if too_short:
+                barred.add(self._eos_id)
+            barred.update(_after_repeated(written, self.options.no_repeat_ngram_size))
+            barred.update(s[-1] for s in self._sequences if _ends_with(written, s[:-1]))
+            edits += [(row, token, 1.0, float(BARRED)) for token in barred]
+            if self.options.repetition_penalty != 1:
+                penalty = self.options.repetition_penalty
+                edits += [(row, token, penalty, 0.0) for token in set(written) - barred]
+        return edits
+
+    def choose(
+        self,
+        ids_KN: NDArray[np.int64],
+        log_probs_KN: FloatArray,
+        asked_log_probs_K: FloatArray,
+        sums_K: FloatArray,
+        ranks: int,
+    ) -> Ranked:
+        """The best candidates of the rows; barred ones are none."""
+        log_probs_KN = log_probs_KN.copy()
+        for row, barred in self._barred.items():
+            log_probs_KN[row, np.isin(ids_KN[row], list(barred))] = _DEAD
+        prefix, length = self.options.target_prefix, self._written_KT.shape[1]
+        if length < len(prefix):
+            if self.options.prefix_bias_beta == 0:
+                # A forced token is free.
+                rows = np.flatnonzero(sums_K > _DEAD)
+                return rows, np.full(len(rows), prefix[length]), np.zeros(len(rows), np.float32)
+            ids_KN, log_probs_KN = self._favoured(ids_KN, log_probs_KN, asked_log_probs_K)
+        if self.options.samples:
+            return self._drawn(ids_KN, log_probs_KN, sums_K)
+        totals = (sums_K[:, None] + log_probs_KN).ravel()
+        order = np.argsort(-totals, kind="stable")[:ranks]
+        rows, tokens, totals = order // ids_KN.shape[1], ids_KN.ravel()[order], totals[order]
+        just_freed = length == len(prefix) > 0 and self.options.prefix_bias_beta == 0
+        if just_freed and not self.options.greedy:
+            # An ending right after what was forced only counts if nothing is likelier.
+            totals[1:][tokens[1:] == self._eos_id] = _DEAD
+        return rows, tokens, totals
+
+    def follow(self, parents_K: IntArray, tokens_K: IntArray) -> None:
+        """Rows have become what continues ``parents`` with ``tokens``; nobody's parent is −1."""
+        rows = self.options.rows
+        origins_K = np.maximum(parents_K[:rows], 0)
+        self._written_KT = np.concatenate(
+            (self._written_KT[origins_K], tokens_K[:rows, None]), axis=1, dtype=np.int32
+        )
+        self._coverage_KS = self._coverage_KS[origins_K]
+
+    def attend(self, attention_KS: FloatArray) -> None:
+        """What the rows of this step have looked at to find their candidates."""
+        rows = min(len(self._coverage_KS), len(attention_KS))
+        self._coverage_KS[:rows] += attention_KS[:rows, : self._coverage_KS.shape[1]]
+
+    def coverage(self, row: int) -> float:
+        """What a hypothesis that ends in ``row`` loses for what it has not looked at.
+
+        Wu et al. 2016, equation 14; source positions that got nothing at all do not count.
+        """
+        if not self.attends:
+            return 0.0
+        received_S = self._coverage_KS[row]
+        penalties = np.log(np.minimum(received_S[received_S > 0], np.float32(1)))
+        return self.options.coverage_penalty * float(penalties.sum())
+
+    def _favoured(
+        self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray, asked_K: FloatArray
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """Rows that have followed the prefix so far give its next token β of the probability."""
+        beta = self.options.prefix_bias_beta
+        length = self._written_KT.shape[1]
+        wanted = self.options.target_prefix[length]
+        ids, log_probs = [], []
+        for row in range(len(ids_KN)):
+            row_ids = np.append(ids_KN[row], wanted)
+            row_log_probs = np.append(log_probs_KN[row], _DEAD)
+            if tuple(self._written_KT[row].tolist()) == self.options.target_prefix[:length]:
+                row_log_probs[row_ids == wanted] = _DEAD
+                row_log_probs += np.float32(math.log1p(-beta))
+                row_log_probs[-1] = math.log(math.exp(asked_K[row]) * (1 - beta) + beta)
+            order = np.lexsort((row_ids, -row_log_probs))
+            ids.append(row_ids[order])
+            log_probs.append(row_log_probs[order])
+        return np.stack(ids), np.stack(log_probs)
+
+    def _drawn(
+        self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray, sums_K: FloatArray
+    ) -> Ranked:
+        """One candidate for every row; a row that has none left comes with a sum of −∞."""
+        rows = np.arange(len(ids_KN))
+        tokens = np.zeros(len(rows), np.int64)
+        totals = np.full(len(rows), _DEAD, np.float32)
+        for row in np.flatnonzero(sums_K > _DEAD).tolist():
+            if not (log_probs_KN[row] > _DEAD).any():
+                continue
+            u = uniform(self.options.seed, row, self._written_KT.shape[1])
+            choice = draw(ids_KN[row].astype(np.int32), log_probs_KN[row], self.options, u)
+            tokens[row] = ids_KN[row, choice]
+            totals[row] = sums_K[row] + log_probs_KN[row, choice]
+        return rows, tokens, totals
+
+
+def gather_edits(
+    constraints: Sequence[Constraints | None],
+    live_BK: NDArray[np.bool_],
+    too_short_B: NDArray[np.bool_],
+    eos_id: int,
+) -> Edits | None:
+    """The edits of a whole batch; sentences without constraints only have a least length."""
+    rows = live_BK.shape[1]
+    plain_B = np.array([c is None for c in constraints]) & too_short_B
+    found = [
+        (sentence * rows + row, eos_id, 1.0, float(BARRED))
+        for sentence, row in np.argwhere(live_BK & plain_B[:, None]).tolist()
+    ]
+    for sentence, own in enumerate(constraints):
+        if own is not None:
+            found += [(sentence * rows + row, *rest) for row, *rest in own.edits(live_BK[sentence])]
+    if not found:
+        return None
+    places, tokens, penalties, biases = zip(*found, strict=True)
+    return Edits(
+        np.array(places, np.int32),
+        np.array(tokens, np.int32),
+        np.array(penalties, np.float32),
+        np.array(biases, np.float32),
+    )
+
+
+def _after_repeated(written: list[int], size: int) -> set[int]:
+    """Tokens that would complete a sequence of ``size`` tokens that is there already."""
+    if not size or len(written) < size:
+        return set()
+    begun = written[len(written) - size + 1 :]
+    starts = range(len(written) - size + 1)
+    return {
+        written[start + size - 1] for start in starts if written[start : start + size - 1] == begun
+    }
+
+
+def _ends_with(written: list[int], tokens: tuple[int, ...]) -> bool:
+    return len(written) >= len(tokens) and tuple(written[len(written) - len(tokens) :]) == tokens

@@ -1,0 +1,42 @@
+"""What every row has written, as a tree: rows share their past, so forking one is free.
+
+P  slots    T  tokens written    K  rows
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.runtime.backend import IntArray
+
+
+class History:
+    def __init__(self, slots: int, length: int, rows: int) -> None:
+        self._tokens_PTK = np.zeros((slots, length, rows), np.int32)
+        self._origins_PTK = np.zeros((slots, length, rows), np.int16)
+
+    @property
+    def columns(self) -> tuple[NDArray[np.integer], ...]:
+        """What moves with a sentence from slot to slot."""
+        return self._tokens_PTK, self._origins_PTK
+
+    def append(
+        self,
+        lengths_B: IntArray,
+        tokens_BK: NDArray[np.integer],
+        origins_BK: NDArray[np.integer],
+    ) -> None:
+        """Each row, ``lengths_B`` tokens long, has become ``origins_BK`` and one more token."""
+        sentences, rows = tokens_BK.shape
+        every = np.arange(sentences)
+        self._tokens_PTK[every, lengths_B - 1, :rows] = tokens_BK
+        self._origins_PTK[every, lengths_B - 1, :rows] = origins_BK
+
+    def trace(self, slot: int, row: int, length: int) -> tuple[int, ...]:
+        """The tokens that ``row`` held when it was ``length`` tokens long."""
+        tokens = []
+        for place in range(length - 1, -1, -1):
+            tokens.append(int(self._tokens_PTK[slot, place, row]))
+            row = int(self._origins_PTK[slot, place, row])
+        return tuple(reversed(tokens))

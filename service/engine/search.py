@@ -1,0 +1,391 @@
+"""Beam search over all sentences of a batch at once: pure bookkeeping, no model and no clock.
+
+The definition is CTranslate2's; ``tests.engine.reference`` is the same search written for reading.
+A sentence has positions 0 … ``beam_size`` − 1, each holding a live row or nothing. At every step
+the candidates of its rows compete by summed log-probability, and the best ``2 * beam_size`` (one,
+if it is greedy) are ranked:
+
+- an ending among the first ``beam_size`` ranks is a finished hypothesis; further down it is
+  dropped;
+- rank *k* that has not ended lives on at position *k*; an ended one's position goes to the next
+  rank beyond the first ``beam_size`` that has not;
+- the search stops when ``round(beam_size * patience)`` hypotheses have finished (greedy: one). If
+  ``length_penalty`` and ``coverage_penalty`` are 0 it stops instead once rank 0 has been an ending
+  and ``num_hypotheses`` have finished. It also stops when no live row can become better than the
+  hypotheses it already has, which changes no result;
+- at ``max_decoding_length`` each of the first ``beam_size`` ranks is a hypothesis, ended or not.
+
+Sums are float32. Equal sums rank by position, then by the model's own order of candidates; equal
+scores by which came first. So a result depends on the sentence's own candidates and on nothing
+else. What options ask for beyond this is in ``service.engine.constraints``.
+
+    P  slots    T  tokens written    R  ranks    (others: runtime/backend.py)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.engine.constraints import Constraints, gather_edits
+from service.engine.errors import BackendFailed
+from service.engine.history import History
+from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
+from service.runtime.backend import BARRED, NOBODY, Candidates, FloatArray, Limits, StepBatch
+
+T = TypeVar("T")
+
+_DEAD = np.float32(-np.inf)
+_ALL = 2**31 - 1
+_BARELY = BARRED / 2
+"""Below this, a log-probability is that of a token that is barred."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    score: float
+    parent: int
+    token: int
+    length: int
+    """Tokens before ``token``."""
+    reason: FinishReason
+
+
+class Search:
+    """The hypotheses of the sentences in the slots 0 … B − 1."""
+
+    def __init__(self, limits: Limits, bos_id: int, eos_id: int, unk_id: int) -> None:
+        slots, rows, length = limits.slots, limits.rows_per_slot, limits.target_length
+        self._bos_id, self._eos_id, self._unk_id = bos_id, eos_id, unk_id
+        self.count = 0
+        self._options: list[DecodingOptions] = []
+        self._constraints: list[Constraints | None] = []
+        self._ends: list[list[_End]] = []
+        self._sums_PK = np.full((slots, rows), _DEAD, np.float32)
+        """Of each live row's log-probabilities; −∞ where nobody lives."""
+        self._tokens_PK = np.zeros((slots, rows), np.int32)
+        self._parents_PK = np.full((slots, rows), NOBODY, np.int32)
+        self._history = History(slots, length, rows)
+        self._lengths_P = np.zeros(slots, np.int32)
+        self._rows_P = np.zeros(slots, np.int32)
+        self._ranks_P = np.zeros(slots, np.int32)
+        self._min_lengths_P = np.zeros(slots, np.int32)
+        self._max_lengths_P = np.zeros(slots, np.int32)
+        self._num_ends_P = np.zeros(slots, np.int32)
+        self._enough_ends_P = np.zeros(slots, np.int32)
+        self._first_ended_P = np.zeros(slots, np.bool_)
+        """Whether rank 0 has been an ending, or need not be for the search to stop."""
+        self._columns = (
+            self._sums_PK,
+            self._tokens_PK,
+            self._parents_PK,
+            *self._history.columns,
+            self._lengths_P,
+            self._rows_P,
+            self._ranks_P,
+            self._min_lengths_P,
+            self._max_lengths_P,
+            self._num_ends_P,
+            self._enough_ends_P,
+            self._first_ended_P,
+        )
+
+    def add(self, options: DecodingOptions, source_length: int) -> None:
+        """Begin a sentence in the next slot."""
+        slot = self.count
+        self.count += 1
+        self._options.append(options)
+        self._constraints.append(Constraints.of(options, source_length, self._eos_id, self._unk_id))
+        self._ends.append([])
+        # Samples are rows of their own from the start; a search is one row that forks.
+        first_rows = options.rows if options.samples else 1
+        self._sums_PK[slot] = _DEAD
+        self._sums_PK[slot, :first_rows] = 0
+        self._parents_PK[slot] = NOBODY
+        self._parents_PK[slot, :first_rows] = 0
+        self._tokens_PK[slot, :first_rows] = self._bos_id
+        self._lengths_P[slot] = 0
+        self._rows_P[slot] = options.rows
+        self._ranks_P[slot] = _ranks(options)
+        self._min_lengths_P[slot] = options.min_decoding_length
+        self._max_lengths_P[slot] = options.max_decoding_length
+        self._num_ends_P[slot] = 0
+        self._enough_ends_P[slot] = _enough(options)
+        self._first_ended_P[slot] = not _ends_early(options)
+
+    def remove(self, slot: int) -> int:
+        """Forget a sentence; the one in the last slot, which is returned, takes its place."""
+        self.count -= 1
+        last = self.count
+        for column in self._columns:
+            column[slot] = column[last]
+        _replace(self._options, slot)
+        _replace(self._constraints, slot)
+        _replace(self._ends, slot)
+        return last
+
+    def batch(self) -> StepBatch:
+        """What the next step has to compute."""
+        count = self.count
+        live_PK = self._parents_PK[:count] >= 0
+        rows = int(np.flatnonzero(live_PK.any(axis=0)).max()) + 1
+        lengths_B = self._lengths_P[:count]
+        too_short_B = lengths_B < self._min_lengths_P[:count]
+        edits, asked_BK, attention = None, None, False
+        num_candidates = int(self._ranks_P[:count].max())
+        if self._constrained or too_short_B.any():
+            live_BK = live_PK[:, :rows]
+            edits = gather_edits(self._constraints, live_BK, too_short_B, self._eos_id)
+        if self._constrained:
+            theirs = [c for c in self._constraints if c is not None]
+            attention = any(c.attends for c in theirs)
+            num_candidates = max(num_candidates, *(_drawn_from(c.options) for c in theirs))
+            if any(c.asked is not None for c in theirs):
+                asked_B = [0 if c is None else c.asked or 0 for c in self._constraints]
+                asked_BK = np.repeat(np.array(asked_B, np.int32)[:, None], rows, axis=1)
+        return StepBatch(
+            parents_BK=self._parents_PK[:count, :rows],
+            tokens_BK=self._tokens_PK[:count, :rows],
+            positions_B=lengths_B,
+            num_candidates=num_candidates,
+            edits=edits,
+            asked_BK=asked_BK,
+            attention=attention,
+        )
+
+    @property
+    def _constrained(self) -> bool:
+        return any(c is not None for c in self._constraints)
+
+    def advance(self, candidates: Candidates) -> list[tuple[int, Decoded | BackendFailed]]:
+        """Choose the next live rows; returns whose search is over, by slot, and with what.
+
+        A sentence for which the model computed no numbers fails, and no other does.
+        """
+        count = self.count
+        rows = candidates.log_probs_BKN.shape[1]
+        old_sums_BK = self._sums_PK[:count, :rows].copy()
+        totals_BKN = old_sums_BK[:, :, None] + candidates.log_probs_BKN
+        failed = self._not_a_number(totals_BKN, old_sums_BK)
+        totals_BKN[candidates.log_probs_BKN < _BARELY] = _DEAD
+        rows_BR, tokens_BR, totals_BR = self._ranked(totals_BKN, candidates, old_sums_BK)
+
+        self._lengths_P[:count] += 1
+        last_B = self._lengths_P[:count] == self._max_lengths_P[:count]
+        alive_BR = totals_BR > _DEAD
+        ended_BR = tokens_BR == self._eos_id
+        within_BR = np.arange(totals_BR.shape[1]) < self._rows_P[:count, None]
+        finished_BR = alive_BR & within_BR & (ended_BR | last_B[:, None])
+        alive_BR &= ~(ended_BR | last_B[:, None])
+        for slot, rank in np.argwhere(finished_BR).tolist():
+            self._finish(
+                slot,
+                int(rows_BR[slot, rank]),
+                float(totals_BR[slot, rank]),
+                int(tokens_BR[slot, rank]),
+            )
+        self._first_ended_P[:count] |= finished_BR[:, 0]
+        self._place(rows_BR, tokens_BR, totals_BR, alive_BR, within_BR, finished_BR)
+        return self._over(last_B, failed, old_sums_BK)
+
+    def _not_a_number(self, totals_BKN: FloatArray, old_sums_BK: FloatArray) -> set[int]:
+        """The slots for which something else than numbers came; they have no candidates."""
+        # Nobody's rows hold anything, which −∞ does not hide from NaN.
+        totals_BKN[old_sums_BK == _DEAD] = _DEAD
+        if not np.isnan(totals_BKN.sum()):
+            return set()
+        failed_B = np.isnan(totals_BKN).any(axis=(1, 2))
+        totals_BKN[failed_B] = _DEAD
+        return set(np.flatnonzero(failed_B).tolist())
+
+    def _ranked(
+        self, totals_BKN: FloatArray, candidates: Candidates, old_sums_BK: FloatArray
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+        """Rows, tokens and sums of the best candidates of each sentence, best first."""
+        count, _, width = totals_BKN.shape
+        ids_BKN = candidates.token_ids_BKN
+        too_short_B = self._lengths_P[:count] < self._min_lengths_P[:count]
+        if too_short_B.any():
+            totals_BKN[too_short_B[:, None, None] & (ids_BKN == self._eos_id)] = _DEAD
+        ranks_B1 = self._ranks_P[:count, None]
+        ranks = int(ranks_B1.max())
+        flat_BM = totals_BKN.reshape(count, -1)
+        if (lacking := ranks - flat_BM.shape[1]) > 0:
+            # A vocabulary smaller than the beam.
+            flat_BM = np.pad(flat_BM, ((0, 0), (0, lacking)), constant_values=_DEAD)
+        order_BR = _best(flat_BM, ranks)
+        totals_BR = np.take_along_axis(flat_BM, order_BR, axis=1)
+        np.minimum(order_BR, totals_BKN[0].size - 1, out=order_BR)
+        rows_BR = order_BR // width
+        tokens_BR = np.take_along_axis(ids_BKN.reshape(count, -1), order_BR, axis=1)
+        totals_BR[np.arange(order_BR.shape[1]) >= ranks_B1] = _DEAD
+        if self._constrained:
+            for slot, constraints in enumerate(self._constraints):
+                if constraints is None or np.isnan(candidates.log_probs_BKN[slot]).any():
+                    continue
+                if candidates.attention_BKS is not None:
+                    constraints.attend(candidates.attention_BKS[slot])
+                own = slice(int(self._rows_P[slot]))
+                chosen = constraints.choose(
+                    ids_BKN[slot, own],
+                    candidates.log_probs_BKN[slot, own],
+                    candidates.asked_log_probs_BK[slot, own],
+                    old_sums_BK[slot, own],
+                    int(ranks_B1[slot, 0]),
+                )
+                number = len(chosen[0])
+                for array_BR, values in zip((rows_BR, tokens_BR, totals_BR), chosen, strict=True):
+                    array_BR[slot, :number] = values
+                totals_BR[slot, number:] = _DEAD
+        return rows_BR, tokens_BR, totals_BR
+
+    def _place(
+        self,
+        rows_BR: NDArray[np.int64],
+        tokens_BR: NDArray[np.int64],
+        totals_BR: FloatArray,
+        alive_BR: NDArray[np.bool_],
+        within_BR: NDArray[np.bool_],
+        finished_BR: NDArray[np.bool_],
+    ) -> None:
+        """Make the ranks that live on the next rows."""
+        count = self.count
+        width = int(self._rows_P[:count].max())
+        rank_BK = np.repeat(np.arange(width)[None], count, axis=0)
+        live_BK = (alive_BR & within_BR)[:, :width]
+        refilled = np.flatnonzero(finished_BR.any(axis=1))
+        if len(refilled):
+            # The j-th position that has become free goes to the j-th rank beyond the positions.
+            free_AK = finished_BR[refilled, :width]
+            beyond_AR = (alive_BR & ~within_BR)[refilled]
+            replacement_AR = np.argsort(~beyond_AR, axis=1, kind="stable")
+            j_AK = np.maximum(np.cumsum(free_AK, axis=1) - 1, 0)
+            rank_BK[refilled] = np.where(
+                free_AK, np.take_along_axis(replacement_AR, j_AK, axis=1), rank_BK[refilled]
+            )
+            live_BK[refilled] |= free_AK & (j_AK < beyond_AR.sum(axis=1, keepdims=True))
+        parents_BK = np.take_along_axis(rows_BR, rank_BK, axis=1)
+        tokens_BK = np.take_along_axis(tokens_BR, rank_BK, axis=1)
+        self._tokens_PK[:count, :width] = tokens_BK
+        self._parents_PK[:count] = NOBODY
+        self._parents_PK[:count, :width] = np.where(live_BK, parents_BK, NOBODY)
+        self._sums_PK[:count] = _DEAD
+        self._sums_PK[:count, :width] = np.where(
+            live_BK, np.take_along_axis(totals_BR, rank_BK, axis=1), _DEAD
+        )
+        self._history.append(self._lengths_P[:count], tokens_BK, parents_BK)
+        for slot, constraints in enumerate(self._constraints):
+            if constraints is not None:
+                constraints.follow(self._parents_PK[slot], self._tokens_PK[slot])
+
+    def _finish(self, slot: int, row: int, log_prob: float, token: int) -> None:
+        """``token`` after what ``row`` held has made a hypothesis."""
+        length = int(self._lengths_P[slot])
+        score = self._options[slot].normalised(log_prob, length)
+        constraints = self._constraints[slot]
+        if constraints is not None:
+            score += constraints.coverage(row)
+        reason = FinishReason.COMPLETE if token == self._eos_id else FinishReason.LENGTH
+        self._ends[slot].append(_End(score, row, token, length - 1, reason))
+        self._num_ends_P[slot] += 1
+
+    def _over(
+        self, last_B: NDArray[np.bool_], failed: set[int], old_sums_BK: FloatArray
+    ) -> list[tuple[int, Decoded | BackendFailed]]:
+        count = self.count
+        over_B = (self._num_ends_P[:count] >= self._enough_ends_P[:count]) & (
+            self._first_ended_P[:count]
+        )
+        over_B |= last_B | (self._parents_PK[:count] < 0).all(axis=1)
+        for slot in np.flatnonzero(~over_B & (self._num_ends_P[:count] > 0)).tolist():
+            over_B[slot] = self._cannot_improve(slot)
+        outcomes: list[tuple[int, Decoded | BackendFailed]] = []
+        for slot in np.flatnonzero(over_B).tolist():
+            if slot in failed:
+                failure = BackendFailed("the model's output for this sentence is not a number")
+                outcomes.append((slot, failure))
+            else:
+                outcomes.append((slot, self._result(slot, old_sums_BK[slot])))
+        return outcomes
+
+    def _cannot_improve(self, slot: int) -> bool:
+        """Whether no live row can end better than the hypotheses that are wanted already did."""
+        options, length = self._options[slot], int(self._lengths_P[slot])
+        if options.samples or len(self._ends[slot]) < options.num_hypotheses:
+            return False
+        scores = sorted((end.score for end in self._ends[slot]), reverse=True)
+        # No token is more than certain, and the norm is monotonic: the best lies at either end.
+        best_sum = float(self._sums_PK[slot].max())
+        lengths = (length + 1, options.max_decoding_length)
+        best = max(options.normalised(best_sum, length) for length in lengths)
+        return best <= scores[options.num_hypotheses - 1]
+
+    def _result(self, slot: int, old_sums_K: FloatArray) -> Decoded:
+        options, ends = self._options[slot], self._ends[slot]
+        if not ends:
+            # Nothing may be written after any row: what they hold is all there is.
+            length = int(self._lengths_P[slot]) - 1
+            ends = [
+                _End(
+                    options.normalised(float(old_sums_K[row]), length),
+                    row,
+                    self._eos_id,
+                    length,
+                    FinishReason.LENGTH,
+                )
+                for row in np.flatnonzero(old_sums_K > _DEAD).tolist()
+            ]
+        best = sorted(ends, key=lambda end: end.score, reverse=True)[: options.num_hypotheses]
+        return Decoded(
+            tuple(Hypothesis(self._tokens(slot, end), end.score) for end in best), best[0].reason
+        )
+
+    def _tokens(self, slot: int, end: _End) -> tuple[int, ...]:
+        before = self._history.trace(slot, end.parent, end.length)
+        return before if end.token == self._eos_id else (*before, end.token)
+
+
+def _replace(items: list[T], place: int) -> None:
+    """Take out an item; the last one takes its place."""
+    last = items.pop()
+    if place < len(items):
+        items[place] = last
+
+
+def _ranks(options: DecodingOptions) -> int:
+    """How many candidates of a sentence are looked at."""
+    if options.samples:
+        return options.rows
+    # Each row may lose one candidate to its ending, so twice the beam always refills it.
+    return 1 if options.greedy else 2 * options.beam_size
+
+
+def _drawn_from(options: DecodingOptions) -> int:
+    """How many candidates of each row a draw needs to see; 0 if nothing is drawn."""
+    return (options.sampling_topk or _ALL) if options.samples else 0
+
+
+def _ends_early(options: DecodingOptions) -> bool:
+    unpunished = options.length_penalty == 0 and options.coverage_penalty == 0
+    return unpunished and not options.samples and not options.greedy
+
+
+def _enough(options: DecodingOptions) -> int:
+    """Hypotheses that end a search."""
+    if options.samples or _ends_early(options):
+        return options.num_hypotheses
+    return 1 if options.greedy else options.max_finished
+
+
+def _best(totals_BN: FloatArray, count: int) -> NDArray[np.int64]:
+    """The places of the ``count`` largest, largest first; of equals, the first."""
+    # Floats sort like integers but for their sign; with the place below, one sort does it all.
+    bits_BN = (totals_BN + np.float32(0)).view(np.int32)
+    ascending_BN = bits_BN ^ ((bits_BN >> 31) & np.int32(0x7FFFFFFF))
+    keys_BN = (~ascending_BN).astype(np.int64) << 32
+    keys_BN |= np.arange(totals_BN.shape[1])
+    keys_BN.sort(axis=1)
+    return keys_BN[:, :count] & 0xFFFFFFFF

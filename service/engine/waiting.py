@@ -1,0 +1,103 @@
+"""The line of sentences that wait for a slot, and who of them enters next.
+
+Interactive sentences go before bulk ones, but every eighth place is bulk's. Within each, whoever
+has waited longest enters; those who enter with them are taken from the next in line for being
+about as long, so that little is padded. Nobody is passed by for long: each round begins with the
+one who is first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+from service.engine.types import Priority
+
+BULK_SHARE = 8
+"""One in so many who enter is bulk, if any waits."""
+LOOKAHEAD = 4
+"""How many times the free slots are looked at for sentences of like length."""
+
+
+class Waiting(Protocol):
+    """Who can stand in the line."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def source_length(self) -> int: ...
+    @property
+    def priority(self) -> Priority: ...
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+class Line(Generic[W]):
+    def __init__(self) -> None:
+        self._lines: dict[Priority, OrderedDict[int, W]] = {
+            "interactive": OrderedDict(),
+            "bulk": OrderedDict(),
+        }
+        self._since_bulk = 0
+        self.tokens = 0
+        """Source tokens of all who wait."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def __iter__(self) -> Iterator[W]:
+        for line in self._lines.values():
+            yield from line.values()
+
+    def append(self, waiting: W) -> None:
+        self._lines[waiting.priority][waiting.id] = waiting
+        self.tokens += waiting.source_length
+
+    def remove(self, identifier: int) -> W | None:
+        """Take somebody out; ``None`` if nobody of that name waits."""
+        for line in self._lines.values():
+            if identifier in line:
+                return self._take(line, identifier)
+        return None
+
+    def admit(self, slots: int, max_padded_tokens: int) -> list[W]:
+        """Take up to ``slots`` out who, padded to the longest, stay within the bound.
+
+        The first always enters.
+        """
+        admitted: list[W] = []
+        longest = 0
+        while turn := self._turn(slots - len(admitted)):
+            line, places = turn
+            for waiting in _alike(line, places):
+                longest = max(longest, waiting.source_length)
+                if admitted and longest * (len(admitted) + 1) > max_padded_tokens:
+                    return admitted
+                admitted.append(self._take(line, waiting.id))
+                self._since_bulk = 0 if waiting.priority == "bulk" else self._since_bulk + 1
+        return admitted
+
+    def _turn(self, slots: int) -> tuple[OrderedDict[int, W], int] | None:
+        """Whose turn it is, and for how many places."""
+        interactive, bulk = self._lines["interactive"], self._lines["bulk"]
+        if not slots or not (interactive or bulk):
+            return None
+        if not (interactive and bulk):
+            return interactive or bulk, slots
+        before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk)
+        return (interactive, min(slots, before_bulk)) if before_bulk else (bulk, 1)
+
+    def _take(self, line: OrderedDict[int, W], identifier: int) -> W:
+        taken = line.pop(identifier)
+        self.tokens -= taken.source_length
+        return taken
+
+
+def _alike(line: OrderedDict[int, W], places: int) -> list[W]:
+    """The first in line and, of the next, those whose length is nearest to its own."""
+    first, *others = islice(line.values(), 1 + places * LOOKAHEAD)
+    others.sort(key=lambda other: abs(other.source_length - first.source_length))
+    return [first, *others][:places]

@@ -1,0 +1,84 @@
+"""Memory of an NVIDIA GPU, through the CUDA runtime library that ONNX Runtime itself uses."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from typing import Any
+
+from service.runtime.memory import Stretches
+
+_DEVICE_TO_DEVICE = 3
+_OUT_OF_MEMORY = 2
+_LIBRARIES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
+
+
+class CudaError(Exception):
+    """A call of the CUDA runtime failed."""
+
+
+class CudaMemory:
+    """See ``service.runtime.memory.Memory``. Calls wait for nobody but one another.
+
+    ONNX Runtime works on a stream of its own and waits for it at the end of a run; copies here are
+    on the default stream, and are waited for, so neither sees what the other has half done.
+    """
+
+    device = "cuda"
+
+    def __init__(self, device_id: int, runtime: Any = None) -> None:
+        self.device_id = device_id
+        self._runtime = runtime if runtime is not None else _load_runtime()
+        self._call("cudaSetDevice", device_id)
+
+    def allocate(self, size: int) -> int:
+        address = ctypes.c_void_p()
+        self._call("cudaMalloc", ctypes.byref(address), ctypes.c_size_t(max(size, 1)))
+        assert address.value is not None
+        self._call("cudaMemset", address, 0, ctypes.c_size_t(max(size, 1)))
+        return address.value
+
+    def free(self, address: int) -> None:
+        self._call("cudaFree", ctypes.c_void_p(address))
+
+    def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
+        self._call(
+            "cudaMemcpy2D",
+            ctypes.c_void_p(target.address),
+            ctypes.c_size_t(target.pitch),
+            ctypes.c_void_p(source.address),
+            ctypes.c_size_t(source.pitch),
+            ctypes.c_size_t(width),
+            ctypes.c_size_t(height),
+            _DEVICE_TO_DEVICE,
+        )
+        self._call("cudaDeviceSynchronize")
+
+    def clear(self, target: Stretches, width: int, height: int) -> None:
+        self._call(
+            "cudaMemset2D",
+            ctypes.c_void_p(target.address),
+            ctypes.c_size_t(target.pitch),
+            0,
+            ctypes.c_size_t(width),
+            ctypes.c_size_t(height),
+        )
+        self._call("cudaDeviceSynchronize")
+
+    def _call(self, name: str, *arguments: object) -> None:
+        """Raises ``MemoryError`` if the device has no room, ``CudaError`` for anything else."""
+        code = getattr(self._runtime, name)(*arguments)
+        if code == _OUT_OF_MEMORY:
+            raise MemoryError(f"GPU {self.device_id} has no room for these keys and values")
+        if code:
+            raise CudaError(f"{name} on GPU {self.device_id} failed with error {code}")
+
+
+def _load_runtime() -> ctypes.CDLL:
+    """The runtime that ``onnxruntime.preload_dlls`` has loaded into this process."""
+    for name in _LIBRARIES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise CudaError(f"none of {', '.join(_LIBRARIES)} is there: install dragoman with extra gpu")

@@ -1,0 +1,135 @@
+"""Opens a bundle's graphs with ONNX Runtime, on a CPU or an NVIDIA GPU, and checks them."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import onnxruntime
+
+from models.bundle.bundle import Bundle
+from models.bundle.graphs import Signature, TensorType, check_signature, signature
+from models.bundle.manifest import GraphName, InvalidBundle, Precision
+
+logger = logging.getLogger(__name__)
+
+Device = Literal["cpu", "cuda"]
+
+
+class DeviceUnavailable(Exception):
+    """The service is set to a device that this process cannot use."""
+
+
+def available_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
+    """The device to run on; ``auto`` takes a GPU if this ONNX Runtime can use one.
+
+    Raises ``DeviceUnavailable`` if a GPU is asked for by name and cannot be used.
+    """
+    if wanted == "cpu":
+        return "cpu"
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        if wanted == "cuda":
+            raise DeviceUnavailable(
+                "this onnxruntime cannot use a GPU: install dragoman with its extra gpu"
+            )
+        return "cpu"
+    # CUDA and cuDNN come as wheels, which the loader does not look into by itself.
+    onnxruntime.preload_dlls()
+    if _count_gpus() == 0:
+        if wanted == "cuda":
+            raise DeviceUnavailable("there is no NVIDIA GPU, or its driver is not loaded")
+        return "cpu"
+    return "cuda"
+
+
+def _count_gpus() -> int:
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+def open_session(
+    bundle: Bundle,
+    graph: GraphName,
+    precision: Precision,
+    *,
+    threads: int,
+    device: Device = "cpu",
+    device_id: int = 0,
+    arena_bytes: int = 0,
+    cuda_graphs: bool = False,
+) -> onnxruntime.InferenceSession:
+    """Open a graph and check its inputs and outputs.
+
+    ``arena_bytes`` bounds what the session may take of a GPU's memory besides keys and values; 0
+    does not. Raises ``InvalidBundle`` if the bundle does not offer the precision, or the graph
+    cannot be opened or has other inputs and outputs than its manifest says.
+    """
+    manifest = bundle.manifest
+    if precision not in manifest.precisions:
+        raise InvalidBundle(
+            f"{bundle.path} offers {', '.join(manifest.precisions)}, not {precision}"
+        )
+    path = bundle.graph(graph, precision)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    # Idle threads of one session must not spin on the cores that another one needs.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    if precision == "int8" and int8_saturates():
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    try:
+        session = onnxruntime.InferenceSession(
+            path,
+            options,
+            providers=_providers(device, device_id, arena_bytes, cuda_graphs),
+            # The fused operator is several times slower on a CPU than the two it replaces.
+            disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
+        )
+    except Exception as error:
+        # ONNX Runtime's exceptions have no common base but Exception.
+        raise InvalidBundle(f"{path} cannot be opened by ONNX Runtime: {error}") from error
+    if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
+        # ONNX Runtime would go on on the CPU, and only be slow.
+        raise DeviceUnavailable(f"ONNX Runtime could not start CUDA for {path}; see its log")
+    expected = signature(graph, manifest.dimensions, precision)
+    check_signature(str(path), expected, _signature_of(session))
+    return session
+
+
+def _providers(
+    device: Device, device_id: int, arena_bytes: int, cuda_graphs: bool
+) -> list[str | tuple[str, dict[str, Any]]]:
+    if device == "cpu":
+        return ["CPUExecutionProvider"]
+    settings: dict[str, Any] = {
+        "device_id": device_id,
+        # Otherwise the arena doubles at each extension, and never gives back.
+        "arena_extend_strategy": "kSameAsRequested",
+        "enable_cuda_graph": "1" if cuda_graphs else "0",
+    }
+    if arena_bytes:
+        settings["gpu_mem_limit"] = arena_bytes
+    return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"]
+
+
+def int8_saturates(cpu: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether int8 products overflow here: on x86-64 without VNNI, pairs are added in 16 bits."""
+    if platform.machine() != "x86_64" or not cpu.exists():
+        return False
+    found = re.search(r"^flags\s*:(.*)$", cpu.read_text(encoding="utf-8"), re.MULTILINE)
+    return found is not None and not {"avx512_vnni", "avx_vnni"} & set(found[1].split())
+
+
+def _signature_of(session: onnxruntime.InferenceSession) -> Signature:
+    def types(nodes: Sequence[onnxruntime.NodeArg]) -> dict[str, TensorType]:
+        return {
+            node.name: TensorType(
+                node.type.removeprefix("tensor(").removesuffix(")"), tuple(node.shape)
+            )
+            for node in nodes
+        }
+
+    return Signature(types(session.get_inputs()), types(session.get_outputs()))

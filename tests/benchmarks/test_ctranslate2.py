@@ -1,0 +1,107 @@
+"""The peer is given the same network: what it computes and what it translates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from benchmarks.peers.ctranslate2 import Weights, convert, specification, vocabulary
+from models.bundle.bundle import Bundle
+from models.transformer.config import TransformerConfig
+from tests.support.networks import CONFIG, random_network, write_bundle
+
+BUNDLES = Path(__file__).parents[2] / "bundles"
+BOS, EOS = 2, 3
+PAIRS = [
+    ((5, 9, 4, EOS), (7, 7, 12)),
+    ((21, EOS), (4, 29, 11, 6, 5)),
+    ((8, 17, 25, 6, 6, 14, 10, EOS), ()),
+]
+
+
+def translator(path: Path) -> ctranslate2.Translator:
+    return ctranslate2.Translator(
+        str(path), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1
+    )
+
+
+def scores_of(
+    bundle: Bundle, path: Path, pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]
+) -> list[list[float]]:
+    names = vocabulary(bundle)
+    scored = translator(path).score_batch(
+        [[names[i] for i in source] for source, _ in pairs],
+        [[names[i] for i in target] for _, target in pairs],
+    )
+    return [result.log_probs for result in scored]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        replace(CONFIG, norm="before", tying="none"),
+        replace(CONFIG, tying="decoder", positions="learned", decoder_layers=1),
+    ],
+    ids=["paper", "norm before", "learned positions"],
+)
+def test_a_converted_network_gives_every_token_the_same_probability(
+    config: TransformerConfig, tmp_path: Path, one_thread: None
+) -> None:
+    network = random_network(config)
+    bundle = write_bundle(network, tmp_path / "random", ("fp32",))
+    found = scores_of(bundle, convert(bundle, "fp32", tmp_path / "converted"), PAIRS)
+    for (source, target), log_probs in zip(PAIRS, found, strict=True):
+        with torch.no_grad():
+            logits = network(torch.tensor([source]), torch.tensor([[BOS, *target]]))[0]
+        expected = logits.log_softmax(-1)[range(len(target) + 1), [*target, EOS]]
+        assert log_probs == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+def test_a_committed_bundle_and_its_conversion_are_one_model(tmp_path: Path) -> None:
+    bundle = Bundle.open(BUNDLES / "multi30k-de-en")
+    path = convert(bundle, "int8", tmp_path / "converted")
+    examples = bundle.manifest.examples
+    pairs = [(example.source_ids, example.target_ids["int8"]) for example in examples]
+    session = onnxruntime.InferenceSession(
+        bundle.graph("attention", "int8"), providers=["CPUExecutionProvider"]
+    )
+    found = scores_of(bundle, path, pairs)
+    for (source, target), log_probs in zip(pairs, found, strict=True):
+        (expected,) = session.run(
+            ["target_log_probs"],
+            {
+                "source_ids": np.array([source], np.int32),
+                "target_input_ids": np.array([[BOS, *target]], np.int32),
+                "target_output_ids": np.array([[*target, EOS]], np.int32),
+            },
+        )
+        # The same weights; ours rounds what it multiplies them with to 8 bits, theirs does not.
+        assert np.abs(np.array(log_probs) - expected[0]).mean() < 0.05
+
+
+def test_quantisation_finds_the_integers_of_the_bundle(tmp_path: Path, one_thread: None) -> None:
+    bundle = write_bundle(random_network(), tmp_path / "random")
+    spec = specification(bundle, "int8")
+    spec.validate()
+    spec.optimize(quantization="int8")
+    inner = spec.encoder.layer[1].ffn.linear_0
+    quantised, scale = inner.weight.numpy(), inner.weight_scale.numpy()
+    again = quantised / scale[:, None]
+    floats = Weights.read(bundle, "int8").floats["encoder.1.feed_forward.inner.weight"]
+    assert quantised.dtype == np.int8
+    np.testing.assert_allclose(again, floats, rtol=1e-6, atol=1e-9)
+
+
+def test_a_model_that_is_there_is_not_converted_again(tmp_path: Path, one_thread: None) -> None:
+    bundle = write_bundle(random_network(), tmp_path / "random", ("fp32",))
+    written = convert(bundle, "fp32", tmp_path / "converted") / "model.bin"
+    before = written.stat()
+    convert(bundle, "fp32", tmp_path / "converted")
+    assert written.stat() == before

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.bundle import SHORTLIST, Bundle
+from models.bundle.manifest import InvalidBundle
+from models.bundle.shortlist import Shortlist
+from tests.models.tiny import MANIFEST, VOCABULARY_SIZE, tiny_files
+from tests.support.shortlists import as_lists, ids, shortlists
+
+
+def a_shortlist() -> Shortlist:
+    """Ids 1 and 3 are always there; 0 may become 5 or 4, 2 may become 4."""
+    return Shortlist(ids(1, 3), ids(0, 2, 2, 3, 3, 3, 3), ids(4, 5, 4))
+
+
+@given(shortlists(), st.data())
+def test_a_sentence_gets_what_is_always_there_and_what_its_tokens_add(
+    shortlist: Shortlist, data: st.DataObject
+) -> None:
+    source_ids = data.draw(st.lists(st.integers(0, shortlist.vocabulary_size - 1)))
+    always, lists = as_lists(shortlist)
+    wanted = set(always).union(*(lists[i] for i in source_ids))
+    found = shortlist.ids_for(source_ids)
+    assert found.dtype == np.int32
+    assert found.tolist() == sorted(wanted)
+
+
+def test_a_sentence_of_nothing_gets_what_is_always_there() -> None:
+    assert a_shortlist().ids_for(()).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("outside", [-1, 6])
+def test_a_source_id_outside_the_vocabulary_is_refused(outside: int) -> None:
+    with pytest.raises(ValueError, match="are not all of a vocabulary of 6"):
+        a_shortlist().ids_for((0, outside))
+
+
+@given(shortlists())
+def test_what_is_saved_loads_back(
+    tmp_path_factory: pytest.TempPathFactory, shortlist: Shortlist
+) -> None:
+    path = tmp_path_factory.mktemp("shortlist") / "shortlist.npz"
+    shortlist.save(path)
+    assert as_lists(Shortlist.load(path)) == as_lists(shortlist)
+
+
+def test_the_same_shortlist_is_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_shortlist().save(tmp_path / "shortlist.npz")
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    a_shortlist().save(tmp_path / "later.partial")
+    assert (tmp_path / "shortlist.npz").read_bytes() == (tmp_path / "later.partial").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"always": None}, "lacks always"),
+        ({"always": None, "targets": None}, "lacks always, targets"),
+        ({"targets": np.array([4, 5, 4], np.int64)}, "targets is 1-dimensional int64"),
+        ({"always": ids(1, 3).reshape(1, 2)}, "always is 2-dimensional int32"),
+        ({"always": np.array(["a"], object)}, "allow_pickle=False"),
+        ({"offsets": ids()}, "offsets are of an empty vocabulary"),
+        ({"offsets": ids(0)}, "offsets are of an empty vocabulary"),
+        ({"offsets": ids(0, 2, 1, 3, 3, 3, 3)}, "offsets decrease"),
+        ({"offsets": ids(1, 2, 2, 3, 3, 3, 3)}, "offsets run from 1 to 3; there are 3 targets"),
+        ({"offsets": ids(0, 2, 2, 4, 4, 4, 4)}, "offsets run from 0 to 4; there are 3 targets"),
+        ({"always": ids(1, 6)}, "always has 6, which is not a token id of a vocabulary of 6"),
+        ({"targets": ids(4, -1, 4)}, "targets has -1, which is not a token id"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(
+    tmp_path: Path, changes: dict[str, np.ndarray | None], complaint: str
+) -> None:
+    good = a_shortlist()
+    arrays = {"always": good.always, "offsets": good.offsets, "targets": good.targets, **changes}
+    path = tmp_path / "shortlist.npz"
+    kept = {name: array for name, array in arrays.items() if array is not None}
+    np.savez_compressed(path, **kept)
+    with pytest.raises(InvalidBundle, match=complaint):
+        Shortlist.load(path)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shortlist.npz"
+    with pytest.raises(InvalidBundle, match="cannot be read: No such file"):
+        Shortlist.load(path)
+    for content in (b"", b"not an archive", b"\x93NUMPY"):
+        path.write_bytes(content)
+        with pytest.raises(InvalidBundle, match="is not an npz archive"):
+            Shortlist.load(path)
+
+
+@given(st.data())
+def test_a_damaged_file_is_refused_or_makes_no_difference(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("shortlist") / "shortlist.npz"
+    a_shortlist().save(path)
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content[: data.draw(st.sampled_from((place, len(content))))])
+    try:
+        loaded = Shortlist.load(path)
+    except InvalidBundle:
+        return
+    assert as_lists(loaded) == as_lists(a_shortlist())
+
+
+# --- a bundle may have one
+
+
+def bundle_with(directory: Path, shortlist: Shortlist | None) -> Bundle:
+    files = tiny_files(directory / "files")
+    if shortlist is not None:
+        files[SHORTLIST] = directory / "files" / SHORTLIST
+        shortlist.save(files[SHORTLIST])
+    return Bundle.write(directory / "bundle", MANIFEST, files)
+
+
+def everything_always(vocabulary_size: int) -> Shortlist:
+    nothing_more = np.zeros(vocabulary_size + 1, np.int32)
+    return Shortlist(np.arange(vocabulary_size, dtype=np.int32), nothing_more, ids())
+
+
+def test_the_shortlist_comes_with_the_bundle(tmp_path: Path) -> None:
+    shortlist = everything_always(VOCABULARY_SIZE)
+    loaded = bundle_with(tmp_path, shortlist).shortlist()
+    assert loaded is not None
+    assert as_lists(loaded) == as_lists(shortlist)
+
+
+def test_a_bundle_can_do_without(tmp_path: Path) -> None:
+    bundle = bundle_with(tmp_path, None)
+    assert bundle.shortlist() is None
+    everything_always(VOCABULARY_SIZE).save(bundle.path / SHORTLIST)
+    assert bundle.shortlist() is None, "a file that the manifest does not list is not read"
+
+
+def test_a_shortlist_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    bundle = bundle_with(tmp_path, everything_always(VOCABULARY_SIZE + 1))
+    with pytest.raises(InvalidBundle, match="the shortlist is of 15 pieces, the network has 14"):
+        bundle.shortlist()
+
+
+def test_a_shortlist_without_the_end_of_a_sentence_is_refused(tmp_path: Path) -> None:
+    offsets = np.zeros(VOCABULARY_SIZE + 1, np.int32)
+    bundle = bundle_with(tmp_path, Shortlist(ids(1, 4), offsets, ids()))
+    with pytest.raises(InvalidBundle, match="would let no translation end"):
+        bundle.shortlist()

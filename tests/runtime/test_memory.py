@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from service.runtime.cuda import CudaError, CudaMemory
+from service.runtime.memory import HostMemory, Memory, Stretches
+
+
+class FakeRuntime:
+    """The few calls of the CUDA runtime, on host memory."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, Any] = {}
+        self.device = -1
+        self.failing = 0
+
+    def cudaSetDevice(self, device: int) -> int:
+        self.device = device
+        return 0
+
+    def cudaMalloc(self, pointer: Any, size: ctypes.c_size_t) -> int:
+        if self.failing:
+            return self.failing
+        block = (ctypes.c_uint8 * size.value)(*b"\xff" * size.value)
+        address = ctypes.addressof(block)
+        self.blocks[address] = block
+        ctypes.cast(pointer, ctypes.POINTER(ctypes.c_void_p))[0] = address
+        return 0
+
+    def cudaMemset(self, pointer: Any, value: int, size: ctypes.c_size_t) -> int:
+        ctypes.memset(pointer, value, size.value)
+        return 0
+
+    def cudaFree(self, pointer: Any) -> int:
+        del self.blocks[pointer.value]
+        return 0
+
+    def cudaMemcpy2D(self, to: Any, to_pitch: Any, of: Any, of_pitch: Any, *rest: Any) -> int:
+        width, height, kind = rest
+        assert kind == 3
+        for row in range(height.value):
+            ctypes.memmove(
+                to.value + row * to_pitch.value, of.value + row * of_pitch.value, width.value
+            )
+        return 0
+
+    def cudaMemset2D(self, to: Any, pitch: Any, value: int, width: Any, height: Any) -> int:
+        for row in range(height.value):
+            ctypes.memset(to.value + row * pitch.value, value, width.value)
+        return 0
+
+    def cudaDeviceSynchronize(self) -> int:
+        return 0
+
+
+@pytest.fixture(params=["host", "cuda"])
+def memory(request: pytest.FixtureRequest) -> Memory:
+    return HostMemory() if request.param == "host" else CudaMemory(0, FakeRuntime())
+
+
+def read(address: int, size: int) -> NDArray[np.uint8]:
+    return np.frombuffer(ctypes.string_at(address, size), np.uint8)
+
+
+def write(address: int, values: NDArray[np.uint8]) -> None:
+    ctypes.memmove(address, values.tobytes(), values.size)
+
+
+def test_a_block_is_zeros_at_first(memory: Memory) -> None:
+    address = memory.allocate(1000)
+    assert not read(address, 1000).any()
+    memory.free(address)
+
+
+def test_stretches_are_copied_with_their_own_pitches_and_nothing_else_is_touched(
+    memory: Memory,
+) -> None:
+    source, target = memory.allocate(24), memory.allocate(30)
+    write(source, np.arange(24, dtype=np.uint8))
+    write(target, np.full(30, 99, np.uint8))
+    memory.copy(Stretches(target + 1, 10), Stretches(source + 2, 8), 3, 3)
+    rows = read(target, 30).reshape(3, 10)
+    assert rows[:, 1:4].tolist() == [[2, 3, 4], [10, 11, 12], [18, 19, 20]]
+    rows = np.delete(rows, [1, 2, 3], axis=1)
+    assert (rows == 99).all()
+    memory.clear(Stretches(target, 10), 2, 2)
+    assert read(target, 30).reshape(3, 10)[:, 0].tolist() == [0, 0, 99]
+    memory.free(source)
+    memory.free(target)
+
+
+def test_a_gpu_without_room_is_out_of_memory_and_other_errors_have_a_name() -> None:
+    runtime = FakeRuntime()
+    memory = CudaMemory(1, runtime)
+    assert runtime.device == 1
+    runtime.failing = 2
+    with pytest.raises(MemoryError, match="GPU 1 has no room"):
+        memory.allocate(10)
+    runtime.failing = 700
+    with pytest.raises(CudaError, match="cudaMalloc on GPU 1 failed with error 700"):
+        memory.allocate(10)

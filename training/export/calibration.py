@@ -1,0 +1,82 @@
+"""How large the inputs of the network's matrices get: what int8 activations are scaled by.
+
+Ranges are fixed once, from real sentences, so that a product costs no pass over its input to find
+its largest value, and no sentence's rounding depends on its neighbours. Inputs are named after
+their place in the network (``decoder.2.cross``); matrices that read the same input share a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from models.transformer.transformer import Transformer
+from training.data.batching import padded
+
+Ranges = dict[str, float]
+"""The largest absolute value seen in each input."""
+
+BATCH = 16
+
+
+def calibrate(network: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Ranges:
+    """Ranges over teacher-forced passes.
+
+    Each pair holds source ids that end with ``eos`` and what the decoder reads, ``bos`` and then
+    target ids. Raises ``ValueError`` without pairs.
+    """
+    if not pairs:
+        raise ValueError("calibration needs at least one pair of sentences")
+    ranges: Ranges = {}
+    real = {"source": torch.empty(0), "target": torch.empty(0)}
+
+    def watch(name: str, side: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            # What stands at padding reaches nobody.
+            largest = float(inputs[0].abs().amax(-1)[real[side]].max())
+            ranges[name] = max(ranges.get(name, 0.0), largest)
+
+        return note
+
+    handles = [
+        module.register_forward_pre_hook(watch(name, side))
+        for name, (module, side) in _inputs(network).items()
+    ]
+    try:
+        network.eval()
+        with torch.inference_mode():
+            for start in range(0, len(pairs), BATCH):
+                batch = pairs[start : start + BATCH]
+                source_BS = padded([torch.tensor(source).numpy() for source, _ in batch])
+                target_BT = padded([torch.tensor(target).numpy() for _, target in batch])
+                pad_id = network.config.pad_id
+                real["source"], real["target"] = source_BS != pad_id, target_BT != pad_id
+                network(source_BS, target_BT)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return ranges
+
+
+def _inputs(network: Transformer) -> dict[str, tuple[nn.Module, str]]:
+    """The module that reads each input, and whose positions the input has."""
+    found: dict[str, tuple[nn.Module, str]] = {}
+    for i, layer in enumerate(network.encoder_layers):
+        name = f"encoder.{i}"
+        found[f"{name}.attention"] = (layer.attention.query, "source")
+        found[f"{name}.attention.output"] = (layer.attention.output, "source")
+        found[f"{name}.feed_forward"] = (layer.feed_forward.inner, "source")
+        found[f"{name}.feed_forward.outer"] = (layer.feed_forward.outer, "source")
+    for i, decoder_layer in enumerate(network.decoder_layers):
+        name = f"decoder.{i}"
+        found[f"{name}.attention"] = (decoder_layer.attention.query, "target")
+        found[f"{name}.attention.output"] = (decoder_layer.attention.output, "target")
+        found[f"{name}.cross"] = (decoder_layer.cross.query, "target")
+        found[f"{name}.cross.output"] = (decoder_layer.cross.output, "target")
+        found[f"{name}.feed_forward"] = (decoder_layer.feed_forward.inner, "target")
+        found[f"{name}.feed_forward.outer"] = (decoder_layer.feed_forward.outer, "target")
+    found["memory"] = (network.decoder_layers[0].cross.key, "source")
+    found["generator"] = (network.generator, "target")
+    return found

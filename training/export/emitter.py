@@ -1,0 +1,164 @@
+"""The parts that all graphs of a bundle are made of, in each precision.
+
+Read beside ``models.transformer``: the same network, with the matrices of ``weights`` fused.
+Legend of shapes as there; rows of several sentences are flattened to ``R`` for linear layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from models.bundle.manifest import Precision
+from models.transformer.config import TransformerConfig
+from training.export.builder import MICROSOFT, GraphBuilder
+
+HIDDEN = -1e9
+"""Added to a score to hide it: far below any score, and finite, so that nothing becomes NaN."""
+HIDDEN_FP16 = -6e4
+"""The same for fp16, whose smallest number is -65,504."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitter:
+    """Emits the parts that all graphs are made of."""
+
+    graph: GraphBuilder
+    config: TransformerConfig
+    precision: Precision
+    _seen: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Inputs that are quantised already: several matrices may read the same."""
+
+    def embed(self, side: str, ids: str, positions: str) -> str:
+        """``[…]`` ids and positions to ``[…, W]``: embedding · √W + position."""
+        g, config = self.graph, self.config
+        table = "source" if side == "source" and config.tying != "all" else "target"
+        embedded = g.op("Gather", g.weight(f"{table}.weight"), ids)
+        if self.precision == "int8":
+            embedded = g.op("Cast", embedded, to=onnx.TensorProto.FLOAT)
+            scale = g.op("Gather", g.weight(f"{table}.weight_scale"), ids)
+            embedded = g.op("Mul", embedded, g.op("Unsqueeze", scale, g.constant([-1], np.int64)))
+        scaled = g.op("Mul", embedded, self.number(math.sqrt(config.width)))
+        own = side == "target" and g.has_weight("target_position_table")
+        table = g.weight("target_position_table" if own else "position_table")
+        at = g.op("Gather", table, positions)
+        return g.op("Add", scaled, at)
+
+    def number(self, value: float) -> str:
+        """A scalar of the type that activations have."""
+        return self.graph.constant(value, np.float16 if self.precision == "fp16" else np.float32)
+
+    def linear(self, x: str, name: str, reads: str) -> str:
+        """``[R, inputs]`` to ``[R, outputs]``; ``reads`` names the input, as in ``calibration``."""
+        g = self.graph
+        if self.precision == "int8":
+            scale, zero = self._input(reads)
+            return self._integer_product(self._quantised(x, scale, zero), scale, zero, name)
+        bias = [g.weight(f"{name}.bias")] if g.has_weight(f"{name}.bias") else []
+        return g.op("Gemm", x, g.weight(f"{name}.weight"), *bias, transB=1)
+
+    def _input(self, reads: str) -> tuple[str, str]:
+        """Scale and zero point of an input; what leaves a ReLU starts at zero."""
+        rectified = reads.endswith("feed_forward.outer")
+        zero = self.graph.constant(0 if rectified else 128, np.uint8)
+        return self.graph.weight(f"{reads}.input_scale"), zero
+
+    def _quantised(self, x: str, scale: str, zero: str) -> str:
+        key = x, scale
+        if key not in self._seen:
+            self._seen[key] = self.graph.op("QuantizeLinear", x, scale, zero)
+        return self._seen[key]
+
+    def _integer_product(
+        self, x: str, scale: str, zero: str, name: str, rows: str = "", into: tuple[str, ...] = ()
+    ) -> str:
+        """x·Wᵀ of quantised x, in float, or quantised again if ``into`` has a scale and a zero.
+
+        ``rows`` are the ids of W's rows to multiply by; all of them if it is empty.
+        """
+        g = self.graph
+        parts = [g.weight(f"{name}.{part}") for part in ("weight", "weight_scale", "weight_zero")]
+        if rows:
+            parts = [g.op("Gather", part, rows) for part in parts]
+        bias = g.weight(f"{name}.bias") if g.has_weight(f"{name}.bias") else ""
+        trailing = (bias, *into) if bias or into else ()
+        return g.op("QGemm", x, scale, zero, *parts, *trailing, domain=MICROSOFT, transB=1)
+
+    def norm(self, x: str, name: str) -> str:
+        g = self.graph
+        if not g.has_weight(f"{name}.scale"):
+            return x
+        scale, bias = g.weight(f"{name}.scale"), g.weight(f"{name}.bias")
+        return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
+
+    def residual(self, x: str, name: str, sublayer: Callable[[str], str]) -> str:
+        g = self.graph
+        if self.config.norm == "before":
+            return g.op("Add", x, sublayer(self.norm(x, f"{name}.norm")))
+        return self.norm(g.op("Add", x, sublayer(x)), f"{name}.norm")
+
+    def feed_forward(self, x: str, layer: str) -> str:
+        """The feed-forward sub-layer of a layer, with residual and norm."""
+        name = f"{layer}.feed_forward"
+
+        def inner_and_outer(y: str) -> str:
+            if self.precision != "int8":
+                inner = self.graph.op("Relu", self.linear(y, f"{name}.inner", name))
+                return self.linear(inner, f"{name}.outer", f"{name}.outer")
+            # uint8 that starts at zero cuts off what is negative: quantising is the ReLU.
+            scale, zero = self._input(name)
+            into = self._input(f"{name}.outer")
+            quantised = self._quantised(y, scale, zero)
+            inner = self._integer_product(quantised, scale, zero, f"{name}.inner", into=into)
+            return self._integer_product(inner, *into, f"{name}.outer")
+
+        return self.residual(x, name, inner_and_outer)
+
+    def split(self, x: str, parts: int) -> list[str]:
+        return self.graph.ops("Split", x, into=[""] * parts, axis=-1, num_outputs=parts)
+
+    def heads(self, x: str, shape: str) -> str:
+        """``[R, W]`` to ``[B, H, positions, D]``; ``shape`` holds [B, positions, H, D]."""
+        g = self.graph
+        return g.op("Transpose", g.op("Reshape", x, shape), perm=[0, 2, 1, 3])
+
+    def flat(self, x: str) -> str:
+        return self.graph.reshape(x, -1, self.config.width)
+
+    def shape_with(self, ids: str, *sizes: int) -> str:
+        """The shape of ``ids`` with more dimensions behind."""
+        g = self.graph
+        return g.op("Concat", g.op("Shape", ids), g.constant(sizes, np.int64), axis=0)
+
+    def range_of(self, ids: str) -> str:
+        """0, 1, … for each position of ``ids``, as ``[1, positions]``."""
+        g = self.graph
+        length = g.op("Shape", ids, start=1, end=2)
+        scalar = g.op("Squeeze", length)
+        zero, one = g.constant(0, np.int64), g.constant(1, np.int64)
+        return g.op("Unsqueeze", g.op("Range", zero, scalar, one), g.constant([0], np.int64))
+
+    def quantise_for_logits(self, x: str) -> None:
+        """Quantise x here, for whichever branch of the graph makes ``logits`` of it."""
+        self._quantised(x, *self._input("generator"))
+
+    def logits(self, x: str, rows: str = "") -> str:
+        """``[R, W]`` to ``[R, V]`` in float; of some ids only if ``rows`` names them."""
+        g = self.graph
+        name = "generator" if self.config.tying == "none" else "target"
+        if self.precision == "int8":
+            scale, zero = self._input("generator")
+            return self._integer_product(self._quantised(x, scale, zero), scale, zero, name, rows)
+        weight = g.weight(f"{name}.weight")
+        product = g.op("Gemm", x, g.op("Gather", weight, rows) if rows else weight, transB=1)
+        if self.precision == "fp16":
+            return g.op("Cast", product, to=onnx.TensorProto.FLOAT)
+        return product
+
+    @property
+    def head_sizes(self) -> tuple[int, int]:
+        return self.config.heads, self.config.head_width
