@@ -58,9 +58,9 @@ FIRST_WORD = 4
 _POSITION_CHANNELS = range(64)
 # The slowest sines are below 0.03 over all positions, so that their channels are free. What a norm
 # makes of the silent one is its shift, which is taken off the others again where it would matter.
-_ENDS_CHANNEL = CONFIG.width - 2
-_SILENT_CHANNEL = CONFIG.width - 4
-_CONSTANT_CHANNEL = CONFIG.width - 1
+_ENDS_CHANNEL = -2
+_SILENT_CHANNEL = -4
+_CONSTANT_CHANNEL = -1
 
 _SOURCES = ("training/export", "models/transformer", "models/bundle")
 
@@ -132,9 +132,12 @@ def _sentences(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 @torch.no_grad()
-def random_network() -> Transformer:
-    """The network described above; the same at every call."""
-    network = build(CONFIG, SEED).eval()
+def random_network(config: TransformerConfig = CONFIG) -> Transformer:
+    """The network described above; the same at every call.
+
+    Its width must be the base's, on which the sinusoids depend that tell positions apart.
+    """
+    network = build(config, SEED).eval()
     random = torch.Generator().manual_seed(SEED)
     for module in network.modules():
         if isinstance(module, nn.Linear) and module.bias is not None:
@@ -165,7 +168,7 @@ def _silence(linear: nn.Linear, channels: Sequence[int]) -> None:
 def _align(network: Transformer) -> None:
     """The first head of the last cross-attention: positions meet, and "ends here" is copied."""
     cross = network.decoder_layers[-1].cross
-    head = range(CONFIG.head_width)
+    head = range(network.config.head_width)
     _silence(cross.query, head)
     _silence(cross.key, head)
     for place, channel in enumerate(_POSITION_CHANNELS):
@@ -188,7 +191,7 @@ def _listen(network: Transformer, random: torch.Generator) -> None:
     # A wide spread of logits, as trained networks have it.
     norm.weight.fill_(4)
     norm.weight[_CONSTANT_CHANNEL], norm.bias[_CONSTANT_CHANNEL] = 0, 1
-    table.normal_(std=CONFIG.width**-0.5, generator=random)
+    table.normal_(std=network.config.width**-0.5, generator=random)
     table[:, _ENDS_CHANNEL] = 0
     for special, bias in (
         (SPECIAL_IDS.pad, -30.0),

@@ -10,8 +10,9 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -104,6 +105,8 @@ class Contest:
                     self._theirs.append(stack.enter_context(Worker(engine)))
                 except EngineFailed as error:
                     print(f"left out: {error}", file=sys.stderr)
+            if not self._theirs:
+                raise EngineFailed("ctranslate2 runs in none of its settings")
             self._stack = stack.pop_all()
         return self
 
@@ -124,8 +127,7 @@ class Contest:
             quiet = sum(pair.others_cores <= machine.QUIET_CORES for pair in measured)
             if quiet >= pairs:
                 break
-        # By disturbance, never by speed.
-        counted = sorted(measured, key=lambda pair: pair.others_cores)[:pairs]
+        counted = least_disturbed(measured, pairs)
         ratios = [pair.ratio for pair in counted]
         assert isinstance(theirs.engine, CTranslate2)
         return Result(
@@ -152,13 +154,12 @@ class Contest:
         }
 
     def _best_setting(self, work: Workload, search: Search) -> Worker:
+        """Try every setting with some of the work, and drop those without a prospect."""
+        trial = replace(work, batches=work.batches[:2])
         seconds = []
         for worker in self._theirs:
-            self._run(worker, work, search)
-            if len(self._theirs) > 1:
-                seconds.append(self._run(worker, work, search).seconds)
-        if not seconds:
-            return self._theirs[0]
+            self._run(worker, trial, search)
+            seconds.append(self._run(worker, trial, search).seconds)
         best = min(seconds)
         chosen = self._theirs[seconds.index(best)]
         self._theirs = [
@@ -175,6 +176,11 @@ class Contest:
         if self._bundle.manifest.name == "base":
             check_lengths(worker.engine.label, work, done)
         return done
+
+
+def least_disturbed(measured: Sequence[Pair], count: int) -> list[Pair]:
+    """The pairs that count: chosen by disturbance, never by speed."""
+    return sorted(measured, key=lambda pair: pair.others_cores)[:count]
 
 
 def check_lengths(engine: str, work: Workload, done: Done) -> None:

@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for (precision, small), group in groupby(cells, precision_and_model):
         bundle = Bundle.open(MULTI30K) if small else base_bundle(options.cache)
         if precision not in bundle.manifest.precisions:
+            print(f"{bundle.path} offers no {precision}: its cells are left out")
             continue
         with Contest(bundle, precision, threads, options.cache) as contest:
             for cell in group:

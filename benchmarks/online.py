@@ -129,9 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"online: {error}", file=sys.stderr)
         return 2
     peer = subject.best_peer()
-    offline = {"dragoman": subject.offline(subject.ours)}
-    if set(options.servers) - {"dragoman"}:
-        offline["ctranslate2"] = subject.offline(peer)
+    engines: dict[str, Engine] = {
+        "dragoman" if name == "dragoman" else "ctranslate2": (
+            subject.ours if name == "dragoman" else peer
+        )
+        for name in options.servers
+    }
+    offline = {name: subject.offline(engine) for name, engine in engines.items()}
     print(f"{machine.description()}; {subject.bundle.manifest.name}, {subject.precision}, beam 4")
     for engine, done in offline.items():
         print(

@@ -129,7 +129,7 @@ def serve(descriptor: int) -> None:
     try:
         opened = engine.open()
     except Exception as error:
-        pipe.send(Failed(str(error)))
+        pipe.send(Failed(str(error) or repr(error)))
         return
     try:
         pipe.send(Opened(memory_of()))
@@ -148,5 +148,5 @@ def _perform(engine: Translating, work: Work) -> Done | Failed:
             lambda: tuple(engine.translate(batch, work.search) for batch in work.batches)
         )
     except Exception as error:
-        return Failed(str(error))
+        return Failed(str(error) or repr(error))
     return Done(translations, seconds, others, memory_of())

@@ -30,10 +30,6 @@ class Workload:
     name: str
     batches: tuple[Sentences, ...]
 
-    @property
-    def source_tokens(self) -> int:
-        return sum(len(sentence) for batch in self.batches for sentence in batch)
-
 
 NAMES = ("fixed-1", "fixed-8", "fixed-32", "fixed-64", "newstest", "newstest2014", "multi30k")
 """All but the last are random words for the base bundle; the last two need data."""
@@ -56,7 +52,7 @@ def workload(name: str, bundle: Bundle, data: Path) -> Workload:
 
 def fixed(bundle: Bundle, sentences: int) -> Workload:
     """Batches of so many random sentences of 25 tokens."""
-    batches = 8 if sentences < 4 else 3 if sentences < 16 else 1
+    batches = 6 if sentences < 4 else 3 if sentences < 16 else 1
     words = random_words(bundle, [FIXED_TOKENS] * sentences * batches)
     return Workload(f"fixed-{sentences}", _in_batches(words, sentences))
 

@@ -124,7 +124,10 @@ def _serve(options: argparse.Namespace) -> int:
 def _listener(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+        # Accepted connections inherit it; a small answer must not wait for the last one's receipt.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except socket.gaierror as error:
         raise CommandFailed(f"{host!r} is not an address to listen on") from error
     except OSError as error:

@@ -25,6 +25,7 @@ from service.engine.observer import EngineObserver
 from service.engine.scheduler import Scheduler
 from service.runtime.backend import Backend
 from service.runtime.onnx import OnnxBackend
+from service.runtime.sessions import Device, available_device
 from service.settings import Settings
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.repository import FoundBundle, LoadedModel, Tokenizer
@@ -32,8 +33,12 @@ from service.translation.types import LanguagePair
 
 logger = logging.getLogger(__name__)
 
-_PREFERENCE: tuple[Precision, ...] = ("int8", "fp32", "fp16")
-"""What ``auto`` takes on a CPU, best first."""
+_PREFERENCE: dict[Device, tuple[Precision, ...]] = {
+    "cpu": ("int8", "fp32", "fp16"),
+    # Integer products would go back to the CPU.
+    "cuda": ("fp16", "fp32", "int8"),
+}
+"""What ``auto`` takes on each device, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +97,22 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
             f"{path} decodes with beam_size {manifest.decoding.beam_size}; "
             f"the service is set to at most {settings.max_beam_size}"
         )
-    precision = _precision(manifest, settings)
+    device = available_device(settings.device)
+    precision = _precision(manifest, settings, device)
     tokenizer = bundle.tokenizer()
+    shortlist = bundle.shortlist() if settings.shortlist else None
+    if settings.shortlist and shortlist is None:
+        raise InvalidBundle(f"{path} has no shortlist, which the service is set to use")
+    logger.info("loading %s in %s on %s", manifest.name, precision, device)
     backend = OnnxBackend.load(
         bundle,
         precision,
         slots=settings.slots,
         rows_per_slot=settings.max_beam_size,
         threads=settings.threads,
+        cache_bytes=settings.cache_megabytes << 20,
+        device=device,
+        shortlist=shortlist,
     )
     return OpenedBundle(manifest, precision, tokenizer, backend)
 
@@ -215,9 +228,9 @@ async def _prove(model: LoadedModel, example: Example, path: Path) -> None:
         )
 
 
-def _precision(manifest: Manifest, settings: Settings) -> Precision:
+def _precision(manifest: Manifest, settings: Settings, device: Device) -> Precision:
     if settings.precision == "auto":
-        return next(p for p in _PREFERENCE if p in manifest.precisions)
+        return next(p for p in _PREFERENCE[device] if p in manifest.precisions)
     if settings.precision not in manifest.precisions:
         raise InvalidBundle(
             f"bundle {manifest.name} offers {', '.join(manifest.precisions)}; "

@@ -36,8 +36,19 @@ class Settings(BaseModel):
         default="auto",
         description="which graphs to run; auto prefers int8 where a bundle offers it",
     )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="where to run; auto takes a GPU if there is one"
+    )
+    shortlist: bool = Field(
+        default=False,
+        description="only write tokens that a bundle's shortlist has for the source; faster, and "
+        "sometimes a little worse",
+    )
+    cache_megabytes: int = Field(
+        default=2048, ge=1, description="memory for keys and values, for each model"
+    )
     threads: int = Field(default=0, ge=0, description="threads of a model; 0 takes every core")
-    slots: int = Field(default=32, ge=1, description="sentences decoded together, for each model")
+    slots: int = Field(default=64, ge=1, description="sentences decoded together, for each model")
     max_beam_size: int = Field(default=8, ge=1, description="widest beam a request may ask for")
     max_padded_tokens: int = Field(
         default=4096,
@@ -98,6 +109,8 @@ def _allowed(name: str) -> str:
     field = Settings.model_fields[name]
     if choices := get_args(field.annotation):
         return "one of " + ", ".join(choices)
+    if field.annotation is bool:
+        return "true or false"
     if field.annotation is not int:
         return "text that is not empty"
     bounds = {

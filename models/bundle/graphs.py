@@ -12,12 +12,15 @@ symbolic where they vary:
                its sentence's cache at a free entry of the caller's choice (``write_indices``) and
                sees the entries of its own ancestors (``self_bias``), so that a cache is never
                reordered when beams fork. Returns the best N next tokens of each row.
-               ``edit_*`` change single logits before they become probabilities: at E places
-               (b·K + k, column) a penalty that divides positive and multiplies negative logits,
-               then a bias. ``asked_columns`` is one more token per row to tell the probability of.
+               ``edit_*`` change single logits before they become probabilities, if
+               ``edits_wanted``: at E places (b·K + k, column) a penalty that divides positive and
+               multiplies negative logits, then a bias.
+               ``asked_columns`` is one more token per row to tell the probability of.
                Columns are token ids or, where ``shortlist_wanted``, places in ``shortlist_ids``;
                ``shortlist_bias`` hides from each sentence what only others may write.
                With ``attention_wanted`` the last layer's attention, averaged over heads, comes too.
+               In fp16, which is for GPUs, attention and edits are always computed, and there is
+               no shortlist.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
                and head, and the log-probability of each target token.
 
@@ -72,6 +75,7 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
                 "cross_bias": TensorType(element, ("B", 1, "K", "S")),
                 "write_indices": TensorType("int64", ("B", "K", heads, 3)),
                 "num_candidates": TensorType("int64", (1,)),
+                "edits_wanted": TensorType("bool", ()),
                 "edit_indices": TensorType("int64", ("E", 2)),
                 "edit_penalties": TensorType("float", ("E",)),
                 "edit_biases": TensorType("float", ("E",)),

@@ -7,17 +7,17 @@ Fields nobody knows are ignored, as clients send some that belong to other serve
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from service.api.errors import BadRequest
 from service.api.middleware import facts_of
+from service.api.options import DecodingParameters, Number
 from service.api.parameters import Fields, read_fields
 from service.api.responses import Json
 from service.observability.metrics import Metrics
-from service.translation.decoding import DecodingOverrides
 from service.translation.repository import ModelRepository, Offer
 from service.translation.translator import Translator
 from service.translation.types import TranslateRequest, Translation
@@ -30,20 +30,8 @@ class RequestLimits:
     alternatives: int
 
 
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("should be a number")
-    return value
-
-
-_Number = Annotated[int, BeforeValidator(_no_boolean)]
-_Decimal = Annotated[float, BeforeValidator(_no_boolean)]
-
-
-class TranslateParameters(BaseModel):
+class TranslateParameters(DecodingParameters):
     """The fields of ``POST /translate``, in whichever shape they come."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     q: str | list[str] = Field(
         description="The text, or a list of texts (JSON only).",
@@ -52,25 +40,8 @@ class TranslateParameters(BaseModel):
     source: str = Field(description="Language code of the source, in any case.", examples=["de"])
     target: str = Field(description="Language code of the target, in any case.", examples=["en"])
     format: str = Field("text", description="Only `text`.")
-    alternatives: _Number = Field(0, ge=0, description="How many other translations to return.")
+    alternatives: Number = Field(0, ge=0, description="How many other translations to return.")
     api_key: str | None = Field(None, description="Accepted and not needed.")
-    beam_size: _Number | None = Field(None, ge=1, description="Width of the beam search.")
-    num_hypotheses: _Number | None = Field(
-        None, ge=1, description="Translations to return; one more than `alternatives`."
-    )
-    length_penalty: _Decimal | None = Field(
-        None,
-        ge=-10,
-        le=10,
-        allow_inf_nan=False,
-        description="Scores are divided by the length to this power.",
-    )
-    max_decoding_length: _Number | None = Field(
-        None,
-        ge=1,
-        description="Longest translation of a sentence, in tokens; three times the tokens of the "
-        "source and 20 more where it is not given.",
-    )
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -79,15 +50,6 @@ class TranslateParameters(BaseModel):
     @property
     def hypotheses(self) -> int:
         return max(self.alternatives + 1, self.num_hypotheses or 1)
-
-    @property
-    def decoding(self) -> DecodingOverrides:
-        return DecodingOverrides(
-            beam_size=self.beam_size,
-            num_hypotheses=self.hypotheses,
-            length_penalty=self.length_penalty,
-            max_decoding_length=self.max_decoding_length,
-        )
 
 
 class TranslateAnswer(BaseModel):
@@ -172,7 +134,12 @@ def create_router(
         if model is not None:
             facts_of(request).model = model.name
         translations = await translator.translate(
-            TranslateRequest(parameters.texts, pair, parameters.decoding)
+            TranslateRequest(
+                parameters.texts,
+                pair,
+                parameters.overrides(parameters.hypotheses),
+                parameters.priority,
+            )
         )
         if model is not None:
             metrics.characters(model.name, sum(map(len, parameters.texts)))

@@ -200,6 +200,9 @@ class Engine:
         start = time.perf_counter()
         try:
             self._backend.encode(batch)
+        except MemoryError as error:
+            self._make_room(admitted, admitted, error)
+            return False
         except Exception as error:
             logger.exception("encoding %d sentences failed", len(admitted))
             self._fail(admitted, error)
@@ -214,6 +217,10 @@ class Engine:
         start = time.perf_counter()
         try:
             candidates = self._backend.step(batch)
+        except MemoryError as error:
+            newest = sorted(sequences, key=lambda sequence: sequence.id)[len(sequences) // 2 :]
+            self._make_room(newest, sequences, error)
+            return None
         except Exception as error:
             logger.exception("a step of %d sentences failed", len(sequences))
             self._fail(sequences, error)
@@ -223,12 +230,30 @@ class Engine:
         self._observer.stepped(rows, len(sequences), seconds)
         return candidates
 
+    def _make_room(
+        self, leaving: list[Sequence], tried: list[Sequence], error: MemoryError
+    ) -> None:
+        """Have some start over later; a sentence that finds no room even alone fails."""
+        if len(tried) == len(self._scheduler.running) == 1:
+            self._fail(tried, error)
+            return
+        logger.warning("memory is short, %d sentences go back to the line: %s", len(leaving), error)
+        self._scheduler.preempt(leaving)
+        now = time.perf_counter()
+        self._arrivals.update((sequence.id, now) for sequence in leaving)
+        self._observer.left("preempted", len(leaving), len(self._scheduler.running))
+        self._report_waiting()
+
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         failures: list[tuple[Sequence, _Outcome]] = []
         # From the last slot on, so that nobody who leaves is moved first.
         for sequence in reversed(sequences):
             self._scheduler.abort(sequence.id, "failed")
-            failure = BackendFailed("the model failed on this batch")
+            failure = BackendFailed(
+                f"there is no memory for this sentence: {error}"
+                if isinstance(error, MemoryError)
+                else "the model failed on this batch"
+            )
             failure.__cause__ = error
             failures.append((sequence, failure))
         self._observer.left("failed", len(sequences), len(self._scheduler.running))

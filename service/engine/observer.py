@@ -12,7 +12,8 @@ from typing import Literal, Protocol
 
 from service.engine.types import FinishReason
 
-LeaveReason = Literal["finished", "cancelled", "failed"]
+LeaveReason = Literal["finished", "cancelled", "failed", "preempted"]
+"""``preempted``: back to the line, because memory was short."""
 
 
 class EngineObserver(Protocol):

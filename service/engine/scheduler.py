@@ -23,7 +23,7 @@ from service.engine.waiting import Line
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Sequence:
     """A sentence on its way through the engine. ``source_ids`` ends with ``eos``."""
 
@@ -81,6 +81,8 @@ class Scheduler:
         self._eos_id = special_ids.eos
         self._search = Search(limits, special_ids.bos, special_ids.eos, special_ids.unk)
         self._moves: list[tuple[int, int]] = []
+        self._cautious = False
+        """Memory was short; nobody enters beside others until somebody has left."""
 
     @property
     def has_work(self) -> bool:
@@ -128,6 +130,8 @@ class Scheduler:
         """Admit whoever fits, and plan the next iteration for everyone running."""
         first = len(self.running)
         free = self.limits.slots - first
+        if self._cautious:
+            free = 0 if self.running else 1
         admitted = self.waiting.admit(free, self.max_padded_tokens)
         for sequence in admitted:
             self.running.append(sequence)
@@ -140,6 +144,18 @@ class Scheduler:
     def reschedule(self) -> Plan:
         """Plan again for those still running, and admit nobody."""
         return self._plan([], None)
+
+    def preempt(self, sequences: list[Sequence]) -> None:
+        """Put some of the running back to the head of the line, to start over when there is room.
+
+        Nobody enters beside others until somebody has left for good.
+        """
+        # From the last slot on, so that nobody who leaves is moved first.
+        for sequence in sorted(sequences, key=self.running.index, reverse=True):
+            self._vacate(self.running.index(sequence))
+        for sequence in sorted(sequences, key=lambda sequence: sequence.id, reverse=True):
+            self.waiting.prepend(sequence)
+        self._cautious = True
 
     def apply(self, candidates: Candidates) -> list[tuple[Sequence, Decoded | BackendFailed]]:
         """Advance every search by a step's candidates; returns who leaves, and with what.
@@ -170,12 +186,16 @@ class Scheduler:
         return Plan(moves, admitted, encode, list(self.running), step)
 
     def _release(self, slot: int, reason: LeaveReason) -> None:
+        self._vacate(slot)
+        self._cautious = False
+        self._enter(reason)
+
+    def _vacate(self, slot: int) -> None:
         last = self._search.remove(slot)
         moved = self.running.pop()
         if slot != last:
             self.running[slot] = moved
             self._moves.append((last, slot))
-        self._enter(reason)
 
     def _enter(self, reason: LeaveReason) -> None:
         """Enter a departure in the books."""
@@ -186,3 +206,5 @@ class Scheduler:
                 self.books.failed += 1
             case "cancelled":
                 self.books.cancelled += 1
+            case "preempted":
+                raise AssertionError("who is preempted has not left the engine")

@@ -24,6 +24,7 @@ else. What options ask for beyond this is in ``service.engine.constraints``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -63,6 +64,8 @@ class Search:
         self.count = 0
         self._options: list[DecodingOptions] = []
         self._constraints: list[Constraints | None] = []
+        self._constrained = 0
+        """How many have constraints."""
         self._ends: list[list[_End]] = []
         self._sums_PK = np.full((slots, rows), _DEAD, np.float32)
         """Of each live row's log-probabilities; −∞ where nobody lives."""
@@ -78,6 +81,10 @@ class Search:
         self._enough_ends_P = np.zeros(slots, np.int32)
         self._first_ended_P = np.zeros(slots, np.bool_)
         """Whether rank 0 has been an ending, or need not be for the search to stop."""
+        self._needed_P = np.zeros(slots, np.float64)
+        """The score of the worst hypothesis that is good enough so far; −∞ while there is none."""
+        self._least_shares_P = np.zeros(slots, np.float64)
+        """What the sum of the longest hypothesis allowed is multiplied by to be its score."""
         self._columns = (
             self._sums_PK,
             self._tokens_PK,
@@ -91,6 +98,8 @@ class Search:
             self._num_ends_P,
             self._enough_ends_P,
             self._first_ended_P,
+            self._needed_P,
+            self._least_shares_P,
         )
 
     def add(self, options: DecodingOptions, source_length: int) -> None:
@@ -98,7 +107,9 @@ class Search:
         slot = self.count
         self.count += 1
         self._options.append(options)
-        self._constraints.append(Constraints.of(options, source_length, self._eos_id, self._unk_id))
+        constraints = Constraints.of(options, source_length, self._eos_id, self._unk_id)
+        self._constraints.append(constraints)
+        self._constrained += constraints is not None
         self._ends.append([])
         # Samples are rows of their own from the start; a search is one row that forks.
         first_rows = options.rows if options.samples else 1
@@ -115,6 +126,8 @@ class Search:
         self._num_ends_P[slot] = 0
         self._enough_ends_P[slot] = _enough(options)
         self._first_ended_P[slot] = not _ends_early(options)
+        self._needed_P[slot] = -np.inf
+        self._least_shares_P[slot] = _least_share(options)
 
     def remove(self, slot: int) -> int:
         """Forget a sentence; the one in the last slot, which is returned, takes its place."""
@@ -122,6 +135,7 @@ class Search:
         last = self.count
         for column in self._columns:
             column[slot] = column[last]
+        self._constrained -= self._constraints[slot] is not None
         _replace(self._options, slot)
         _replace(self._constraints, slot)
         _replace(self._ends, slot)
@@ -155,10 +169,6 @@ class Search:
             asked_BK=asked_BK,
             attention=attention,
         )
-
-    @property
-    def _constrained(self) -> bool:
-        return any(c is not None for c in self._constraints)
 
     def advance(self, candidates: Candidates) -> list[tuple[int, Decoded | BackendFailed]]:
         """Choose the next live rows; returns whose search is over, by slot, and with what.
@@ -217,10 +227,11 @@ class Search:
             # A vocabulary smaller than the beam.
             flat_BM = np.pad(flat_BM, ((0, 0), (0, lacking)), constant_values=_DEAD)
         order_BR = _best(flat_BM, ranks)
-        totals_BR = np.take_along_axis(flat_BM, order_BR, axis=1)
-        np.minimum(order_BR, totals_BKN[0].size - 1, out=order_BR)
+        totals_BR = flat_BM.ravel()[order_BR + np.arange(count)[:, None] * flat_BM.shape[1]]
+        size = totals_BKN[0].size
+        np.minimum(order_BR, size - 1, out=order_BR)
         rows_BR = order_BR // width
-        tokens_BR = np.take_along_axis(ids_BKN.reshape(count, -1), order_BR, axis=1)
+        tokens_BR = ids_BKN.ravel()[order_BR + np.arange(count)[:, None] * size]
         totals_BR[np.arange(order_BR.shape[1]) >= ranks_B1] = _DEAD
         if self._constrained:
             for slot, constraints in enumerate(self._constraints):
@@ -254,8 +265,9 @@ class Search:
         """Make the ranks that live on the next rows."""
         count = self.count
         width = int(self._rows_P[:count].max())
-        rank_BK = np.repeat(np.arange(width)[None], count, axis=0)
         live_BK = (alive_BR & within_BR)[:, :width]
+        parents_BK, tokens_BK = rows_BR[:, :width], tokens_BR[:, :width]
+        sums_BK = totals_BR[:, :width]
         refilled = np.flatnonzero(finished_BR.any(axis=1))
         if len(refilled):
             # The j-th position that has become free goes to the j-th rank beyond the positions.
@@ -263,23 +275,26 @@ class Search:
             beyond_AR = (alive_BR & ~within_BR)[refilled]
             replacement_AR = np.argsort(~beyond_AR, axis=1, kind="stable")
             j_AK = np.maximum(np.cumsum(free_AK, axis=1) - 1, 0)
-            rank_BK[refilled] = np.where(
-                free_AK, np.take_along_axis(replacement_AR, j_AK, axis=1), rank_BK[refilled]
+            rank_AK = np.where(
+                free_AK, np.take_along_axis(replacement_AR, j_AK, axis=1), np.arange(width)
             )
             live_BK[refilled] |= free_AK & (j_AK < beyond_AR.sum(axis=1, keepdims=True))
-        parents_BK = np.take_along_axis(rows_BR, rank_BK, axis=1)
-        tokens_BK = np.take_along_axis(tokens_BR, rank_BK, axis=1)
+            for array_BK, array_BR in (
+                (parents_BK, rows_BR),
+                (tokens_BK, tokens_BR),
+                (sums_BK, totals_BR),
+            ):
+                array_BK[refilled] = array_BR[refilled[:, None], rank_AK]
         self._tokens_PK[:count, :width] = tokens_BK
         self._parents_PK[:count] = NOBODY
         self._parents_PK[:count, :width] = np.where(live_BK, parents_BK, NOBODY)
         self._sums_PK[:count] = _DEAD
-        self._sums_PK[:count, :width] = np.where(
-            live_BK, np.take_along_axis(totals_BR, rank_BK, axis=1), _DEAD
-        )
+        self._sums_PK[:count, :width] = np.where(live_BK, sums_BK, _DEAD)
         self._history.append(self._lengths_P[:count], tokens_BK, parents_BK)
-        for slot, constraints in enumerate(self._constraints):
-            if constraints is not None:
-                constraints.follow(self._parents_PK[slot], self._tokens_PK[slot])
+        if self._constrained:
+            for slot, constraints in enumerate(self._constraints):
+                if constraints is not None:
+                    constraints.follow(self._parents_PK[slot], self._tokens_PK[slot])
 
     def _finish(self, slot: int, row: int, log_prob: float, token: int) -> None:
         """``token`` after what ``row`` held has made a hypothesis."""
@@ -289,8 +304,11 @@ class Search:
         if constraints is not None:
             score += constraints.coverage(row)
         reason = FinishReason.COMPLETE if token == self._eos_id else FinishReason.LENGTH
-        self._ends[slot].append(_End(score, row, token, length - 1, reason))
+        ends, wanted = self._ends[slot], self._options[slot].num_hypotheses
+        ends.append(_End(score, row, token, length - 1, reason))
         self._num_ends_P[slot] += 1
+        if len(ends) >= wanted:
+            self._needed_P[slot] = sorted(end.score for end in ends)[-wanted]
 
     def _over(
         self, last_B: NDArray[np.bool_], failed: set[int], old_sums_BK: FloatArray
@@ -300,8 +318,9 @@ class Search:
             self._first_ended_P[:count]
         )
         over_B |= last_B | (self._parents_PK[:count] < 0).all(axis=1)
-        for slot in np.flatnonzero(~over_B & (self._num_ends_P[:count] > 0)).tolist():
-            over_B[slot] = self._cannot_improve(slot)
+        # No token is more than certain, so this is the best that any live row can come to.
+        best_B = self._sums_PK[:count].max(axis=1) * self._least_shares_P[:count]
+        over_B |= best_B <= self._needed_P[:count]
         outcomes: list[tuple[int, Decoded | BackendFailed]] = []
         for slot in np.flatnonzero(over_B).tolist():
             if slot in failed:
@@ -310,18 +329,6 @@ class Search:
             else:
                 outcomes.append((slot, self._result(slot, old_sums_BK[slot])))
         return outcomes
-
-    def _cannot_improve(self, slot: int) -> bool:
-        """Whether no live row can end better than the hypotheses that are wanted already did."""
-        options, length = self._options[slot], int(self._lengths_P[slot])
-        if options.samples or len(self._ends[slot]) < options.num_hypotheses:
-            return False
-        scores = sorted((end.score for end in self._ends[slot]), reverse=True)
-        # No token is more than certain, and the norm is monotonic: the best lies at either end.
-        best_sum = float(self._sums_PK[slot].max())
-        lengths = (length + 1, options.max_decoding_length)
-        best = max(options.normalised(best_sum, length) for length in lengths)
-        return best <= scores[options.num_hypotheses - 1]
 
     def _result(self, slot: int, old_sums_K: FloatArray) -> Decoded:
         options, ends = self._options[slot], self._ends[slot]
@@ -378,6 +385,16 @@ def _enough(options: DecodingOptions) -> int:
     if options.samples or _ends_early(options):
         return options.num_hypotheses
     return 1 if options.greedy else options.max_finished
+
+
+def _least_share(options: DecodingOptions) -> float:
+    """Of its sum, the least that can become a row's score; NaN if nothing follows from it.
+
+    Sums are never positive, so with a penalty the longest hypothesis can score best.
+    """
+    if options.samples or options.length_penalty < 0:
+        return math.nan
+    return options.normalised(1.0, options.max_decoding_length)
 
 
 def _best(totals_BN: FloatArray, count: int) -> NDArray[np.int64]:

@@ -56,6 +56,11 @@ class Line(Generic[W]):
         self._lines[waiting.priority][waiting.id] = waiting
         self.tokens += waiting.source_length
 
+    def prepend(self, waiting: W) -> None:
+        """Put somebody before all others of the same priority."""
+        self.append(waiting)
+        self._lines[waiting.priority].move_to_end(waiting.id, last=False)
+
     def remove(self, identifier: int) -> W | None:
         """Take somebody out; ``None`` if nobody of that name waits."""
         for line in self._lines.values():

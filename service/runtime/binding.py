@@ -22,6 +22,7 @@ _HIDDEN = {"float32": -1e9, "float16": -6e4}
 """Added to an attention score to hide what it belongs to; finite, so that nothing becomes NaN."""
 
 _NO_EDITS: dict[str, NDArray[Any]] = {
+    "edits_wanted": np.zeros((), np.bool_),
     "edit_indices": np.zeros((0, 2), np.int64),
     "edit_penalties": np.zeros(0, np.float32),
     "edit_biases": np.zeros(0, np.float32),
@@ -148,6 +149,7 @@ class StepBinding:
         if shortlist is not None:
             columns_E, there_E = shortlist.columns(edits.token_ids_E)  # type: ignore[assignment]
         indices_E2 = np.stack((edits.rows_E, columns_E), axis=1).astype(np.int64)
+        self._input("edits_wanted", np.ones((), np.bool_))
         self._input("edit_indices", np.ascontiguousarray(indices_E2[there_E]))
         self._input("edit_penalties", edits.penalties_E[there_E])
         self._input("edit_biases", edits.biases_E[there_E])

@@ -5,7 +5,7 @@ P  slots    C  entries of a cache    D  width of a head    H  heads    (others: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,21 +36,18 @@ class Budget:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Raises ``CacheFull`` if there are not so many left."""
-        if self._taken + size > self._size:
+        """Take bytes, or give back less than none; raises ``CacheFull`` if too few are left."""
+        if size > 0 and self._taken + size > self._size:
             raise CacheFull(self._taken + size, self._size)
         self._taken += size
-
-    def give(self, size: int) -> None:
-        """Give back what was taken."""
-        self._taken -= size
 
 
 class Pool:
     """For every decoder layer a key and a value array ``[P, H, length, D]``.
 
-    ``length`` is a multiple of ``bucket``, so that shapes repeat. Unused entries hold finite
-    numbers: a mask multiplies them by nothing, and nothing times NaN is NaN.
+    ``length`` is a multiple of ``bucket``, so that shapes repeat. Memory that has been touched is
+    kept while it fits, for a page that is new costs more than one that is copied. Unused entries
+    must hold finite numbers: a mask multiplies them by nothing, and nothing times NaN is NaN.
     """
 
     def __init__(
@@ -71,8 +68,10 @@ class Pool:
         self._memory = memory
         self._budget = budget
         self.length = 0
+        self._reserved = 0
+        """Bytes of each array."""
         self._addresses: dict[str, int] = {
-            f"{kind}_{part}.{layer}": 0
+            f"{kind}_{part}.{layer}": memory.allocate(0)
             for layer in range(dimensions.decoder_layers)
             for part in ("keys", "values")
         }
@@ -87,44 +86,70 @@ class Pool:
         # Shrinking costs a copy of everything, so a little waste is borne.
         if length == self.length or 0.6 * self.length < length < self.length:
             return False
-        addresses = self._allocate(length)
-        kept = min(length, self.length) * self._entry
-        if kept and used_slots:
-            for name, address in addresses.items():
-                self._memory.copy(
-                    Stretches(address, length * self._entry),
-                    Stretches(self._addresses[name], self.length * self._entry),
-                    kept,
-                    used_slots * self.heads,
-                )
-        self.release()
-        self._addresses = addresses
+        self._reserve(max(length, self.length))
+        self._spread(length, used_slots)
+        self._reserve(length)
         self.length = length
         return True
+
+    def _reserve(self, length: int) -> None:
+        """Make all arrays as large as that length takes, or none."""
+        size = self._size(length)
+        if size == self._reserved:
+            return
+        difference = (size - self._reserved) * len(self._addresses)
+        self._budget.take(difference)
+        grown: list[str] = []
+        try:
+            for name, address in self._addresses.items():
+                self._addresses[name] = self._memory.resize(address, self._reserved, size)
+                grown.append(name)
+        except MemoryError:
+            for name in grown:
+                address = self._addresses[name]
+                self._addresses[name] = self._memory.resize(address, size, self._reserved)
+            self._budget.take(-difference)
+            raise
+        self._reserved = size
+
+    def _spread(self, length: int, used_slots: int) -> None:
+        """Lay the entries of the first slots out for another length."""
+        kept = min(length, self.length) * self._entry
+        rows = used_slots * self.heads
+        if not kept or not rows:
+            return
+        old_pitch, pitch = self.length * self._entry, length * self._entry
+        # Old and new places overlap, so one array after the other goes through a place aside.
+        aside = self._memory.allocate(kept * rows)
+        for address in self._addresses.values():
+            self._memory.copy(Stretches(aside, kept), Stretches(address, old_pitch), kept, rows)
+            self._memory.copy(Stretches(address, pitch), Stretches(aside, kept), kept, rows)
+        self._memory.free(aside)
 
     def arrays(self) -> Iterator[tuple[str, int]]:
         """Name and address of every array."""
         yield from self._addresses.items()
 
-    def move(self, origin: int, slot: int) -> None:
-        width = self.heads * self.length * self._entry
+    def move(self, origin: int, slot: int, length: int) -> None:
+        """Copy the first ``length`` entries of a slot to another one."""
+        pitch = self.length * self._entry
         for address in self._addresses.values():
             self._memory.copy(
-                Stretches(address + slot * width, width),
-                Stretches(address + origin * width, width),
-                width,
-                1,
+                Stretches(address + slot * self.heads * pitch, pitch),
+                Stretches(address + origin * self.heads * pitch, pitch),
+                length * self._entry,
+                self.heads,
             )
 
-    def put(self, name: str, first_slot: int, source: int, slots: int, length: int) -> None:
-        """Store ``[slots, H, length, D]`` from an address, zeros behind it."""
-        pitch = self.length * self._entry
-        target = self._addresses[name] + first_slot * self.heads * pitch
-        filled = length * self._entry
-        rows = slots * self.heads
-        self._memory.copy(Stretches(target, pitch), Stretches(source, filled), filled, rows)
-        if filled < pitch:
-            self._memory.clear(Stretches(target + filled, pitch), pitch - filled, rows)
+    def put(self, name: str, slots: Sequence[int], source: int, length: int) -> None:
+        """Store ``[len(slots), H, length, D]`` from an address, zeros behind it."""
+        pitch, filled = self.length * self._entry, length * self._entry
+        for number, slot in enumerate(slots):
+            target = self._addresses[name] + slot * self.heads * pitch
+            origin = Stretches(source + number * self.heads * filled, filled)
+            self._memory.copy(Stretches(target, pitch), origin, filled, self.heads)
+            if filled < pitch:
+                self._memory.clear(Stretches(target + filled, pitch), pitch - filled, self.heads)
 
     def clear(self, first_slot: int, slots: int) -> None:
         width = slots * self.heads * self.length * self._entry
@@ -135,34 +160,13 @@ class Pool:
             self._memory.clear(Stretches(start, width), width, 1)
 
     def release(self) -> None:
-        for name, address in self._addresses.items():
-            if address:
-                self._memory.free(address)
-                self._budget.give(self._size(self.length))
-            self._addresses[name] = 0
-        self.length = 0
+        """Give all memory back; nothing is stored afterwards."""
+        for address in self._addresses.values():
+            self._memory.free(address)
+        self._addresses = {}
 
     def _size(self, length: int) -> int:
         return self._slots * self.heads * length * self._entry
-
-    def _allocate(self, length: int) -> dict[str, int]:
-        """All arrays, or none."""
-        addresses: dict[str, int] = {}
-        size = self._size(length)
-        try:
-            for name in self._addresses:
-                self._budget.take(size)
-                try:
-                    addresses[name] = self._memory.allocate(size)
-                except MemoryError:
-                    self._budget.give(size)
-                    raise
-        except MemoryError:
-            for address in addresses.values():
-                self._memory.free(address)
-                self._budget.give(size)
-            raise
-        return addresses
 
 
 class Ancestry:
@@ -180,9 +184,9 @@ class Ancestry:
     def move(self, origin: int, slot: int) -> None:
         self._seen_PKW[slot] = self._seen_PKW[origin]
 
-    def highest(self, sentences: int) -> int:
-        """One more than the highest entry that any row of the first sentences sees."""
-        words = np.bitwise_or.reduce(self._seen_PKW[:sentences], axis=(0, 1))
+    def highest(self, slots: slice) -> int:
+        """One more than the highest entry that any row of these slots sees."""
+        words = np.bitwise_or.reduce(self._seen_PKW[slots], axis=(0, 1))
         return max(
             (i * _WORD + int(word).bit_length() for i, word in enumerate(words) if word), default=0
         )

@@ -38,6 +38,13 @@ class CudaMemory:
         self._call("cudaMemset", address, 0, ctypes.c_size_t(max(size, 1)))
         return address.value
 
+    def resize(self, address: int, old_size: int, size: int) -> int:
+        moved = self.allocate(size)
+        kept = min(old_size, size)
+        self.copy(Stretches(moved, kept), Stretches(address, kept), kept, 1)
+        self.free(address)
+        return moved
+
     def free(self, address: int) -> None:
         self._call("cudaFree", ctypes.c_void_p(address))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import sys
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,8 +34,15 @@ class Memory(Protocol):
     def allocate(self, size: int) -> int:
         """The address of so many bytes, all zero; raises ``MemoryError`` if there is no room."""
 
+    def resize(self, address: int, old_size: int, size: int) -> int:
+        """Make a block larger or smaller; returns where it is afterwards.
+
+        What fits stays as it was, and what is added is zero. Raises ``MemoryError``, and leaves the
+        block as it is, if there is no room.
+        """
+
     def free(self, address: int) -> None:
-        """Give a block back; ``address`` is as ``allocate`` returned it."""
+        """Give a block back; ``address`` is as ``allocate`` or ``resize`` returned it."""
 
     def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
         """Copy stretches that do not overlap."""
@@ -57,16 +65,35 @@ class HostMemory:
 
     def allocate(self, size: int) -> int:
         try:
-            block = mmap.mmap(-1, max(size, 1))
+            block = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
             raise MemoryError(f"no room for {size} bytes of keys and values") from error
-        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
-        self._blocks[address] = block
-        return address
+        return self._keep(block)
+
+    def resize(self, address: int, old_size: int, size: int) -> int:
+        block = self._blocks[address]
+        if sys.platform != "linux":
+            # Only Linux moves pages.
+            moved = self.allocate(size)
+            ctypes.memmove(moved, address, min(old_size, size))
+            self.free(address)
+            return moved
+        try:
+            # Pages that have been written move without being copied.
+            block.resize(max(size, 1))
+        except OSError as error:
+            raise MemoryError(f"no room for {size} bytes of keys and values") from error
+        del self._blocks[address]
+        return self._keep(block)
 
     def free(self, address: int) -> None:
         # The pages go when the last view of them does, which nobody keeps.
         del self._blocks[address]
+
+    def _keep(self, block: mmap.mmap) -> int:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        self._blocks[address] = block
+        return address
 
     def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
         _view(target, width, height)[...] = _view(source, width, height)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 
 import numpy as np
 import onnxruntime
@@ -32,6 +33,13 @@ logger = logging.getLogger(__name__)
 _SELF_BUCKET = 16
 _CROSS_BUCKET = 8
 _KEPT_BINDINGS = 64
+_FEW_TOKENS = 512
+"""So many tokens are encoded in little less time than a few more."""
+_PADDING = 1.2
+"""How much longer than the shortest the longest of many sentences encoded together may be."""
+
+
+Ids = tuple[int, ...]
 
 
 class OnnxBackend:
@@ -66,6 +74,8 @@ class OnnxBackend:
         self._shortlist = BatchShortlist(shortlist, limits.slots) if shortlist else None
         self._source_lengths_P = np.zeros(limits.slots, np.int64)
         self._in_use = 0
+        self._poisoned = False
+        """Whether keys or values may hold something else than numbers."""
         self._membership = 0
         """Changes whenever another set of sentences is in the slots."""
         self._bindings: OrderedDict[tuple[int, int, int], StepBinding] = OrderedDict()
@@ -123,20 +133,10 @@ class OnnxBackend:
         first, count = batch.first_slot, len(batch.sources)
         self._keep(first)
         lengths = [len(source) for source in batch.sources]
-        longest = max(lengths)
-        source_ids_BS = np.full((count, longest), self._pad_id, np.int32)
-        for row, source in zip(source_ids_BS, batch.sources, strict=True):
-            row[: len(source)] = source
-        if self._cross.resize(max(longest, self._longest_source()), first):
+        if self._cross.resize(max(*lengths, self._longest_source()), first):
             self._bindings.clear()
-        binding = self._encoder.io_binding()
-        binding.bind_cpu_input("source_ids", source_ids_BS)
-        names = [name for name, _ in self._cross.arrays()]
-        for name in names:
-            binding.bind_output(name, self._memory.device, self._memory.device_id)
-        self._encoder.run_with_iobinding(binding)
-        for name, output in zip(names, binding.get_outputs(), strict=True):
-            self._cross.put(name, first, output.data_ptr(), count, longest)
+        for places in alike(lengths):
+            self._encode(first, places, batch.sources)
         self._own.clear(first, count)
         self._ancestry.clear(first, count)
         if self._shortlist is not None:
@@ -145,15 +145,31 @@ class OnnxBackend:
         self._in_use = first + count
         self._membership += 1
 
+    def _encode(self, first: int, places: Sequence[int], sources: Sequence[Ids]) -> None:
+        """Encode some of the newcomers as one rectangle."""
+        chosen = [sources[place] for place in places]
+        source_ids_BS = np.full((len(chosen), max(map(len, chosen))), self._pad_id, np.int32)
+        for row, source in zip(source_ids_BS, chosen, strict=True):
+            row[: len(source)] = source
+        binding = self._encoder.io_binding()
+        binding.bind_cpu_input("source_ids", source_ids_BS)
+        names = [name for name, _ in self._cross.arrays()]
+        for name in names:
+            binding.bind_output(name, self._memory.device, self._memory.device_id)
+        self._encoder.run_with_iobinding(binding)
+        slots = [first + place for place in places]
+        for name, output in zip(names, binding.get_outputs(), strict=True):
+            self._cross.put(name, slots, output.data_ptr(), source_ids_BS.shape[1])
+
     def step(self, batch: StepBatch) -> Candidates:
         sentences, rows = batch.parents_BK.shape
         self._keep(sentences)
         entries_BK = self._ancestry.append(batch.parents_BK)
-        needed = max(int(entries_BK.max()) + 1, self._ancestry.highest(sentences))
+        needed = max(int(entries_BK.max()) + 1, self._ancestry.highest(slice(sentences)))
         if self._own.resize(needed, sentences):
             self._bindings.clear()
         binding = self._binding(sentences, rows, batch.num_candidates)
-        return binding.run(
+        candidates = binding.run(
             batch,
             entries_BK,
             self._ancestry,
@@ -161,11 +177,15 @@ class OnnxBackend:
             self._shortlist,
             self._membership,
         )
+        self._poisoned |= bool(np.isnan(candidates.log_probs_BKN).any())
+        return candidates
 
     def move(self, origin: int, slot: int) -> None:
-        for part in (self._own, self._cross, self._ancestry, self._shortlist):
-            if part is not None:
-                part.move(origin, slot)
+        self._own.move(origin, slot, self._ancestry.highest(slice(origin, origin + 1)))
+        self._cross.move(origin, slot, int(self._source_lengths_P[origin]))
+        self._ancestry.move(origin, slot)
+        if self._shortlist is not None:
+            self._shortlist.move(origin, slot)
         self._source_lengths_P[slot] = self._source_lengths_P[origin]
         self._membership += 1
 
@@ -176,11 +196,18 @@ class OnnxBackend:
 
     def _keep(self, slots: int) -> None:
         """Forget who is not in the first slots, and give back what they made the arrays grow by."""
+        if self._poisoned:
+            # Whoever has no numbers has just left; others' unused entries may come to lie here.
+            for pool in (self._own, self._cross):
+                pool.clear(slots, self.limits.slots - slots)
+            self._poisoned = False
         if slots >= self._in_use:
             return
         self._in_use = slots
         self._membership += 1
-        own = self._own.resize(self._ancestry.highest(slots) + self.limits.rows_per_slot, slots)
+        own = self._own.resize(
+            self._ancestry.highest(slice(slots)) + self.limits.rows_per_slot, slots
+        )
         cross = self._cross.resize(self._longest_source(), slots)
         if own or cross:
             self._bindings.clear()
@@ -204,3 +231,17 @@ class OnnxBackend:
         else:
             self._bindings.move_to_end(key)
         return binding
+
+
+def alike(lengths: Sequence[int]) -> list[list[int]]:
+    """The places of the lengths in groups of similar ones, so that little of a group is padding."""
+    groups: list[list[int]] = []
+    longest = 0
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        small = groups and longest * len(groups[-1]) < _FEW_TOKENS
+        if groups and (small or longest <= _PADDING * lengths[place]):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+            longest = lengths[place]
+    return groups

@@ -59,7 +59,9 @@ class ScriptedBackend:
         self.encode_sizes.append(len(batch.sources))
         del self.sources[batch.first_slot :], self.prefixes[batch.first_slot :]
         self.sources += batch.sources
-        self.prefixes += [dict.fromkeys(range(self.limits.rows_per_slot), ()) for _ in batch.sources]
+        self.prefixes += [
+            dict.fromkeys(range(self.limits.rows_per_slot), ()) for _ in batch.sources
+        ]
 
     def step(self, batch: StepBatch) -> Candidates:
         sentences, rows = batch.parents_BK.shape
@@ -69,7 +71,8 @@ class ScriptedBackend:
         del self.sources[sentences:], self.prefixes[sentences:]
         self.batch_sizes.append(int((batch.parents_BK >= 0).sum()))
         self.prefixes = [
-            self._grown(batch, sentence, prefixes) for sentence, prefixes in enumerate(self.prefixes)
+            self._grown(batch, sentence, prefixes)
+            for sentence, prefixes in enumerate(self.prefixes)
         ]
         vocabulary = len(self.script(self.sources[0], next(iter(self.prefixes[0].values()))))
         longest = max(map(len, self.sources))

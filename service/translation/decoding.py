@@ -6,14 +6,18 @@ hypotheses asked for, unless the request fixes both.
 
 from __future__ import annotations
 
+import math
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from models.bundle.manifest import DecodingDefaults, SentenceLimits
-from service.engine.types import DecodingOptions
+from service.engine.types import DecodingOptions, LengthNormalisation
 from service.translation.errors import InvalidOption
 
 T = TypeVar("T")
+Encode = Callable[[str], tuple[int, ...]]
 
 # Translations rarely have more than twice the tokens of their source; three times and a
 # little more leaves room for short sentences and stops a repetition before it costs much.
@@ -21,37 +25,100 @@ _TOKENS_PER_SOURCE_TOKEN = 3
 _TOKENS_ALWAYS = 20
 
 
+def _no_text(text: str) -> tuple[int, ...]:
+    if text:
+        raise ValueError("text among the options needs a tokenizer")
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingOverrides:
-    """What a request says about decoding; ``None`` leaves it to the bundle."""
+    """What a request says about decoding; ``None`` leaves it to the bundle.
+
+    Names and meanings are those of ``DecodingOptions``, but that prefixes and what is suppressed
+    are text here, and lengths may be given in relation to the source's.
+    """
 
     beam_size: int | None = None
+    patience: float | None = None
     num_hypotheses: int | None = None
     length_penalty: float | None = None
+    length_normalisation: LengthNormalisation | None = None
+    coverage_penalty: float | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+    disable_unk: bool | None = None
+    suppress_sequences: tuple[str, ...] = ()
+    target_prefix: str = ""
+    """What the translation of the first sentence begins with."""
+    prefix_bias_beta: float | None = None
+    min_decoding_length: int | None = None
     max_decoding_length: int | None = None
+    min_length_ratio: float | None = None
+    """Target tokens per source token at least, ``eos`` counted on both sides."""
+    max_length_ratio: float | None = None
+    sampling_topk: int | None = None
+    sampling_topp: float | None = None
+    sampling_temperature: float | None = None
+    seed: int | None = None
+    """Of sampling; without one, every request draws otherwise."""
 
     def resolve(
-        self, defaults: DecodingDefaults, limits: SentenceLimits, source_tokens: int
+        self,
+        defaults: DecodingDefaults,
+        limits: SentenceLimits,
+        source_tokens: int,
+        encode: Encode = _no_text,
+        sentence: int = 0,
     ) -> DecodingOptions:
         """The options for a sentence of ``source_tokens`` tokens, ``eos`` included.
 
+        ``encode`` gives the token ids of text, ``sentence`` is the sentence's number in its text.
         A translation may have ``3 * source_tokens + 20`` tokens, ``eos`` included, but not more
-        than the network can write; reaching that length is told as ``FinishReason.LENGTH``.
+        than the network can write; reaching that length is told as ``FinishReason.LENGTH``. Raises
+        ``InvalidOption`` for values that make no sense.
         """
         num_hypotheses = _or(self.num_hypotheses, 1)
-        beam_size = _or(self.beam_size, max(defaults.beam_size, num_hypotheses))
-        longest = _TOKENS_PER_SOURCE_TOKEN * source_tokens + _TOKENS_ALWAYS
+        samples = _or(self.sampling_topk, 1) != 1
+        widest = 1 if samples else max(defaults.beam_size, num_hypotheses)
+        longest, shortest = self._lengths(limits, source_tokens)
+        seed = _or(self.seed, 0)
+        if samples and self.seed is None:
+            seed = secrets.randbits(64)
         try:
             return DecodingOptions(
-                beam_size=beam_size,
+                beam_size=_or(self.beam_size, widest),
+                patience=_or(self.patience, 1.0),
                 num_hypotheses=num_hypotheses,
                 length_penalty=_or(self.length_penalty, defaults.length_penalty),
-                max_decoding_length=min(
-                    limits.target_length, _or(self.max_decoding_length, longest)
-                ),
+                length_normalisation=_or(self.length_normalisation, "power"),
+                coverage_penalty=_or(self.coverage_penalty, 0.0),
+                repetition_penalty=_or(self.repetition_penalty, 1.0),
+                no_repeat_ngram_size=_or(self.no_repeat_ngram_size, 0),
+                disable_unk=_or(self.disable_unk, False),
+                suppress_sequences=tuple(encode(text) for text in self.suppress_sequences),
+                target_prefix=encode(self.target_prefix) if not sentence else (),
+                prefix_bias_beta=_or(self.prefix_bias_beta, 0.0),
+                min_decoding_length=shortest,
+                max_decoding_length=longest,
+                sampling_topk=_or(self.sampling_topk, 1),
+                sampling_topp=_or(self.sampling_topp, 1.0),
+                sampling_temperature=_or(self.sampling_temperature, 1.0),
+                # Sentences of one text must not all draw the same numbers.
+                seed=(seed + sentence) % 2**64 if seed >= 0 else seed,
             )
         except ValueError as error:
             raise InvalidOption(str(error)) from error
+
+    def _lengths(self, limits: SentenceLimits, source_tokens: int) -> tuple[int, int]:
+        """The longest and the shortest translation allowed, in tokens."""
+        longest = _TOKENS_PER_SOURCE_TOKEN * source_tokens + _TOKENS_ALWAYS
+        if self.max_length_ratio is not None:
+            longest = max(1, math.ceil(self.max_length_ratio * source_tokens))
+        shortest = _or(self.min_decoding_length, 1)
+        if self.min_length_ratio is not None:
+            shortest = max(shortest, math.floor(self.min_length_ratio * source_tokens))
+        return min(limits.target_length, _or(self.max_decoding_length, longest)), shortest
 
 
 NO_OVERRIDES = DecodingOverrides()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from service.engine.types import Decoded, DecodingOptions, FinishReason
+from service.engine.types import Decoded, DecodingOptions, FinishReason, Priority
 from service.translation.errors import InvalidText, Overloaded, TextTooLarge
 from service.translation.repository import LoadedModel, ModelRepository
 from service.translation.segmentation import SegmentedText, TokenLimit, segment
@@ -62,7 +62,7 @@ class Translator:
                 raise Overloaded
             texts = await _prepared(request, model)
             with self._admitted(sum(len(text.sentences) for text in texts)):
-                decoded = await _decoded(texts, model)
+                decoded = await _decoded(texts, model, request.priority)
             return [
                 _translation(text, of_text, request.pair, model)
                 for text, of_text in zip(texts, decoded, strict=True)
@@ -95,24 +95,31 @@ def _prepare(request: TranslateRequest, model: LoadedModel) -> list[_Text]:
         encoded[sentence] = (*model.tokenizer.encode(sentence), manifest.special_ids.eos)
         return len(encoded[sentence])
 
-    def options(source_ids: tuple[int, ...]) -> DecodingOptions:
-        return request.decoding.resolve(manifest.decoding, manifest.limits, len(source_ids))
+    def options(source_ids: tuple[int, ...], number: int) -> DecodingOptions:
+        return request.decoding.resolve(
+            manifest.decoding, manifest.limits, len(source_ids), model.tokenizer.encode, number
+        )
 
     limit = TokenLimit(count, manifest.limits.source_length)
     texts = []
     for text in request.texts:
         segmented = segment(text, request.pair.source, limit)
         ids = [encoded[sentence] for sentence in segmented.sentences]
-        texts.append(_Text(segmented, tuple(_Sentence(i, options(i)) for i in ids)))
+        sentences = tuple(_Sentence(i, options(i, number)) for number, i in enumerate(ids))
+        texts.append(_Text(segmented, sentences))
     return texts
 
 
-async def _decoded(texts: list[_Text], model: LoadedModel) -> list[list[Decoded]]:
+async def _decoded(
+    texts: list[_Text], model: LoadedModel, priority: Priority
+) -> list[list[Decoded]]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 [
-                    group.create_task(model.engine.decode(sentence.source_ids, sentence.options))
+                    group.create_task(
+                        model.engine.decode(sentence.source_ids, sentence.options, priority)
+                    )
                     for sentence in text.sentences
                 ]
                 for text in texts

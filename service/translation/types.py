@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.engine.types import FinishReason
+from service.engine.types import FinishReason, Priority
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 
 
@@ -35,6 +35,7 @@ class TranslateRequest:
     texts: tuple[str, ...]
     pair: LanguagePair
     decoding: DecodingOverrides = NO_OVERRIDES
+    priority: Priority = "interactive"
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,3 +335,55 @@ def test_the_books_balance(fates: list[str], close_early: bool, rng: random.Rand
     # Whoever left while still in the line was never in the batch.
     assert observer.departures["failed"] <= books.failed
     assert observer.departures["cancelled"] <= books.cancelled
+
+
+class Narrow(ScriptedBackend):
+    """Has room for so many rows, and for sources of so many tokens in all."""
+
+    def __init__(self, rows: int, source_tokens: int) -> None:
+        super().__init__(random_model, LIMITS)
+        self.room = rows, source_tokens
+        self.refusals = 0
+
+    def encode(self, batch: EncodeBatch) -> None:
+        kept = self.sources[: batch.first_slot]
+        if sum(map(len, [*kept, *batch.sources])) > self.room[1]:
+            self.refusals += 1
+            raise MemoryError("full")
+        super().encode(batch)
+
+    def step(self, batch: StepBatch) -> Candidates:
+        if (batch.parents_BK >= 0).sum() > self.room[0]:
+            self.refusals += 1
+            raise MemoryError("full")
+        return super().step(batch)
+
+
+@pytest.mark.parametrize("room", [(5, 100), (100, 9)])
+async def test_sentences_that_find_no_room_beside_others_wait_for_it(room: tuple[int, int]) -> None:
+    sources = [(3, 4, 5, 6), (5, 6, 7, 8, 9), (7,), (4, 4, 4), (3, 9), (8, 8, 8, 8)]
+    options = DecodingOptions(beam_size=3)
+    alone = make_engine(ScriptedBackend(random_model, LIMITS))
+    await alone.start()
+    expected = [await alone.decode(source, options) for source in sources]
+    await alone.close()
+
+    backend, observer = Narrow(*room), CountingObserver()
+    engine = make_engine(backend, observer)
+    await engine.start()
+    found = await asyncio.gather(*(engine.decode(source, options) for source in sources))
+    await engine.close()
+    assert found == expected
+    assert backend.refusals > 0
+    assert observer.departures["finished"] == len(sources)
+    assert observer.departures["preempted"] == observer.joined_sentences - len(sources) > 0
+
+
+async def test_a_sentence_that_finds_no_room_even_alone_fails() -> None:
+    engine = make_engine(Narrow(2, 100))
+    await engine.start()
+    with pytest.raises(BackendFailed, match="no memory for this sentence: full"):
+        await engine.decode((3, 4), DecodingOptions(beam_size=3))
+    assert engine.alive
+    await engine.decode((3, 4), GREEDY)
+    await engine.close()

@@ -66,8 +66,9 @@ def any_options(draw: st.DrawFn) -> DecodingOptions:
         no_repeat_ngram_size=maybe(st.integers(1, 3), 0),
         disable_unk=draw(sometimes),
         suppress_sequences=maybe(
-            st.lists(st.lists(st.integers(2, 11), min_size=1, max_size=3).map(tuple), max_size=3)
-            .map(tuple),
+            st.lists(
+                st.lists(st.integers(2, 11), min_size=1, max_size=3).map(tuple), max_size=3
+            ).map(tuple),
             (),
         ),
         target_prefix=prefix,

@@ -11,6 +11,7 @@ from service.runtime.cuda import CudaError, CudaMemory
 from service.runtime.memory import HostMemory, Memory, Stretches
 
 
+# ruff: noqa: N802
 class FakeRuntime:
     """The few calls of the CUDA runtime, on host memory."""
 
@@ -74,6 +75,18 @@ def write(address: int, values: NDArray[np.uint8]) -> None:
 def test_a_block_is_zeros_at_first(memory: Memory) -> None:
     address = memory.allocate(1000)
     assert not read(address, 1000).any()
+    memory.free(address)
+
+
+def test_a_block_that_is_resized_keeps_what_fits_and_gains_zeros(memory: Memory) -> None:
+    address = memory.allocate(6000)
+    write(address, np.full(6000, 7, np.uint8))
+    address = memory.resize(address, 6000, 100_000)
+    content = read(address, 100_000)
+    assert (content[:6000] == 7).all()
+    assert not content[6000:].any()
+    address = memory.resize(address, 100_000, 10)
+    assert read(address, 10).tolist() == [7] * 10
     memory.free(address)
 
 

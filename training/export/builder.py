@@ -109,21 +109,31 @@ class GraphBuilder:
     def choose(
         self,
         condition: str,
-        then: Callable[[], str],
-        otherwise: Callable[[], str],
-        into: str = "",
-    ) -> str:
-        """What ``then`` emits if the scalar is true, else what ``otherwise`` emits; one float."""
-        branches = [self._branch(emit) for emit in (then, otherwise)]
-        return self.op("If", condition, into=into, then_branch=branches[0], else_branch=branches[1])
+        then: Callable[[], Sequence[str]],
+        otherwise: Callable[[], Sequence[str]],
+        into: Sequence[str],
+        elements: Sequence[int],
+    ) -> list[str]:
+        """What ``then`` emits if the scalar is true, else what ``otherwise`` emits.
 
-    def _branch(self, emit: Callable[[], str]) -> onnx.GraphProto:
+        Both return as many values as ``into`` has names, of the types in ``elements``.
+        """
+        then_branch, else_branch = (self._branch(emit, elements) for emit in (then, otherwise))
+        return self.ops(
+            "If", condition, into=into, then_branch=then_branch, else_branch=else_branch
+        )
+
+    def _branch(
+        self, emit: Callable[[], Sequence[str]], elements: Sequence[int]
+    ) -> onnx.GraphProto:
         """A graph of the nodes that ``emit`` adds; it sees what is outside by name."""
         outside, self._nodes = self._nodes, []
         try:
-            output = emit()
-            result = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
-            return helper.make_graph(self._nodes, f"branch_{next(self._numbers)}", [], [result])
+            results = [
+                helper.make_tensor_value_info(name, element, None)
+                for name, element in zip(emit(), elements, strict=True)
+            ]
+            return helper.make_graph(self._nodes, f"branch_{next(self._numbers)}", [], results)
         finally:
             self._nodes = outside
 

@@ -33,6 +33,11 @@ class Emitter:
     _seen: dict[tuple[str, str], str] = field(default_factory=dict)
     """Inputs that are quantised already: several matrices may read the same."""
 
+    @property
+    def branches(self) -> bool:
+        """Whether graphs skip what is not wanted. On a GPU that costs more than computing it."""
+        return self.precision != "fp16"
+
     def embed(self, side: str, ids: str, positions: str) -> str:
         """``[…]`` ids and positions to ``[…, W]``: embedding · √W + position."""
         g, config = self.graph, self.config

@@ -123,73 +123,94 @@ def _step(e: Emitter) -> None:
         x = e.residual(x, f"{name}.attention", partial(attend, i))
         x = e.residual(x, f"{name}.cross", partial(cross, i))
         x = e.feed_forward(x, name)
-    logits = _edited(e, _chosen_logits(e, e.norm(x, "decoder.norm")))
-    log_probs = g.op("LogSoftmax", logits, axis=-1)
-    best, ids = g.ops("TopK", log_probs, "num_candidates", into=["", ""], axis=-1)
-    rows_shape = g.op("Shape", "token_ids")
-    shape = g.op("Concat", rows_shape, "num_candidates", axis=0)
-    g.op("Reshape", best, shape, into="candidate_log_probs")
-    g.op("Reshape", ids, shape, into="candidate_columns")
-    asked = g.reshape("asked_columns", -1, 1)
-    answer = g.op("GatherElements", log_probs, asked, axis=1)
-    g.op("Reshape", answer, rows_shape, into="asked_log_probs")
+    _candidates(e, _logits(e, e.norm(x, "decoder.norm")))
 
 
 def _source_attention(e: Emitter, query: str, keys: str) -> None:
     """``[B, K, S]``: what each row looks at, averaged over heads; computed only when wanted."""
     g = e.graph
 
-    def computed() -> str:
+    def computed() -> tuple[str]:
         heads = e.heads(query, e.shape_with("token_ids", *e.head_sizes))
         swapped = g.op("Transpose", keys, perm=[0, 1, 3, 2])
         scale = e.number(1 / math.sqrt(e.config.head_width))
         scores = g.op("Mul", g.op("MatMul", heads, swapped), scale)
         weights = g.op("Softmax", g.op("Add", scores, "cross_bias"), axis=-1)
         mean = g.op("ReduceMean", weights, g.constant([1], np.int64), keepdims=0)
-        return g.op("Cast", mean, to=onnx.TensorProto.FLOAT)
+        return (g.op("Cast", mean, to=onnx.TensorProto.FLOAT),)
 
-    def nothing() -> str:
-        return g.op("Identity", g.constant(np.zeros((0, 0, 0)), np.float32))
+    def nothing() -> tuple[str]:
+        return (g.op("Identity", g.constant(np.zeros((0, 0, 0)), np.float32)),)
 
-    g.choose("attention_wanted", computed, nothing, into="source_attention")
+    if e.branches:
+        into, element = ["source_attention"], [onnx.TensorProto.FLOAT]
+        g.choose("attention_wanted", computed, nothing, into, element)
+    else:
+        g.op("Identity", *computed(), into="source_attention")
 
 
-def _chosen_logits(e: Emitter, x: str) -> str:
+def _logits(e: Emitter, x: str) -> str:
     """``[R, W]`` to logits over the whole vocabulary, or over the shortlist of the batch.
 
     A sentence whose own shortlist lacks a column is told by ``shortlist_bias`` not to take it, so
     that what its neighbours may write is nothing to it.
     """
     g = e.graph
+    if not e.branches:
+        return e.logits(x)
     if e.precision == "int8":
         e.quantise_for_logits(x)
+    rest = g.constant([-1], np.int64)
 
-    def some() -> str:
+    def some() -> tuple[str]:
         logits = e.logits(x, "shortlist_ids")
-        biased = g.op(
-            "Add",
-            g.op("Reshape", logits, g.op("Concat", g.op("Shape", "token_ids"), last, axis=0)),
-            g.op("Unsqueeze", "shortlist_bias", g.constant([1], np.int64)),
-        )
-        return g.op("Reshape", biased, g.op("Concat", last, g.op("Shape", "shortlist_ids"), axis=0))
+        shape = g.op("Concat", g.op("Shape", "token_ids"), rest, axis=0)
+        own_bias = g.op("Unsqueeze", "shortlist_bias", g.constant([1], np.int64))
+        biased = g.op("Add", g.op("Reshape", logits, shape), own_bias)
+        columns = g.op("Shape", "shortlist_ids")
+        return (g.op("Reshape", biased, g.op("Concat", rest, columns, axis=0)),)
 
-    last = g.constant([-1], np.int64)
-    return g.choose("shortlist_wanted", some, partial(e.logits, x))
+    def whole() -> tuple[str]:
+        return (e.logits(x),)
+
+    (logits,) = g.choose("shortlist_wanted", some, whole, [""], [onnx.TensorProto.FLOAT])
+    return logits
 
 
-def _edited(e: Emitter, logits: str) -> str:
-    """At each of ``edit_indices`` (row, column): a penalty that divides what is positive and
-    multiplies what is negative (Keskar et al. 2019, section 4.1), then a bias."""
+def _candidates(e: Emitter, logits: str) -> None:
+    """Edit the logits if that is wanted; then the best of each row, and what was asked about."""
     g = e.graph
-    old = g.op("GatherND", logits, "edit_indices")
-    penalised = g.op(
-        "Where",
-        g.op("Less", old, g.constant(0, np.float32)),
-        g.op("Mul", old, "edit_penalties"),
-        g.op("Div", old, "edit_penalties"),
-    )
-    new = g.op("Add", penalised, "edit_biases")
-    return g.op("ScatterND", logits, "edit_indices", new)
+
+    def of(logits: str) -> tuple[str, str, str]:
+        log_probs = g.op("LogSoftmax", logits, axis=-1)
+        best, columns = g.ops("TopK", log_probs, "num_candidates", into=["", ""], axis=-1)
+        asked = g.op("GatherElements", log_probs, g.reshape("asked_columns", -1, 1), axis=1)
+        return best, columns, asked
+
+    def edited() -> tuple[str, str, str]:
+        """At each of ``edit_indices`` (row, column): a penalty that divides what is positive and
+        multiplies what is negative (Keskar et al. 2019, section 4.1), then a bias."""
+        old = g.op("GatherND", logits, "edit_indices")
+        penalised = g.op(
+            "Where",
+            g.op("Less", old, g.constant(0, np.float32)),
+            g.op("Mul", old, "edit_penalties"),
+            g.op("Div", old, "edit_penalties"),
+        )
+        new = g.op("Add", penalised, "edit_biases")
+        return of(g.op("ScatterND", logits, "edit_indices", new))
+
+    if e.branches:
+        # Editing copies all logits, so it is a branch of its own.
+        elements = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT]
+        found = g.choose("edits_wanted", edited, lambda: of(logits), [""] * 3, elements)
+    else:
+        found = list(edited())
+    rows_shape = g.op("Shape", "token_ids")
+    shape = g.op("Concat", rows_shape, "num_candidates", axis=0)
+    g.op("Reshape", found[0], shape, into="candidate_log_probs")
+    g.op("Reshape", found[1], shape, into="candidate_columns")
+    g.op("Reshape", found[2], rows_shape, into="asked_log_probs")
 
 
 def _attention(e: Emitter) -> None:

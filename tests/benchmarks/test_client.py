@@ -1,0 +1,92 @@
+"""The clients that send the load, against a server that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import statistics
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from benchmarks.client import LOST, Plan, send
+
+REFUSED = "refuse me"
+
+
+class SlowServer:
+    """Answers one request after another, each after a while; refuses those that ask for it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+                body = await reader.readexactly(length)
+                async with self._turn:
+                    await asyncio.sleep(self._seconds)
+                status = b"503 Busy" if body == REFUSED.encode() else b"200 OK"
+                writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\n\r\n{}")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@contextmanager
+def slow_server(seconds: float) -> Iterator[str]:
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(SlowServer(seconds).talk, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+            loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        loop.close()
+
+
+def test_clients_in_turn_are_all_answered() -> None:
+    with slow_server(0.005) as url:
+        heard = send(url, Plan(("a", "b", "c"), seconds=0.3, clients=3))
+    assert {each.body for each in heard} == {0, 1, 2}
+    assert all(math.isfinite(each.latency) for each in heard)
+    assert len(heard) >= 3
+
+
+def test_latency_counts_from_when_a_request_was_due() -> None:
+    # Two requests a turn arrive, so that the later ones have a line before them.
+    with slow_server(0.02) as url:
+        heard = send(url, Plan(("a",), seconds=0.5, rate=100, hopeless_seconds=100))
+    waits = [each.latency for each in heard]
+    assert len(waits) > 25
+    assert statistics.mean(waits[-5:]) > statistics.mean(waits[:5])
+
+
+def test_a_hopeless_rate_is_given_up_and_the_unanswered_are_lost() -> None:
+    with slow_server(0.5) as url:
+        heard = send(url, Plan(("a",), seconds=30, rate=200, hopeless_seconds=0.1))
+    assert len(heard) < 100
+    assert [each.latency for each in heard].count(LOST) > 40
+
+
+def test_a_refusal_is_lost() -> None:
+    with slow_server(0.001) as url:
+        heard = send(url, Plan((REFUSED,), seconds=0.1, rate=50))
+    assert heard
+    assert all(each.latency == LOST for each in heard)
+
+
+def test_clients_that_cannot_run_say_why() -> None:
+    with pytest.raises(RuntimeError, match="the clients of nowhere failed"):
+        send("nowhere", Plan(("a",), seconds=0.1, clients=1))

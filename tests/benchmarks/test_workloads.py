@@ -1,0 +1,43 @@
+"""What engines are given is the same for everybody, every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.workloads import newstest_lengths, workload
+from models.bundle.bundle import Bundle
+from tests.models.tiny import MANIFEST
+from training.data.corpus import CorpusError
+
+BUNDLE = Bundle(Path("nowhere"), MANIFEST)
+EOS = MANIFEST.special_ids.eos
+
+
+@pytest.mark.parametrize("sentences", [1, 8, 64])
+def test_fixed_sentences_have_25_tokens_and_end_once(sentences: int) -> None:
+    work = workload(f"fixed-{sentences}", BUNDLE, Path("nowhere"))
+    assert work == workload(f"fixed-{sentences}", BUNDLE, Path("nowhere"))
+    for batch in work.batches:
+        assert len(batch) == sentences
+        assert all(len(each) == 25 and each.index(EOS) == 24 for each in batch)
+
+
+def test_news_sentences_are_as_long_as_news() -> None:
+    lengths = newstest_lengths(2000)
+    assert np.mean(lengths) == pytest.approx(27, abs=1)
+    assert np.std(lengths) == pytest.approx(14, abs=1)
+    assert (min(lengths), max(lengths)) >= (4, 80)
+    assert max(lengths) <= 100
+
+
+def test_a_workload_without_its_data_says_what_to_do() -> None:
+    with pytest.raises(CorpusError, match="--data or TRAINING_DATA"):
+        workload("newstest2014", BUNDLE, Path("nowhere"))
+
+
+def test_an_unknown_workload_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="there is no workload fixed; known are fixed-1, "):
+        workload("fixed", BUNDLE, Path("nowhere"))
