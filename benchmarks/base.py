@@ -45,7 +45,7 @@ from training.export.weights import collect_weights
 CACHE = Path("build/benchmarks")
 """Where benchmarks keep what takes a while to make; not a part of the repository."""
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
 SEED = 7
 CALIBRATION_SENTENCES = 64
 CONFIG = TransformerConfig(

@@ -79,7 +79,10 @@ class _OpenDragoman:
 
     def translate(self, sentences: Sentences, search: Search) -> Sentences:
         options = self._options(
-            beam_size=search.beam_size, max_decoding_length=search.max_decoding_length
+            beam_size=search.beam_size,
+            max_decoding_length=search.max_decoding_length,
+            # CTranslate2 returns none by default either.
+            return_scores=False,
         )
 
         async def all_at_once() -> Sentences:

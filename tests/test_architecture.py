@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "service": {"service", "models.bundle"},
     "service.settings": set[str](),
     "service.runtime": {"service.runtime", "models.bundle"},
-    "service.engine": {"service.engine", "service.runtime.backend"},
+    "service.engine": {"service.engine", "service.runtime.backend", "models.bundle.manifest"},
     "service.observability": {
         "service.observability",
         "service.engine.observer",
@@ -41,6 +41,7 @@ MAY_IMPORT = {
         "service.api",
         "service.translation",
         "service.engine.errors",
+        "service.engine.types",
         "service.observability",
     },
 }

@@ -12,6 +12,8 @@ symbolic where they vary:
                its sentence's cache at a free entry of the caller's choice (``write_indices``) and
                sees the entries of its own ancestors (``self_bias``), so that a cache is never
                reordered when beams fork. Returns the best N next tokens of each row.
+               Without ``scores_wanted`` (greedy search needs none) and without edits,
+               ``candidate_log_probs`` are logits.
                ``edit_*`` change single logits before they become probabilities, if
                ``edits_wanted``: at E places (b·K + k, column) a penalty that divides positive and
                multiplies negative logits, then a bias.
@@ -19,7 +21,7 @@ symbolic where they vary:
                Columns are token ids or, where ``shortlist_wanted``, places in ``shortlist_ids``;
                ``shortlist_bias`` hides from each sentence what only others may write.
                With ``attention_wanted`` the last layer's attention, averaged over heads, comes too.
-               In fp16, which is for GPUs, attention and edits are always computed, and there is
+               In fp16, which is for GPUs, scores, attention and edits are always computed, and there is
                no shortlist.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
                and head, and the log-probability of each target token.
@@ -75,6 +77,7 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
                 "cross_bias": TensorType(element, ("B", 1, "K", "S")),
                 "write_indices": TensorType("int64", ("B", "K", heads, 3)),
                 "num_candidates": TensorType("int64", (1,)),
+                "scores_wanted": TensorType("bool", ()),
                 "edits_wanted": TensorType("bool", ()),
                 "edit_indices": TensorType("int64", ("E", 2)),
                 "edit_penalties": TensorType("float", ("E",)),

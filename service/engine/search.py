@@ -66,6 +66,8 @@ class Search:
         self._constraints: list[Constraints | None] = []
         self._constrained = 0
         """How many have constraints."""
+        self._scored = 0
+        """How many need log-probabilities."""
         self._ends: list[list[_End]] = []
         self._sums_PK = np.full((slots, rows), _DEAD, np.float32)
         """Of each live row's log-probabilities; −∞ where nobody lives."""
@@ -110,6 +112,7 @@ class Search:
         constraints = Constraints.of(options, source_length, self._eos_id, self._unk_id)
         self._constraints.append(constraints)
         self._constrained += constraints is not None
+        self._scored += _scored(options, constraints)
         self._ends.append([])
         # Samples are rows of their own from the start; a search is one row that forks.
         first_rows = options.rows if options.samples else 1
@@ -136,6 +139,7 @@ class Search:
         for column in self._columns:
             column[slot] = column[last]
         self._constrained -= self._constraints[slot] is not None
+        self._scored -= _scored(self._options[slot], self._constraints[slot])
         _replace(self._options, slot)
         _replace(self._constraints, slot)
         _replace(self._ends, slot)
@@ -161,6 +165,7 @@ class Search:
                 asked_B = [0 if c is None else c.asked or 0 for c in self._constraints]
                 asked_BK = np.repeat(np.array(asked_B, np.int32)[:, None], rows, axis=1)
         return StepBatch(
+            scores=bool(self._scored) or edits is not None,
             parents_BK=self._parents_PK[:count, :rows],
             tokens_BK=self._tokens_PK[:count, :rows],
             positions_B=lengths_B,
@@ -304,6 +309,8 @@ class Search:
         if constraints is not None:
             score += constraints.coverage(row)
         reason = FinishReason.COMPLETE if token == self._eos_id else FinishReason.LENGTH
+        if not _scored(self._options[slot], constraints):
+            score = math.nan
         ends, wanted = self._ends[slot], self._options[slot].num_hypotheses
         ends.append(_End(score, row, token, length - 1, reason))
         self._num_ends_P[slot] += 1
@@ -360,6 +367,10 @@ def _replace(items: list[T], place: int) -> None:
     last = items.pop()
     if place < len(items):
         items[place] = last
+
+
+def _scored(options: DecodingOptions, constraints: Constraints | None) -> bool:
+    return options.return_scores or not options.greedy or constraints is not None
 
 
 def _ranks(options: DecodingOptions) -> int:

@@ -56,6 +56,8 @@ class DecodingOptions:
     """Samples from the fewest likeliest tokens whose probabilities sum to this."""
     sampling_temperature: float = 1.0
     """Divides the logits before sampling."""
+    return_scores: bool = True
+    """Without, greedy search leaves scores out, which saves a pass over the vocabulary: NaN."""
     seed: int = 0
     """Of sampling: the same seed gives the same translation in any company."""
 

@@ -73,6 +73,8 @@ class StepBatch:
     edits: Edits | None = None
     asked_BK: IntArray | None = None
     """One more token of each row whose log-probability is wanted."""
+    scores: bool = True
+    """Whether log-probabilities matter, or only which candidate is best."""
     attention: bool = False
     """Whether to tell what each row looks at."""
 
@@ -86,7 +88,8 @@ class Candidates:
 
     token_ids_BKN: NDArray[np.int64]
     log_probs_BKN: FloatArray
-    """Of each row's best next tokens, best first; not yet added to the row's own."""
+    """Of each row's best next tokens, best first; not yet added to the row's own. Without
+    ``scores``, any numbers in the same order."""
     asked_log_probs_BK: FloatArray
     """Of ``asked_BK``; anything where nothing was asked."""
     attention_BKS: FloatArray | None = None

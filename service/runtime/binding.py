@@ -64,6 +64,7 @@ class StepBinding:
         self._write_BKH3[..., 0] = np.arange(sentences)[:, None, None]
         self._write_BKH3[..., 1] = np.arange(own.heads)
         self._attention_wanted = self._input("attention_wanted", np.zeros((), np.bool_))
+        self._scores_wanted = self._input("scores_wanted", np.ones((), np.bool_))
         self._input("num_candidates", np.array([num_candidates], np.int64))
         self._input("shortlist_wanted", np.zeros((), np.bool_))
         self._input("shortlist_ids", np.zeros(0, np.int64))
@@ -84,6 +85,8 @@ class StepBinding:
             "candidate_columns", np.empty((*shape, num_candidates), np.int64)
         )
         self._answers_BK: FloatArray = self._output("asked_log_probs", np.empty(shape, np.float32))
+        # The last one, so that it is found again.
+        self._binding.bind_output("source_attention", "cpu")
 
     def run(
         self,
@@ -104,8 +107,11 @@ class StepBinding:
             self._sources_of = membership
         missing_BK = self._ask(batch.asked_BK, shortlist)
         self._edit(batch.edits, shortlist)
+        self._scores_wanted[...] = batch.scores
+        if batch.attention or self._attention_wanted:
+            # What the last run left there has the wrong shape, or belongs to somebody.
+            self._binding.bind_output("source_attention", "cpu")
         self._attention_wanted[...] = batch.attention
-        self._binding.bind_output("source_attention", "cpu")
         self._session.run_with_iobinding(self._binding)
         if missing_BK is not None:
             self._answers_BK[missing_BK] = -np.inf

@@ -19,6 +19,10 @@ _FULL = np.uint64(2**_WORD - 1)
 _ONE = np.uint64(1)
 
 
+_SPARE = 4
+"""Memory is given back when so many times less would do."""
+
+
 class CacheFull(MemoryError):
     """Keys and values would take more memory than they may."""
 
@@ -68,6 +72,7 @@ class Pool:
         self._memory = memory
         self._budget = budget
         self.length = 0
+        self._aside, self._aside_size = memory.allocate(0), 0
         self._reserved = 0
         """Bytes of each array."""
         self._addresses: dict[str, int] = {
@@ -77,7 +82,7 @@ class Pool:
         }
 
     def resize(self, needed: int, used_slots: int) -> bool:
-        """Have room for so many entries per slot, and not much more; true if arrays have moved.
+        """Have room for so many entries per slot, and not much more; true if shapes have changed.
 
         The first ``used_slots`` slots keep what fits. Raises ``CacheFull`` and changes nothing if
         there is no room.
@@ -86,17 +91,17 @@ class Pool:
         # Shrinking costs a copy of everything, so a little waste is borne.
         if length == self.length or 0.6 * self.length < length < self.length:
             return False
-        self._reserve(max(length, self.length))
+        if self._size(length) > self._reserved:
+            self._reserve(length)
         self._spread(length, used_slots)
-        self._reserve(length)
+        if self._size(length) * _SPARE <= self._reserved:
+            self._reserve(length)
         self.length = length
         return True
 
     def _reserve(self, length: int) -> None:
         """Make all arrays as large as that length takes, or none."""
         size = self._size(length)
-        if size == self._reserved:
-            return
         difference = (size - self._reserved) * len(self._addresses)
         self._budget.take(difference)
         grown: list[str] = []
@@ -120,11 +125,17 @@ class Pool:
             return
         old_pitch, pitch = self.length * self._entry, length * self._entry
         # Old and new places overlap, so one array after the other goes through a place aside.
-        aside = self._memory.allocate(kept * rows)
+        if kept * rows > self._aside_size:
+            self._aside = self._memory.resize(self._aside, self._aside_size, kept * rows)
+            self._aside_size = kept * rows
+        aside = self._aside
         for address in self._addresses.values():
             self._memory.copy(Stretches(aside, kept), Stretches(address, old_pitch), kept, rows)
             self._memory.copy(Stretches(address, pitch), Stretches(aside, kept), kept, rows)
-        self._memory.free(aside)
+
+    def place(self, name: str, slot: int) -> int:
+        """The address of a slot in an array."""
+        return self._addresses[name] + slot * self.heads * self.length * self._entry
 
     def arrays(self) -> Iterator[tuple[str, int]]:
         """Name and address of every array."""
@@ -145,7 +156,7 @@ class Pool:
         """Store ``[len(slots), H, length, D]`` from an address, zeros behind it."""
         pitch, filled = self.length * self._entry, length * self._entry
         for number, slot in enumerate(slots):
-            target = self._addresses[name] + slot * self.heads * pitch
+            target = self.place(name, slot)
             origin = Stretches(source + number * self.heads * filled, filled)
             self._memory.copy(Stretches(target, pitch), origin, filled, self.heads)
             if filled < pitch:
@@ -161,7 +172,7 @@ class Pool:
 
     def release(self) -> None:
         """Give all memory back; nothing is stored afterwards."""
-        for address in self._addresses.values():
+        for address in (self._aside, *self._addresses.values()):
             self._memory.free(address)
         self._addresses = {}
 

@@ -31,7 +31,8 @@ from service.runtime.shortlists import BatchShortlist
 logger = logging.getLogger(__name__)
 
 _SELF_BUCKET = 16
-_CROSS_BUCKET = 8
+_CROSS_BUCKETS: dict[str, int] = {"cpu": 1, "cuda": 8}
+"""A GPU wants shapes to repeat; a CPU wants little to read."""
 _KEPT_BINDINGS = 64
 _FEW_TOKENS = 512
 """So many tokens are encoded in little less time than a few more."""
@@ -68,7 +69,13 @@ class OnnxBackend:
         budget = Budget(cache_bytes)
         self._own = Pool("self", dimensions, limits.slots, _SELF_BUCKET, memory, budget, element)
         self._cross = Pool(
-            "cross", dimensions, limits.slots, _CROSS_BUCKET, memory, budget, element
+            "cross",
+            dimensions,
+            limits.slots,
+            _CROSS_BUCKETS[memory.device],
+            memory,
+            budget,
+            element,
         )
         self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
         self._shortlist = BatchShortlist(shortlist, limits.slots) if shortlist else None
@@ -153,20 +160,29 @@ class OnnxBackend:
             row[: len(source)] = source
         binding = self._encoder.io_binding()
         binding.bind_cpu_input("source_ids", source_ids_BS)
-        names = [name for name, _ in self._cross.arrays()]
-        for name in names:
-            binding.bind_output(name, self._memory.device, self._memory.device_id)
-        self._encoder.run_with_iobinding(binding)
         slots = [first + place for place in places]
+        count, length = source_ids_BS.shape
+        names = [name for name, _ in self._cross.arrays()]
+        cross, place = self._cross, (self._memory.device, self._memory.device_id)
+        if length == cross.length and slots == list(range(slots[0], slots[0] + count)):
+            shape = count, cross.heads, length, cross.width
+            for name in names:
+                address = cross.place(name, slots[0])
+                binding.bind_output(name, *place, cross.element, shape, address)
+            self._encoder.run_with_iobinding(binding)
+            return
+        for name in names:
+            binding.bind_output(name, *place)
+        self._encoder.run_with_iobinding(binding)
         for name, output in zip(names, binding.get_outputs(), strict=True):
-            self._cross.put(name, slots, output.data_ptr(), source_ids_BS.shape[1])
+            cross.put(name, slots, output.data_ptr(), length)
 
     def step(self, batch: StepBatch) -> Candidates:
         sentences, rows = batch.parents_BK.shape
         self._keep(sentences)
         entries_BK = self._ancestry.append(batch.parents_BK)
-        needed = max(int(entries_BK.max()) + 1, self._ancestry.highest(slice(sentences)))
-        if self._own.resize(needed, sentences):
+        needed = int(entries_BK.max()) + 1
+        if needed > self._own.length and self._own.resize(needed, sentences):
             self._bindings.clear()
         binding = self._binding(sentences, rows, batch.num_candidates)
         candidates = binding.run(

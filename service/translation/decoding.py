@@ -104,6 +104,7 @@ class DecodingOverrides:
                 sampling_topk=_or(self.sampling_topk, 1),
                 sampling_topp=_or(self.sampling_topp, 1.0),
                 sampling_temperature=_or(self.sampling_temperature, 1.0),
+                return_scores=False,
                 # Sentences of one text must not all draw the same numbers.
                 seed=(seed + sentence) % 2**64 if seed >= 0 else seed,
             )

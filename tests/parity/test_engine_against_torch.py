@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle, Precision
+from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import SPECIAL_IDS
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
-from service.runtime.backend import EncodeBatch, StepBatch
+from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
 from service.runtime.onnx import OnnxBackend
+from tests.engine.options import any_options
+from tests.engine.reference import reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
 from training.export.session import GraphDecoder
 from training.search import Decoder, Hypothesis, PrefixDecoder, beam_search
@@ -52,6 +57,24 @@ def backends(bundle: Bundle) -> dict[Precision, OnnxBackend]:
 
 def make_backend(bundle: Bundle, precision: Precision) -> OnnxBackend:
     return OnnxBackend.load(bundle, precision, slots=SLOTS, rows_per_slot=ROWS, threads=1)
+
+
+SHORTLIST = Shortlist(
+    always=np.array([2, 3, 5, 9, 11, 17], np.int32),
+    offsets=np.arange(0, 31 * 3, 3, dtype=np.int32),
+    targets=np.random.default_rng(3).integers(1, 30, 90, np.int32),
+)
+
+
+@functools.cache
+def shortlisted_at(path: Path) -> OnnxBackend:
+    return OnnxBackend.load(
+        Bundle.open(path), "fp32", slots=SLOTS, rows_per_slot=ROWS, threads=1, shortlist=SHORTLIST
+    )
+
+
+def shortlisted(bundle: Bundle) -> OnnxBackend:
+    return shortlisted_at(bundle.path)
 
 
 def search_alone(
@@ -104,6 +127,52 @@ def test_a_sentence_translates_in_any_company_as_pytorch_translates_it_alone(
         clear = len(expected) == 1 or expected[0].score - expected[1].score > SCORE_TOLERANCE
         if clear:
             assert found.token_ids == expected[0].token_ids
+
+
+class Attending:
+    """The network as the reference search wants it: logits, and what the last layer looks at."""
+
+    def __init__(self, source_ids: tuple[int, ...]) -> None:
+        self._source = torch.tensor([source_ids])
+
+    def __call__(self, prefix: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+        target = torch.tensor([[SPECIAL_IDS.bos, *prefix]])
+        with torch.inference_mode():
+            logits, maps = NETWORK.attention_maps(self._source, target)
+        return logits[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(0).numpy()
+
+
+@settings(max_examples=60)
+@given(
+    requests=st.lists(st.tuples(sources, any_options(st.integers(4, 29))), min_size=1, max_size=6),
+    rng=st.randoms(),
+    restricted=st.booleans(),
+)
+def test_every_option_does_on_graphs_what_the_plainest_search_does_in_pytorch(
+    bundle: Bundle,
+    backends: dict[Precision, OnnxBackend],
+    requests: list[Request],
+    rng: random.Random,
+    restricted: bool,
+) -> None:
+    backend = shortlisted(bundle) if restricted else backends["fp32"]
+    results = decode_all(backend, requests, rng)
+    for i, (source_ids, wanted) in enumerate(requests):
+        allowed = set(SHORTLIST.ids_for(source_ids).tolist()) if restricted else None
+        expected = reference_decode(
+            Attending(source_ids),
+            wanted,
+            eos=SPECIAL_IDS.eos,
+            unk=SPECIAL_IDS.unk,
+            allowed=allowed,
+        )
+        found = results[i]
+        if wanted.samples:
+            # A draw on the border between two tokens may go either way.
+            continue
+        assert [h.score for h in found.hypotheses] == pytest.approx(
+            [h.score for h in expected.hypotheses], abs=SCORE_TOLERANCE
+        )
 
 
 @settings(max_examples=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -181,11 +182,19 @@ def _candidates(e: Emitter, logits: str) -> None:
     """Edit the logits if that is wanted; then the best of each row, and what was asked about."""
     g = e.graph
 
-    def of(logits: str) -> tuple[str, str, str]:
-        log_probs = g.op("LogSoftmax", logits, axis=-1)
-        best, columns = g.ops("TopK", log_probs, "num_candidates", into=["", ""], axis=-1)
-        asked = g.op("GatherElements", log_probs, g.reshape("asked_columns", -1, 1), axis=1)
+    def best_of(values: str) -> tuple[str, str, str]:
+        best, columns = g.ops("TopK", values, "num_candidates", into=["", ""], axis=-1)
+        asked = g.op("GatherElements", values, g.reshape("asked_columns", -1, 1), axis=1)
         return best, columns, asked
+
+    def of(logits: str) -> tuple[str, str, str]:
+        return best_of(g.op("LogSoftmax", logits, axis=-1))
+
+    def plain() -> Sequence[str]:
+        # The likeliest token is the one with the largest logit.
+        return g.choose(
+            "scores_wanted", lambda: of(logits), lambda: best_of(logits), [""] * 3, elements
+        )
 
     def edited() -> tuple[str, str, str]:
         """At each of ``edit_indices`` (row, column): a penalty that divides what is positive and
@@ -200,10 +209,10 @@ def _candidates(e: Emitter, logits: str) -> None:
         new = g.op("Add", penalised, "edit_biases")
         return of(g.op("ScatterND", logits, "edit_indices", new))
 
+    elements = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT]
     if e.branches:
         # Editing copies all logits, so it is a branch of its own.
-        elements = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT]
-        found = g.choose("edits_wanted", edited, lambda: of(logits), [""] * 3, elements)
+        found = g.choose("edits_wanted", edited, plain, [""] * 3, elements)
     else:
         found = list(edited())
     rows_shape = g.op("Shape", "token_ids")

@@ -66,6 +66,7 @@ class GraphDecoder:
                 "num_candidates": np.array(
                     [min(count, self._dimensions.vocabulary_size)], np.int64
                 ),
+                "scores_wanted": np.array(True),
                 "edits_wanted": np.array(False),
                 "edit_indices": np.zeros((0, 2), np.int64),
                 "edit_penalties": np.zeros(0, np.float32),
