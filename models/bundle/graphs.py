@@ -21,8 +21,8 @@ symbolic where they vary:
                Columns are token ids or, where ``shortlist_wanted``, places in ``shortlist_ids``;
                ``shortlist_bias`` hides from each sentence what only others may write.
                With ``attention_wanted`` the last layer's attention, averaged over heads, comes too.
-               In fp16, which is for GPUs, scores, attention and edits are always computed, and there is
-               no shortlist.
+               In fp16, which is for GPUs, scores, attention and edits are always computed, and
+               there is no shortlist.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
                and head, and the log-probability of each target token.
 

@@ -13,6 +13,7 @@ from service.engine.errors import (
     BeamTooWide,
     EngineError,
     EngineStopped,
+    ImpossiblePrefix,
     SentenceTooLong,
 )
 from service.observability.metrics import FailureReason, Outcome
@@ -56,6 +57,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     BadRequest: _INVALID,
     InvalidText: _INVALID,
     InvalidOption: _INVALID,
+    ImpossiblePrefix: _INVALID,
     UnknownLanguage: _INVALID,
     UnsupportedPair: _INVALID,
     BeamTooWide: _INVALID,

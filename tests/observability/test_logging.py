@@ -119,7 +119,7 @@ def test_the_engine_writes_about_failures_and_not_about_sentences(output: Output
     asyncio.run(fail())
     (line,) = [line for line in output.lines() if line["logger"].startswith("service")]
     assert line["level"] == "error"
-    assert line["message"] == "a step of 1 rows failed"
+    assert line["message"] == "a step of 1 sentences failed"
     assert "RuntimeError: out of memory" in line["exception"]
     assert "7, 8, 9" not in output.text()
 

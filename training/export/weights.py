@@ -42,7 +42,7 @@ def collect_weights(
     if precision == "int8" and ranges is None:
         raise ValueError("int8 weights need the ranges that training.export.calibration finds")
     file = WeightFile(f"weights.{precision}.bin")
-    quantiser = _Quantiser(file, ranges) if ranges is not None and precision == "int8" else None
+    quantiser = Quantiser(file, ranges) if ranges is not None and precision == "int8" else None
 
     def matrix(name: str, reads: str | None, values: FloatArray, bias: FloatArray | None) -> None:
         """``reads`` names the input; ``None`` is a table that nothing is multiplied by."""
@@ -125,7 +125,7 @@ def quantise(matrix: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Quantiser:
+class Quantiser:
     file: WeightFile
     ranges: Ranges
 
