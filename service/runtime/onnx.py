@@ -34,7 +34,7 @@ _SELF_BUCKET = 16
 _CROSS_BUCKETS: dict[str, int] = {"cpu": 1, "cuda": 8}
 """A GPU wants shapes to repeat; a CPU wants little to read."""
 _KEPT_BINDINGS = 64
-_FEW_TOKENS = 512
+_FEW_TOKENS = 128
 """So many tokens are encoded in little less time than a few more."""
 _PADDING = 1.2
 """How much longer than the shortest the longest of many sentences encoded together may be."""
