@@ -41,6 +41,11 @@ _PREFERENCE: dict[Device, tuple[Precision, ...]] = {
 """What ``auto`` takes on each device, best first."""
 
 
+_SLOTS: dict[Precision, int] = {"int8": 64, "fp32": 32, "fp16": 256}
+"""Beyond these, more sentences at once are hardly faster and only take memory; see
+docs/performance.md."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedBundle:
     """What a bundle holds, in memory and not yet running."""
@@ -107,7 +112,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     backend = OnnxBackend.load(
         bundle,
         precision,
-        slots=settings.slots,
+        slots=settings.slots or _SLOTS[precision],
         rows_per_slot=settings.max_beam_size,
         threads=settings.threads,
         cache_bytes=settings.cache_megabytes << 20,

@@ -48,7 +48,11 @@ class Settings(BaseModel):
         default=2048, ge=1, description="memory for keys and values, for each model"
     )
     threads: int = Field(default=0, ge=0, description="threads of a model; 0 takes every core")
-    slots: int = Field(default=64, ge=1, description="sentences decoded together, for each model")
+    slots: int = Field(
+        default=0,
+        ge=0,
+        description="sentences decoded together, for each model; 0 takes what suits the precision",
+    )
     max_beam_size: int = Field(default=8, ge=1, description="widest beam a request may ask for")
     max_padded_tokens: int = Field(
         default=4096,

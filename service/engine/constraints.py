@@ -45,6 +45,7 @@ class Constraints:
         )
         self._written_KT = np.zeros((options.rows, 0), np.int32)
         self._coverage_KS = np.zeros((options.rows, source_length), np.float32)
+        self._astray_K = np.zeros(options.rows, np.bool_)
         self._barred: dict[int, set[int]] = {}
 
     @classmethod
@@ -117,11 +118,24 @@ class Constraints:
         totals = (sums_K[:, None] + log_probs_KN).ravel()
         order = np.argsort(-totals, kind="stable")[:ranks]
         rows, tokens, totals = order // ids_KN.shape[1], ids_KN.ravel()[order], totals[order]
+        self._note_who_goes_astray(tokens)
         just_freed = length == len(prefix) > 0 and self.options.prefix_bias_beta == 0
         if just_freed and not self.options.greedy:
             # An ending right after what was forced only counts if nothing is likelier.
             totals[1:][tokens[1:] == self._eos_id] = _DEAD
         return rows, tokens, totals
+
+    def _note_who_goes_astray(self, ranked: NDArray[np.int64]) -> None:
+        """Remember which positions have left a favoured prefix.
+
+        It is the position that remembers, and not the row that stands there, since CTranslate2's
+        does; rows that change places take over each other's memory.
+        """
+        prefix, length = self.options.target_prefix, self._written_KT.shape[1]
+        wanted = prefix[length] if length < len(prefix) else None
+        for rank in range(len(self._astray_K)):
+            followed = rank < len(ranked) and ranked[rank] == wanted
+            self._astray_K[rank] |= not followed
 
     def follow(self, parents_K: IntArray, tokens_K: IntArray) -> None:
         """Rows have become what continues ``parents`` with ``tokens``; nobody's parent is −1."""
@@ -151,7 +165,7 @@ class Constraints:
     def _favoured(
         self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray, asked_K: FloatArray
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Rows that have followed the prefix so far give its next token β of the probability."""
+        """Positions that have followed the prefix give its next token β of the probability."""
         beta = self.options.prefix_bias_beta
         length = self._written_KT.shape[1]
         wanted = self.options.target_prefix[length]
@@ -159,7 +173,7 @@ class Constraints:
         for row in range(len(ids_KN)):
             row_ids = np.append(ids_KN[row], wanted)
             row_log_probs = np.append(log_probs_KN[row], _DEAD)
-            if tuple(self._written_KT[row].tolist()) == self.options.target_prefix[:length]:
+            if not self._astray_K[row]:
                 row_log_probs[row_ids == wanted] = _DEAD
                 row_log_probs += np.float32(math.log1p(-beta))
                 row_log_probs[-1] = math.log(math.exp(asked_K[row]) * (1 - beta) + beta)

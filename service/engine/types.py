@@ -44,8 +44,8 @@ class DecodingOptions:
     target_prefix: tuple[int, ...] = ()
     """What the translation begins with; its tokens cost nothing."""
     prefix_bias_beta: float = 0.0
-    """0 forces ``target_prefix``; above, a row that has followed it so far gives its next token
-    this share of the probability and the others the rest (CTranslate2's biased decoding)."""
+    """0 forces ``target_prefix``; above, a position that has followed it so far gives its next
+    token this share of the probability and the others the rest (CTranslate2's biased decoding)."""
     min_decoding_length: int = 1
     """``eos`` may only follow so many tokens."""
     max_decoding_length: int = 256

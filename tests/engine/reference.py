@@ -101,6 +101,8 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
 
     # A position that is None is empty. Rows keep their positions for the sake of equal totals.
     rows: list[Row | None] = [Row(), *[None] * (width - 1)]
+    # CTranslate2 remembers of each position, not of each row, whether it left the wished prefix.
+    astray = [False] * width
     first_rank_has_ended = False
     ends: list[End] = []
 
@@ -117,7 +119,7 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
             if row is None:
                 continue
             log_probs, attention = model(row.prefix)
-            if step < len(wished) and row.prefix == wished[:step]:
+            if step < len(wished) and not astray[position]:
                 log_probs = drawn_towards(wished[step], log_probs, options.prefix_bias_beta)
             for token in np.flatnonzero(log_probs > -np.inf).tolist():
                 candidates.append(
@@ -144,6 +146,7 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
         rows = [None] * width
         for rank, candidate in enumerate(ranked[:width]):
             last_token = candidate.prefix[-1] if candidate else None
+            astray[rank] |= step >= len(wished) or last_token != wished[step]
             if candidate is None:
                 continue
             if last_token == eos or last:

@@ -139,7 +139,7 @@ async def load_shouting(
 ) -> LoadedModel:
     """In the place of ``service.loading.load_model``: the manifest, but no weights."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
-    limits = make_limits(settings.slots, settings.max_beam_size)
+    limits = make_limits(settings.slots or 8, settings.max_beam_size)
     backend = ScriptedBackend(shouting, limits)
     return await make_model(manifest, backend, observer_for(manifest.name))
 
