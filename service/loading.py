@@ -25,7 +25,7 @@ from service.engine.observer import EngineObserver
 from service.engine.scheduler import Scheduler
 from service.runtime.backend import Backend
 from service.runtime.onnx import OnnxBackend
-from service.runtime.sessions import Device, available_device
+from service.runtime.sessions import Device, DeviceUnavailable, available_device
 from service.settings import Settings
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.repository import FoundBundle, LoadedModel, Tokenizer
@@ -102,7 +102,10 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
             f"{path} decodes with beam_size {manifest.decoding.beam_size}; "
             f"the service is set to at most {settings.max_beam_size}"
         )
-    device = available_device(settings.device)
+    try:
+        device = available_device(settings.device)
+    except DeviceUnavailable as error:
+        raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
     precision = _precision(manifest, settings, device)
     tokenizer = bundle.tokenizer()
     shortlist = bundle.shortlist() if settings.shortlist else None
@@ -136,6 +139,7 @@ async def load_model(
         opened.backend.limits,
         manifest.special_ids,
         max_padded_tokens=settings.max_padded_tokens,
+        max_batch_tokens=settings.max_batch_tokens,
     )
     engine = Engine(opened.backend, scheduler, observer_for(manifest.name))
     model = LoadedModel(manifest, opened.precision, opened.tokenizer, engine)

@@ -59,6 +59,11 @@ class Settings(BaseModel):
         ge=1,
         description="source tokens, padding included, that one iteration encodes",
     )
+    max_batch_tokens: int = Field(
+        default=2560,
+        ge=1,
+        description="source tokens, padding included, of all sentences decoded together",
+    )
     max_sentences: int = Field(
         default=4096, ge=1, description="sentences accepted and not yet answered, over all requests"
     )

@@ -6,8 +6,10 @@ makes decisions only; it never calls a model, reads a clock or blocks.
 
 Sentences enter as long as a slot is free and the newcomers of one iteration, padded to the longest
 of them, stay within ``max_padded_tokens``: one large encode would make everyone who is running
-wait. Who enters first is the line's business, see ``service.engine.waiting``. The slots in use are
-always the first ones: when a sentence leaves, the last one moves into its slot.
+wait. Everyone's source padded to the longest stays within ``max_batch_tokens``: a step reads all of
+it, so that a batch with long sentences is better narrower. Who enters first is the line's business,
+see ``service.engine.waiting``. The slots in use are always the first ones: when a sentence leaves,
+the last one moves into its slot.
 """
 
 from __future__ import annotations
@@ -68,12 +70,18 @@ class Books:
 
 class Scheduler:
     def __init__(
-        self, limits: Limits, special_ids: SpecialIds, *, max_padded_tokens: int = 4096
+        self,
+        limits: Limits,
+        special_ids: SpecialIds,
+        *,
+        max_padded_tokens: int = 4096,
+        max_batch_tokens: int = 1 << 20,
     ) -> None:
         if max_padded_tokens < 1:
             raise ValueError("max_padded_tokens must be at least 1")
         self.limits = limits
         self.max_padded_tokens = max_padded_tokens
+        self.max_batch_tokens = max_batch_tokens
         self.waiting: Line[Sequence] = Line()
         self.running: list[Sequence] = []
         """By slot."""
@@ -132,7 +140,14 @@ class Scheduler:
         free = self.limits.slots - first
         if self._cautious:
             free = 0 if self.running else 1
-        admitted = self.waiting.admit(free, self.max_padded_tokens)
+        longest_running = max((s.source_length for s in self.running), default=0)
+
+        def fits(count: int, longest: int) -> bool:
+            together = first + count
+            padded = together * max(longest, longest_running)
+            return together == 1 or padded <= self.max_batch_tokens
+
+        admitted = self.waiting.admit(free, self.max_padded_tokens, fits)
         for sequence in admitted:
             self.running.append(sequence)
             self._search.add(sequence.options, sequence.source_length)

@@ -9,7 +9,7 @@ one who is first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
@@ -68,10 +68,16 @@ class Line(Generic[W]):
                 return self._take(line, identifier)
         return None
 
-    def admit(self, slots: int, max_padded_tokens: int) -> list[W]:
+    def admit(
+        self,
+        slots: int,
+        max_padded_tokens: int,
+        fits: Callable[[int, int], bool] = lambda count, longest: True,
+    ) -> list[W]:
         """Take up to ``slots`` out who, padded to the longest, stay within the bound.
 
-        The first always enters.
+        The first always enters, if it ``fits``; that is asked with how many have entered and how
+        long the longest of them is.
         """
         admitted: list[W] = []
         longest = 0
@@ -79,7 +85,10 @@ class Line(Generic[W]):
             line, places = turn
             for waiting in _alike(line, places):
                 longest = max(longest, waiting.source_length)
-                if admitted and longest * (len(admitted) + 1) > max_padded_tokens:
+                count = len(admitted) + 1
+                if admitted and longest * count > max_padded_tokens:
+                    return admitted
+                if not fits(count, longest):
                     return admitted
                 admitted.append(self._take(line, waiting.id))
                 self._since_bulk = 0 if waiting.priority == "bulk" else self._since_bulk + 1

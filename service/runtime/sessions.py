@@ -93,7 +93,7 @@ def open_session(
         raise InvalidBundle(f"{path} cannot be opened by ONNX Runtime: {error}") from error
     if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         # ONNX Runtime would go on on the CPU, and only be slow.
-        raise DeviceUnavailable(f"ONNX Runtime could not start CUDA for {path}; see its log")
+        raise InvalidBundle(f"ONNX Runtime could not start CUDA for {path}; see its log")
     expected = signature(graph, manifest.dimensions, precision)
     check_signature(str(path), expected, _signature_of(session))
     return session

@@ -97,6 +97,21 @@ def test_newcomers_padded_to_the_longest_stay_within_the_bound() -> None:
     assert admitted == [[0, 1, 3, 5], [2], [4]]
 
 
+def test_a_batch_with_long_sentences_is_narrower() -> None:
+    limits = Limits(slots=8, rows_per_slot=1, source_length=8, target_length=16)
+    scheduler = Scheduler(limits, SPECIAL_IDS, max_batch_tokens=12)
+    for i, length in enumerate([8, 2, 2, 2, 2, 2, 2]):
+        scheduler.add(Sequence(i, (5,) * length, GREEDY))
+    backend = ScriptedBackend(copying_model, limits)
+    running = []
+    while scheduler.has_work:
+        plan = scheduler.schedule()
+        running.append([sequence.id for sequence in plan.sequences])
+        scheduler.apply(carry_out(plan, backend))
+    assert running[0] == [0]
+    assert running[9] == [1, 2, 3, 4, 5, 6]
+
+
 def test_a_sentence_wider_than_the_bound_enters_alone() -> None:
     scheduler = make_scheduler(max_padded_tokens=2)
     for i in range(2):

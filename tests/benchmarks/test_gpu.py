@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu
+from models.bundle.bundle import Bundle
+from service.runtime.sessions import DeviceUnavailable, available_device
+from tests.support.networks import CONFIG, random_network, write_bundle
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    path: Path = tmp_path_factory.mktemp("bundles") / "random"
+    return write_bundle(random_network(), path, ("fp32", "fp16"))
+
+
+def test_half_precision_translates_nearly_as_single_precision_does(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "FIXED_TOKENS", 12)
+    monkeypatch.setattr(gpu, "PARITY_SENTENCES", 16)
+    assert gpu.parity(bundle, "fp32", "cpu") == 16
+    assert gpu.parity(bundle, "fp16", "cpu") >= 12
+
+
+def test_a_step_reads_its_weights_and_its_caches(bundle: Bundle) -> None:
+    width, inner, layers = CONFIG.width, CONFIG.feed_forward, CONFIG.decoder_layers
+    weights = layers * (6 * width**2 + 2 * width * inner) + width * CONFIG.target_vocabulary
+    entries = gpu.FIXED_TOKENS // 2 + gpu.BEAM_SIZE + gpu.FIXED_TOKENS
+    one, two = (gpu.step_bytes(bundle, "fp16", sentences) for sentences in (1, 2))
+    assert two - one == 2 * 2 * layers * width * entries
+    assert one - (two - one) == 2 * weights
+
+
+def test_a_gpu_that_is_not_there_is_missed_by_name() -> None:
+    assert available_device("cpu") == "cpu"
+    assert available_device("auto") in {"cpu", "cuda"}
+    if available_device("auto") == "cpu":
+        with pytest.raises(DeviceUnavailable, match="GPU"):
+            available_device("cuda")

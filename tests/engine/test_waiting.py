@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.types import Priority
+from service.engine.waiting import BULK_SHARE, Line
+
+
+@dataclass(frozen=True)
+class Waiting:
+    id: int
+    source_length: int = 1
+    priority: Priority = "interactive"
+
+
+def line_of(*waiting: Waiting) -> Line[Waiting]:
+    line: Line[Waiting] = Line()
+    for each in waiting:
+        line.append(each)
+    return line
+
+
+def ids(admitted: list[Waiting]) -> list[int]:
+    return [waiting.id for waiting in admitted]
+
+
+def test_the_first_enters_with_those_of_the_next_who_are_as_long() -> None:
+    line = line_of(*(Waiting(i, length) for i, length in enumerate([5, 9, 5, 1, 6, 5])))
+    assert ids(line.admit(3, 100)) == [0, 2, 5]
+    assert ids(line.admit(3, 100)) == [1, 4, 3]
+
+
+def test_nobody_is_passed_by_for_long() -> None:
+    line = line_of(Waiting(0, 50), *(Waiting(i, 2) for i in range(1, 100)))
+    rounds = [ids(line.admit(4, 1000)) for _ in range(3)]
+    assert rounds[0][0] == 0
+    assert rounds[1][0] == min(set(range(100)) - set(rounds[0]))
+
+
+def test_interactive_sentences_go_first_and_every_eighth_place_is_bulks() -> None:
+    bulk = [Waiting(1000 + i, priority="bulk") for i in range(50)]
+    line = line_of(*bulk, *(Waiting(i) for i in range(50)))
+    order = [waiting for _ in range(8) for waiting in line.admit(4, 1000)]
+    assert [i for i, waiting in enumerate(order) if waiting.priority == "bulk"] == [
+        i for i in range(len(order)) if i % BULK_SHARE == BULK_SHARE - 1
+    ]
+
+
+def test_without_others_bulk_has_every_place() -> None:
+    line = line_of(*(Waiting(i, priority="bulk") for i in range(10)))
+    assert len(line.admit(10, 1000)) == 10
+
+
+def test_who_goes_back_is_first_again() -> None:
+    line = line_of(Waiting(0), Waiting(1))
+    (first,) = line.admit(1, 10)
+    line.prepend(first)
+    assert ids(line.admit(2, 10)) == [0, 1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.sampled_from(["interactive", "bulk"])), max_size=30),
+    st.integers(1, 60),
+    st.integers(1, 6),
+)
+def test_everyone_enters_once_and_within_the_bound(
+    waiting: list[tuple[int, Priority]], bound: int, slots: int
+) -> None:
+    line = line_of(*(Waiting(i, *each) for i, each in enumerate(waiting)))
+    entered: list[int] = []
+    while len(line):
+        admitted = line.admit(slots, bound)
+        assert 0 < len(admitted) <= slots
+        padded = max(w.source_length for w in admitted) * len(admitted)
+        assert len(admitted) == 1 or padded <= bound
+        entered += ids(admitted)
+    assert sorted(entered) == list(range(len(waiting)))
+    assert line.tokens == 0
