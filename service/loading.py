@@ -46,6 +46,10 @@ _SLOTS: dict[Precision, int] = {"int8": 64, "fp32": 32, "fp16": 256}
 docs/performance.md."""
 
 
+_BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
+"""What a step reads of sources without waiting for memory much longer than it computes."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedBundle:
     """What a bundle holds, in memory and not yet running."""
@@ -54,6 +58,7 @@ class OpenedBundle:
     precision: Precision
     tokenizer: Tokenizer
     backend: Backend
+    device: Device = "cpu"
 
 
 class Announce(Protocol):
@@ -122,7 +127,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
         device=device,
         shortlist=shortlist,
     )
-    return OpenedBundle(manifest, precision, tokenizer, backend)
+    return OpenedBundle(manifest, precision, tokenizer, backend, device)
 
 
 async def load_model(
@@ -139,7 +144,7 @@ async def load_model(
         opened.backend.limits,
         manifest.special_ids,
         max_padded_tokens=settings.max_padded_tokens,
-        max_batch_tokens=settings.max_batch_tokens,
+        max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
     )
     engine = Engine(opened.backend, scheduler, observer_for(manifest.name))
     model = LoadedModel(manifest, opened.precision, opened.tokenizer, engine)

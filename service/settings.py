@@ -60,9 +60,10 @@ class Settings(BaseModel):
         description="source tokens, padding included, that one iteration encodes",
     )
     max_batch_tokens: int = Field(
-        default=2560,
-        ge=1,
-        description="source tokens, padding included, of all sentences decoded together",
+        default=0,
+        ge=0,
+        description="source tokens, padding included, of all sentences decoded together; 0 takes "
+        "what suits the device",
     )
     max_sentences: int = Field(
         default=4096, ge=1, description="sentences accepted and not yet answered, over all requests"
