@@ -28,9 +28,9 @@ def test_an_override_wins_unless_it_is_none() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
-        ("DRAGOMAN_SLOTS", "many", "is 'many'; it must be a whole number, at least 1"),
-        ("DRAGOMAN_SLOTS", "0", "is '0'; it must be a whole number, at least 1"),
-        ("DRAGOMAN_SLOTS", "", "is ''; it must be a whole number, at least 1"),
+        ("DRAGOMAN_MAX_TEXTS", "many", "is 'many'; it must be a whole number, at least 1"),
+        ("DRAGOMAN_MAX_TEXTS", "0", "is '0'; it must be a whole number, at least 1"),
+        ("DRAGOMAN_MAX_TEXTS", "", "is ''; it must be a whole number, at least 1"),
         (
             "DRAGOMAN_PORT",
             "70000",
