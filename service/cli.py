@@ -103,6 +103,8 @@ def _settings(options: argparse.Namespace, **overrides: Any) -> Settings:
 def _serve(options: argparse.Namespace) -> int:
     settings = _settings(options, host=options.host, port=options.port)
     configure_logging(settings)
+    # The engine's thread asks for the interpreter after every step and must not wait 5 ms for it.
+    sys.setswitchinterval(0.0005)
     with _listener(settings.host, settings.port) as listener:
         config = uvicorn.Config(
             create_app(settings),

@@ -104,5 +104,6 @@ class HostMemory:
 
 def _view(stretches: Stretches, width: int, height: int) -> NDArray[np.uint8]:
     length = stretches.pitch * (height - 1) + width
-    memory = np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(stretches.address))
-    return np.lib.stride_tricks.as_strided(memory, (height, width), (stretches.pitch, 1))
+    array = (ctypes.c_uint8 * length).from_address(stretches.address)
+    memory = np.frombuffer(memoryview(array), np.uint8)
+    return np.ndarray((height, width), np.uint8, memory, strides=(stretches.pitch, 1))
