@@ -34,13 +34,21 @@ from numpy.typing import NDArray
 from service.engine.constraints import Constraints, gather_edits
 from service.engine.errors import BackendFailed
 from service.engine.history import History
+from service.engine.rules import (
+    drawn_from,
+    ends_early,
+    enough_ends,
+    largest,
+    least_share,
+    needs_scores,
+    num_ranks,
+)
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
 from service.runtime.backend import BARRED, NOBODY, Candidates, FloatArray, Limits, StepBatch
 
 T = TypeVar("T")
 
 _DEAD = np.float32(-np.inf)
-_ALL = 2**31 - 1
 _BARELY = BARRED / 2
 """Below this, a log-probability is that of a token that is barred."""
 
@@ -112,7 +120,7 @@ class Search:
         constraints = Constraints.of(options, source_length, self._eos_id, self._unk_id)
         self._constraints.append(constraints)
         self._constrained += constraints is not None
-        self._scored += _scored(options, constraints)
+        self._scored += needs_scores(options, constraints is not None)
         self._ends.append([])
         # Samples are rows of their own from the start; a search is one row that forks.
         first_rows = options.rows if options.samples else 1
@@ -123,14 +131,14 @@ class Search:
         self._tokens_PK[slot, :first_rows] = self._bos_id
         self._lengths_P[slot] = 0
         self._rows_P[slot] = options.rows
-        self._ranks_P[slot] = _ranks(options)
+        self._ranks_P[slot] = num_ranks(options)
         self._min_lengths_P[slot] = options.min_decoding_length
         self._max_lengths_P[slot] = options.max_decoding_length
         self._num_ends_P[slot] = 0
-        self._enough_ends_P[slot] = _enough(options)
-        self._first_ended_P[slot] = not _ends_early(options)
+        self._enough_ends_P[slot] = enough_ends(options)
+        self._first_ended_P[slot] = not ends_early(options)
         self._needed_P[slot] = -np.inf
-        self._least_shares_P[slot] = _least_share(options)
+        self._least_shares_P[slot] = least_share(options)
 
     def remove(self, slot: int) -> int:
         """Forget a sentence; the one in the last slot, which is returned, takes its place."""
@@ -139,7 +147,7 @@ class Search:
         for column in self._columns:
             column[slot] = column[last]
         self._constrained -= self._constraints[slot] is not None
-        self._scored -= _scored(self._options[slot], self._constraints[slot])
+        self._scored -= needs_scores(self._options[slot], self._constraints[slot] is not None)
         _replace(self._options, slot)
         _replace(self._constraints, slot)
         _replace(self._ends, slot)
@@ -160,7 +168,7 @@ class Search:
         if self._constrained:
             theirs = [c for c in self._constraints if c is not None]
             attention = any(c.attends for c in theirs)
-            num_candidates = max(num_candidates, *(_drawn_from(c.options) for c in theirs))
+            num_candidates = max(num_candidates, *(drawn_from(c.options) for c in theirs))
             if any(c.asked is not None for c in theirs):
                 asked_B = [0 if c is None else c.asked or 0 for c in self._constraints]
                 asked_BK = np.repeat(np.array(asked_B, np.int32)[:, None], rows, axis=1)
@@ -231,7 +239,7 @@ class Search:
         if (lacking := ranks - flat_BM.shape[1]) > 0:
             # A vocabulary smaller than the beam.
             flat_BM = np.pad(flat_BM, ((0, 0), (0, lacking)), constant_values=_DEAD)
-        order_BR = _best(flat_BM, ranks)
+        order_BR = largest(flat_BM, ranks)
         totals_BR = flat_BM.ravel()[order_BR + np.arange(count)[:, None] * flat_BM.shape[1]]
         size = totals_BKN[0].size
         np.minimum(order_BR, size - 1, out=order_BR)
@@ -309,7 +317,7 @@ class Search:
         if constraints is not None:
             score += constraints.coverage(row)
         reason = FinishReason.COMPLETE if token == self._eos_id else FinishReason.LENGTH
-        if not _scored(self._options[slot], constraints):
+        if not needs_scores(self._options[slot], constraints is not None):
             score = math.nan
         ends, wanted = self._ends[slot], self._options[slot].num_hypotheses
         ends.append(_End(score, row, token, length - 1, reason))
@@ -367,53 +375,3 @@ def _replace(items: list[T], place: int) -> None:
     last = items.pop()
     if place < len(items):
         items[place] = last
-
-
-def _scored(options: DecodingOptions, constraints: Constraints | None) -> bool:
-    return options.return_scores or not options.greedy or constraints is not None
-
-
-def _ranks(options: DecodingOptions) -> int:
-    """How many candidates of a sentence are looked at."""
-    if options.samples:
-        return options.rows
-    # Each row may lose one candidate to its ending, so twice the beam always refills it.
-    return 1 if options.greedy else 2 * options.beam_size
-
-
-def _drawn_from(options: DecodingOptions) -> int:
-    """How many candidates of each row a draw needs to see; 0 if nothing is drawn."""
-    return (options.sampling_topk or _ALL) if options.samples else 0
-
-
-def _ends_early(options: DecodingOptions) -> bool:
-    unpunished = options.length_penalty == 0 and options.coverage_penalty == 0
-    return unpunished and not options.samples and not options.greedy
-
-
-def _enough(options: DecodingOptions) -> int:
-    """Hypotheses that end a search."""
-    if options.samples or _ends_early(options):
-        return options.num_hypotheses
-    return 1 if options.greedy else options.max_finished
-
-
-def _least_share(options: DecodingOptions) -> float:
-    """Of its sum, the least that can become a row's score; NaN if nothing follows from it.
-
-    Sums are never positive, so with a penalty the longest hypothesis can score best.
-    """
-    if options.samples or options.length_penalty < 0:
-        return math.nan
-    return options.normalised(1.0, options.max_decoding_length)
-
-
-def _best(totals_BN: FloatArray, count: int) -> NDArray[np.int64]:
-    """The places of the ``count`` largest, largest first; of equals, the first."""
-    # Floats sort like integers but for their sign; with the place below, one sort does it all.
-    bits_BN = (totals_BN + np.float32(0)).view(np.int32)
-    ascending_BN = bits_BN ^ ((bits_BN >> 31) & np.int32(0x7FFFFFFF))
-    keys_BN = (~ascending_BN).astype(np.int64) << 32
-    keys_BN |= np.arange(totals_BN.shape[1])
-    keys_BN.sort(axis=1)
-    return keys_BN[:, :count] & 0xFFFFFFFF
