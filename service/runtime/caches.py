@@ -144,10 +144,10 @@ class Pool:
     def move(self, origin: int, slot: int, length: int) -> None:
         """Copy the first ``length`` entries of a slot to another one."""
         pitch = self.length * self._entry
-        for address in self._addresses.values():
+        for name in self._addresses:
             self._memory.copy(
-                Stretches(address + slot * self.heads * pitch, pitch),
-                Stretches(address + origin * self.heads * pitch, pitch),
+                Stretches(self.place(name, slot), pitch),
+                Stretches(self.place(name, origin), pitch),
                 length * self._entry,
                 self.heads,
             )
@@ -166,9 +166,8 @@ class Pool:
         width = slots * self.heads * self.length * self._entry
         if not width:
             return
-        for address in self._addresses.values():
-            start = address + first_slot * self.heads * self.length * self._entry
-            self._memory.clear(Stretches(start, width), width, 1)
+        for name in self._addresses:
+            self._memory.clear(Stretches(self.place(name, first_slot), width), width, 1)
 
     def release(self) -> None:
         """Give all memory back; nothing is stored afterwards."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import onnxruntime
@@ -25,7 +26,7 @@ from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.binding import StepBinding
 from service.runtime.caches import Ancestry, Budget, Pool
 from service.runtime.memory import HostMemory, Memory
-from service.runtime.sessions import Device, open_session
+from service.runtime.sessions import Device, int8_saturates, open_session
 from service.runtime.shortlists import BatchShortlist
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,6 @@ class OnnxBackend:
         self._pad_id = pad_id
         self._vocabulary_size = dimensions.vocabulary_size
         self._memory = memory
-        self._element = element
         budget = Budget(cache_bytes)
         self._own = Pool("self", dimensions, limits.slots, _SELF_BUCKET, memory, budget, element)
         self._cross = Pool(
@@ -101,7 +101,7 @@ class OnnxBackend:
         device_id: int = 0,
         shortlist: Shortlist | None = None,
     ) -> OnnxBackend:
-        """Open and check the graphs of a precision that decode.
+        """Open and check all three graphs of a precision; keep the two that decode.
 
         ``threads`` 0 means one for each core; keys and values take at most ``cache_bytes``. With a
         ``shortlist`` no sentence is translated by anything else. Raises ``InvalidBundle`` as
@@ -113,12 +113,19 @@ class OnnxBackend:
             from service.runtime.cuda import CudaMemory
 
             memory = CudaMemory(device_id)
-        encoder, step = (
-            open_session(
-                bundle, graph, precision, threads=threads, device=device, device_id=device_id
-            )
-            for graph in ("encoder", "step")
+        if precision == "int8" and int8_saturates():
+            logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
+        opened = partial(
+            open_session,
+            bundle,
+            precision=precision,
+            threads=threads,
+            device=device,
+            device_id=device_id,
         )
+        encoder, step = opened(graph="encoder"), opened(graph="step")
+        # It is only looked at here, and need not be made fast.
+        opened(graph="attention", prepack=False)
         return cls(
             encoder,
             step,
@@ -197,6 +204,10 @@ class OnnxBackend:
         return candidates
 
     def move(self, origin: int, slot: int) -> None:
+        if self._poisoned:
+            # Only what is in use is copied, and whoever has no numbers may have been here.
+            self._own.clear(slot, 1)
+            self._cross.clear(slot, 1)
         self._own.move(origin, slot, self._ancestry.highest(slice(origin, origin + 1)))
         self._cross.move(origin, slot, int(self._source_lengths_P[origin]))
         self._ancestry.move(origin, slot)

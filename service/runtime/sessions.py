@@ -58,14 +58,13 @@ def open_session(
     threads: int,
     device: Device = "cpu",
     device_id: int = 0,
-    arena_bytes: int = 0,
-    cuda_graphs: bool = False,
+    prepack: bool = True,
 ) -> onnxruntime.InferenceSession:
     """Open a graph and check its inputs and outputs.
 
-    ``arena_bytes`` bounds what the session may take of a GPU's memory besides keys and values; 0
-    does not. Raises ``InvalidBundle`` if the bundle does not offer the precision, or the graph
-    cannot be opened or has other inputs and outputs than its manifest says.
+    Without ``prepack`` a session is slow, and takes no memory for weights in the order that
+    products want them. Raises ``InvalidBundle`` if the bundle does not offer the precision, or the
+    graph cannot be opened or has other inputs and outputs than its manifest says.
     """
     manifest = bundle.manifest
     if precision not in manifest.precisions:
@@ -78,13 +77,15 @@ def open_session(
     options.log_severity_level = 3
     # Idle threads of one session must not spin on the cores that another one needs.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    if not prepack:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if precision == "int8" and int8_saturates():
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session = onnxruntime.InferenceSession(
             path,
             options,
-            providers=_providers(device, device_id, arena_bytes, cuda_graphs),
+            providers=_providers(device, device_id),
             # The fused operator is several times slower on a CPU than the two it replaces.
             disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
         )
@@ -99,19 +100,14 @@ def open_session(
     return session
 
 
-def _providers(
-    device: Device, device_id: int, arena_bytes: int, cuda_graphs: bool
-) -> list[str | tuple[str, dict[str, Any]]]:
+def _providers(device: Device, device_id: int) -> list[str | tuple[str, dict[str, Any]]]:
     if device == "cpu":
         return ["CPUExecutionProvider"]
     settings: dict[str, Any] = {
         "device_id": device_id,
         # Otherwise the arena doubles at each extension, and never gives back.
         "arena_extend_strategy": "kSameAsRequested",
-        "enable_cuda_graph": "1" if cuda_graphs else "0",
     }
-    if arena_bytes:
-        settings["gpu_mem_limit"] = arena_bytes
     return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"]
 
 

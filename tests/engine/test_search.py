@@ -13,6 +13,7 @@ from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedBackend
+from tests.engine.company import decode_arriving
 from tests.engine.options import any_options, plain_options
 from tests.engine.reference import reference_decode
 from tests.engine.toy import (
@@ -43,22 +44,7 @@ def decode_in_company(
         Sequence(i, *request, rng.choice(["interactive", "bulk"]))
         for i, request in enumerate(requests)
     ]
-    results: dict[int, Decoded] = {}
-    while arriving or scheduler.has_work:
-        while arriving and (rng.random() < 0.4 or not scheduler.has_work):
-            scheduler.add(arriving.pop(0))
-        plan = scheduler.schedule()
-        for origin, slot in plan.moves:
-            backend.move(origin, slot)
-        if plan.encode is not None:
-            backend.encode(plan.encode)
-        if plan.step is None:
-            continue
-        for sequence, decoded in scheduler.apply(backend.step(plan.step)):
-            assert isinstance(decoded, Decoded)
-            results[sequence.id] = decoded
-        scheduler.check_integrity()
-    return results
+    return decode_arriving(backend, scheduler, arriving, rng)
 
 
 def decode_alone(model: Script, source: tuple[int, ...], options: DecodingOptions) -> Decoded:

@@ -21,6 +21,7 @@ from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
 from service.runtime.onnx import OnnxBackend
+from tests.engine.company import decode_arriving
 from tests.engine.options import any_options
 from tests.engine.reference import reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
@@ -96,21 +97,7 @@ def decode_all(
     """Requests that arrive at random moments while others are being decoded."""
     scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=20)
     arriving = [Sequence(i, *request) for i, request in enumerate(requests)]
-    results: dict[int, Decoded] = {}
-    while arriving or scheduler.has_work:
-        while arriving and (rng.random() < 0.4 or not scheduler.has_work):
-            scheduler.add(arriving.pop(0))
-        plan = scheduler.schedule()
-        for origin, slot in plan.moves:
-            backend.move(origin, slot)
-        if plan.encode is not None:
-            backend.encode(plan.encode)
-        assert plan.step is not None
-        for sequence, decoded in scheduler.apply(backend.step(plan.step)):
-            assert isinstance(decoded, Decoded)
-            results[sequence.id] = decoded
-        scheduler.check_integrity()
-    return results
+    return decode_arriving(backend, scheduler, arriving, rng)
 
 
 @settings(max_examples=60)
@@ -212,6 +199,32 @@ def test_what_a_poisoned_sentence_left_in_its_slot_reaches_nobody(bundle: Bundle
             )
         )
         assert np.isfinite(candidates.log_probs_BKN).all()
+
+
+def test_who_moves_to_where_a_poisoned_sentence_was_is_not_poisoned(bundle: Bundle) -> None:
+    backend = make_backend(bundle, "fp32")
+    backend.encode(EncodeBatch(0, [(7, 8, 9, 10, 11, 3), (5, 6, 3)]))
+    for pool in (backend._own, backend._cross):
+        pool.resize(16, 2)
+        for _, address in pool.arrays():
+            size = pool.heads * pool.length * pool.width
+            first = np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))
+            first[:] = float("nan")
+
+    def step(sentences: int, position: int) -> FloatArray:
+        return backend.step(
+            StepBatch(
+                parents_BK=np.zeros((sentences, 1), np.int32),
+                tokens_BK=np.full((sentences, 1), 5, np.int32),
+                positions_B=np.full(sentences, position, np.int32),
+                num_candidates=4,
+            )
+        ).log_probs_BKN
+
+    poisoned, healthy = np.isnan(step(2, 0)).all(axis=(1, 2))
+    assert poisoned and not healthy
+    backend.move(1, 0)
+    assert np.isfinite(step(1, 1)).all()
 
 
 def test_a_precision_that_is_not_offered_is_refused_by_name(bundle: Bundle) -> None:
