@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from service.engine.errors import BackendFailed, EngineError, EngineStopped
 from service.engine.observer import EngineObserver, SilentObserver
 from service.engine.scheduler import Plan, Scheduler, Sequence
-from service.engine.types import Decoded, DecodingOptions, FinishReason, Priority
+from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
 from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ _SILENT = SilentObserver()
 @dataclass(frozen=True, slots=True)
 class _Add:
     sequence: Sequence
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class Engine:
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._ids = itertools.count()
         self._futures: dict[int, asyncio.Future[Decoded]] = {}
-        self._arrivals: dict[int, float] = {}
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
@@ -94,10 +92,12 @@ class Engine:
         """
         if self._stopped or self._loop is None:
             raise EngineStopped("the engine is not running")
-        sequence = Sequence(next(self._ids), source_ids, options, priority)
+        sequence = Sequence(
+            next(self._ids), source_ids, options, priority, arrived=time.perf_counter()
+        )
         future: asyncio.Future[Decoded] = self._loop.create_future()
         self._futures[sequence.id] = future
-        self._inbox.put(_Add(sequence, time.perf_counter()))
+        self._inbox.put(_Add(sequence))
         try:
             return await future
         finally:
@@ -156,23 +156,20 @@ class Engine:
                     return False
                 case _Abort(sequence_id):
                     self._cancel(sequence_id)
-                case _Add(sequence, at):
-                    self._add(sequence, at)
+                case _Add(sequence):
+                    self._add(sequence)
                 case unknown:
                     assert_never(unknown)
             self._report_waiting()
         return True
 
-    def _add(self, sequence: Sequence, at: float) -> None:
+    def _add(self, sequence: Sequence) -> None:
         try:
             self._scheduler.add(sequence)
         except EngineError as error:
             self._deliver([(sequence, error)])
-        else:
-            self._arrivals[sequence.id] = at
 
     def _cancel(self, sequence_id: int) -> None:
-        self._arrivals.pop(sequence_id, None)
         if self._scheduler.abort(sequence_id, "cancelled"):
             self._observer.left("cancelled", 1, len(self._scheduler.running))
 
@@ -186,7 +183,7 @@ class Engine:
             return
         candidates = self._step(plan.step, plan.sequences)
         if candidates is not None:
-            leaving = self._scheduler.apply(candidates)
+            leaving = _timed(self._scheduler.apply(candidates))
             self._report_leaving(leaving)
             self._deliver(leaving)
 
@@ -240,7 +237,8 @@ class Engine:
         logger.warning("memory is short, %d sentences go back to the line: %s", len(leaving), error)
         self._scheduler.preempt(leaving)
         now = time.perf_counter()
-        self._arrivals.update((sequence.id, now) for sequence in leaving)
+        for sequence in leaving:
+            sequence.arrived = now
         self._observer.left("preempted", len(leaving), len(self._scheduler.running))
         self._report_waiting()
 
@@ -276,7 +274,9 @@ class Engine:
 
     def _report_joined(self, plan: Plan) -> None:
         at = time.perf_counter()
-        waited = [at - self._arrivals.pop(sequence.id) for sequence in plan.admitted]
+        for sequence in plan.admitted:
+            sequence.entered = at
+        waited = [at - sequence.arrived for sequence in plan.admitted]
         self._observer.joined(len(waited), waited, len(plan.sequences) - len(waited))
         self._report_waiting()
 
@@ -309,3 +309,20 @@ class Engine:
             if not self._loop.is_closed():
                 raise
             self._inbox.put(_Stop())
+
+
+def _timed(leaving: Collection[tuple[Sequence, _Outcome]]) -> list[tuple[Sequence, _Outcome]]:
+    """Each outcome with how long its sentence has waited and been decoded."""
+    now = time.perf_counter()
+    return [
+        (
+            sequence,
+            replace(
+                outcome,
+                durations=Durations(sequence.entered - sequence.arrived, now - sequence.entered),
+            )
+            if isinstance(outcome, Decoded)
+            else outcome,
+        )
+        for sequence, outcome in leaving
+    ]

@@ -33,6 +33,10 @@ class Sequence:
     source_ids: tuple[int, ...]
     options: DecodingOptions
     priority: Priority = "interactive"
+    arrived: float = 0.0
+    """When it joined the line, on whichever clock the engine reads."""
+    entered: float = 0.0
+    """When it got its slot."""
 
     def __post_init__(self) -> None:
         if not self.source_ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 LengthNormalisation = Literal["power", "gnmt"]
@@ -155,8 +155,17 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True)
+class Durations:
+    """How long a sentence waited for its slot and was in the batch, in seconds."""
+
+    queued: float = 0.0
+    decoding: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """What becomes of a sentence: its hypotheses, best first."""
 
     hypotheses: tuple[Hypothesis, ...]
     finish_reason: FinishReason
+    durations: Durations = field(default=Durations(), compare=False)
