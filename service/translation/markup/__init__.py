@@ -1,0 +1,18 @@
+"""Texts with tags and placeholders: out before translation, back in after it, by alignment."""
+
+from __future__ import annotations
+
+from service.translation.markup.run import Cut, MarkedText, Run, parse
+from service.translation.markup.sentence import MarkedSentence
+from service.translation.markup.types import PLAIN, MalformedMarkup, Markup
+
+__all__ = [
+    "PLAIN",
+    "Cut",
+    "MalformedMarkup",
+    "MarkedSentence",
+    "MarkedText",
+    "Markup",
+    "Run",
+    "parse",
+]

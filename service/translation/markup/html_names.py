@@ -1,0 +1,56 @@
+"""What is known of HTML's elements by their names."""
+
+from __future__ import annotations
+
+
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+VOID = _names("area base br col embed hr img input link meta param source track wbr")
+"""They have no contents and no end tag."""
+
+RAW_TEXT = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes"})
+"""What they hold is neither markup nor a text for people."""
+
+TEXT_ONLY = frozenset({"title", "textarea"})
+"""What they hold is text, whatever it looks like."""
+
+UNTOUCHED = frozenset({"code", "kbd", "samp", "var", "math", "svg", "template"})
+"""What they hold means the same in all languages."""
+
+BREAKING = _names(
+    """
+    html head title base link meta body header footer main nav section article aside address
+    hgroup h1 h2 h3 h4 h5 h6 p div blockquote pre center figure figcaption hr br details summary
+    dialog search menu ul ol li dl dt dd dir
+    table caption colgroup col thead tbody tfoot tr th td
+    form fieldset legend button select optgroup option datalist textarea input progress meter
+    iframe object param embed audio video source track canvas map area frameset frame noframes
+    noscript
+    """
+)
+"""A sentence does not go on across their tags."""
+
+_BLOCKS = _names(
+    """
+    address article aside blockquote center details dialog dir div dl fieldset figcaption figure
+    footer form h1 h2 h3 h4 h5 h6 header hgroup hr main menu nav ol p pre section table ul
+    """
+)
+_ROWS = frozenset({"tr", "tbody", "thead", "tfoot"})
+
+CLOSED_BY: dict[str, frozenset[str]] = {
+    "p": _BLOCKS,
+    "li": frozenset({"li"}),
+    "dt": frozenset({"dt", "dd"}),
+    "dd": frozenset({"dt", "dd"}),
+    "option": frozenset({"option", "optgroup"}),
+    "optgroup": frozenset({"optgroup"}),
+    "td": frozenset({"td", "th"}) | _ROWS,
+    "th": frozenset({"td", "th"}) | _ROWS,
+    "tr": _ROWS,
+    "thead": frozenset({"tbody", "tfoot"}),
+    "tbody": frozenset({"tbody", "tfoot"}),
+}
+"""Elements whose end tag may be left out, and what begins only after they have ended."""

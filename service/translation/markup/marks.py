@@ -1,0 +1,116 @@
+"""Tags and points of one sentence, and the tree that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from service.translation.markup.atoms import Beside
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One end of an element, or something that stands at one place; before character ``at``.
+
+    An end without its other half belongs to an element that goes on beyond the sentence.
+    """
+
+    kind: Literal["open", "close", "point"]
+    raw: str
+    at: int
+    solid: bool = False
+    left: Beside = "edge"
+    right: Beside = "edge"
+
+
+@dataclass(slots=True, eq=False)
+class Element:
+    """A part of the sentence and, once it is placed, of its translation.
+
+    ``words`` are those of the source that belong to it, ``place`` those of the target: ranges,
+    from the first and without the last. ``pinned`` elements go on beyond the sentence there.
+    """
+
+    opening: Mark | None
+    start: int
+    end: int
+    closing: Mark | None = None
+    children: list[Element | Mark] = field(default_factory=list)
+    pinned: Literal["left", "right"] | None = None
+    words: tuple[int, int] = (0, 0)
+    place: tuple[int, int] = (0, 0)
+    order: list[tuple[int, Element | Zero]] = field(default_factory=list)
+    """What is in it, by the place where it begins; elements have a place of more than nothing."""
+
+    @property
+    def has_words(self) -> bool:
+        return self.words[0] < self.words[1]
+
+
+@dataclass(slots=True, eq=False)
+class Zero:
+    """Marks that stand together in one place. ``left`` and ``right`` are those of its solid ones;
+    without any it has ``solid`` false, and readers do not see it."""
+
+    raw: str
+    solid: bool
+    left: Beside
+    right: Beside
+    holds_left: bool = False
+    """In the source it touches the word before, and does so where it is placed."""
+    holds_right: bool = False
+
+
+def tree(marks: Sequence[Mark], length: int) -> Element:
+    """The elements of a sentence of so many characters, in one that stands for all of it."""
+    root = Element(None, 0, length)
+    path = [root]
+    for mark in marks:
+        if mark.kind == "point":
+            path[-1].children.append(mark)
+        elif mark.kind == "open":
+            element = Element(mark, mark.at, length)
+            path[-1].children.append(element)
+            path.append(element)
+        elif len(path) > 1:
+            element = path.pop()
+            element.closing, element.end = mark, mark.at
+        else:
+            element = Element(None, 0, mark.at, mark, root.children, "left")
+            root.children = [element]
+    for element in path[1:]:
+        element.pinned = "right"
+    return root
+
+
+def flat(content: Element | Mark) -> Zero:
+    """All marks of an element, without the words between them."""
+    parts: list[str] = []
+    left: Beside = "edge"
+    right: Beside = "edge"
+    solid = False
+    for mark in _marks(content):
+        if mark.solid:
+            if not solid:
+                left = mark.left
+            elif not (right == "point" and mark.left == "point"):
+                parts.append(" ")
+            solid, right = True, mark.right
+        parts.append(mark.raw)
+    if not solid and isinstance(content, Mark):
+        left, right = content.left, content.right
+    return Zero("".join(parts), solid, left, right)
+
+
+def _marks(content: Element | Mark) -> Iterator[Mark]:
+    waiting: list[Element | Mark | None] = [content]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Mark):
+            yield current
+        elif current is not None:
+            if current.opening is not None:
+                yield current.opening
+            waiting.append(current.closing)
+            waiting.extend(reversed(current.children))

@@ -1,0 +1,292 @@
+"""Where in a translation the elements of its source go.
+
+From the whole sentence inwards, each word of the target goes to that child of an element that
+most of its attention to the element's words goes to, and each child gets the one range of words,
+within its parent's and apart from its siblings', that has the most of its words and the fewest of
+others'. What got no words stands between two, next to what its neighbours became.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.translation.markup.attention import Attention
+from service.translation.markup.marks import Element, Mark, Zero, flat
+from service.translation.words import is_punctuation
+
+_OWN, _NOBODY = 0, -1
+_INDIFFERENT = -0.25
+"""What a word counts in a range that is nobody's, or is only punctuation."""
+_TIE = 1e-3
+_CERTAIN = 0.2
+"""From what weight on a word is followed that other words have more to do with."""
+
+
+class Placement:
+    """One sentence's elements on their way into its translation."""
+
+    def __init__(self, root: Element, aligned: Attention, source: str, target: str) -> None:
+        self._root = root
+        self._source = source
+        self._weights_TS = aligned.weights_TS
+        self._source_words = aligned.source_words
+        self._starts = [start for start, _ in aligned.source_words]
+        self._source_marks = [source[start:end] for start, end in aligned.source_words]
+        self._target_marks = [target[start:end] for start, end in aligned.target_words]
+
+    def place(self) -> None:
+        """Give all elements their ``words``, their ``place`` and what is in them an ``order``."""
+        if self._source_words:
+            self._give_words()
+        self._root.place = (0, len(self._target_marks))
+        waiting = [self._root]
+        while waiting:
+            element = waiting.pop()
+            self._place_children(element)
+            waiting.extend(child for _, child in element.order if isinstance(child, Element))
+
+    def _give_words(self) -> None:
+        """A word is in the innermost element that it is partly in, the largest part first."""
+        order: list[Element] = []
+        depths: dict[Element, int] = {self._root: 0}
+        waiting = [self._root]
+        while waiting:
+            element = waiting.pop()
+            order.append(element)
+            for child in element.children:
+                if isinstance(child, Element):
+                    depths[child] = depths[element] + 1
+                    waiting.append(child)
+        owners = self._owners()
+        for number, (start, end) in enumerate(self._source_words):
+            inside = owners[start:end] or [self._root]
+            parts: dict[Element, int] = {}
+            for element in inside:
+                parts[element] = parts.get(element, 0) + 1
+            owner = max(parts, key=lambda element: (depths[element], parts[element]))
+            first, last = owner.words if owner.has_words else (number, number)
+            owner.words = (min(first, number), max(last, number + 1))
+        for element in reversed(order):
+            ranges = [element.words] if element.has_words else []
+            for child in element.children:
+                if isinstance(child, Element) and child.has_words:
+                    ranges.append(child.words)
+            if ranges:
+                element.words = min(first for first, _ in ranges), max(last for _, last in ranges)
+
+    def _owners(self) -> list[Element]:
+        """For each character of the source the innermost element around it."""
+        owners: list[Element] = []
+        path: list[tuple[Element, int]] = [(self._root, 0)]
+        while path:
+            element, number = path.pop()
+            entered = False
+            while number < len(element.children):
+                child = element.children[number]
+                number += 1
+                if isinstance(child, Element):
+                    owners.extend([element] * (child.start - len(owners)))
+                    path.append((element, number))
+                    path.append((child, 0))
+                    entered = True
+                    break
+            if not entered:
+                owners.extend([element] * (element.end - len(owners)))
+        return owners
+
+    def _place_children(self, element: Element) -> None:
+        """Divide an element's place among its children."""
+        low, high = element.place
+        if low < high:
+            self._divide(element)
+        elements = [child for child in element.children if isinstance(child, Element)]
+        settled = {child.place: child for child in elements if child.place[0] < child.place[1]}
+        taken = sorted(settled)
+        ranked: list[tuple[int, int, Element | Zero]] = []
+        first, last = low, high
+        if elements and elements[0].pinned == "left":
+            first = max(low, elements[0].place[1])
+        if elements and elements[-1].pinned == "right" and elements[-1].place in settled:
+            last = elements[-1].place[0]
+        for child in element.children:
+            pinned = child.pinned if isinstance(child, Element) else None
+            if isinstance(child, Element) and child.place[0] < child.place[1]:
+                ranked.append((child.place[0], 1, child))
+            elif pinned is not None:
+                rank, place = (0, low) if pinned == "left" else (0, high)
+                ranked.append((place, rank, flat(child)))
+            else:
+                zero = flat(child)
+                wanted = self._projected(child, zero, element)
+                place = min(max(wanted, first), last)
+                around = bisect_left(taken, (place, 0)) - 1
+                if around >= 0 and place < taken[around][1]:
+                    sibling = settled[taken[around]]
+                    place = sibling.place[0 if _start(child) <= sibling.start else 1]
+                if place != wanted:
+                    zero.holds_left = zero.holds_right = False
+                ranked.append((place, 0, zero))
+        ranked.sort(key=lambda entry: entry[:2])
+        element.order = [(place, child) for place, _, child in ranked]
+
+    def _divide(self, parent: Element) -> None:
+        low, high = parent.place
+        children = [
+            child for child in parent.children if isinstance(child, Element) and child.has_words
+        ]
+        if not children:
+            return
+        if len(children) == 1 and children[0].words == parent.words:
+            children[0].place = parent.place
+            return
+        labels, shares = self._labels(parent, children)
+        counts = Counter(labels)
+        free = [True] * (high - low)
+        for number, child in sorted(
+            enumerate(children, start=1),
+            key=lambda numbered: (numbered[1].pinned is None, -counts[numbered[0]]),
+        ):
+            if not counts[number]:
+                continue
+            scores = [
+                self._score(low + t, label, number) + _TIE * float(shares[number][t])
+                for t, label in enumerate(labels)
+            ]
+            start, end = _best_range(scores, free, child.pinned)
+            if start < end:
+                start, end = self._neat(child, low + start, low + end, low, free)
+                child.place = (start, end)
+                free[start - low : end - low] = [False] * (end - start)
+
+    def _labels(
+        self, parent: Element, children: list[Element]
+    ) -> tuple[list[int], NDArray[np.float32]]:
+        """For each target word whose it is, and how much of it is each child's."""
+        (low, high), (first, last) = parent.place, parent.words
+        sums = np.cumsum(self._weights_TS[low:high, first:last], axis=1, dtype=np.float32)
+        sums = np.pad(sums, ((0, 0), (1, 0)))
+        masses = np.stack(
+            [
+                np.zeros(high - low, dtype=np.float32),
+                *(sums[:, c.words[1] - first] - sums[:, c.words[0] - first] for c in children),
+            ]
+        )
+        masses[_OWN] = np.maximum(sums[:, -1] - masses.sum(axis=0), 0.0)
+        labels = np.where(masses.max(axis=0) > _TIE, masses.argmax(axis=0), _NOBODY)
+        return labels.tolist(), masses
+
+    def _score(self, word: int, label: int, number: int) -> float:
+        if label == number:
+            return 1.0
+        if label == _NOBODY or is_punctuation(self._target_marks[word]):
+            return _INDIFFERENT
+        return -1.0
+
+    def _neat(
+        self, child: Element, start: int, end: int, low: int, free: list[bool]
+    ) -> tuple[int, int]:
+        """Punctuation at the edges only if the source has it there, and then surely."""
+        first, last = child.words
+        if child.pinned != "left" and not is_punctuation(self._source_marks[first]):
+            while start < end - 1 and is_punctuation(self._target_marks[start]):
+                start += 1
+        if child.pinned != "right":
+            mark = self._source_marks[last - 1]
+            if not is_punctuation(mark):
+                while start < end - 1 and is_punctuation(self._target_marks[end - 1]):
+                    end -= 1
+            elif (
+                end - low < len(free)
+                and free[end - low]
+                and self._target_marks[end] == mark != self._target_marks[end - 1]
+            ):
+                end += 1
+        return start, end
+
+    def _projected(self, child: Element | Mark, zero: Zero, parent: Element) -> int:
+        """Between which words of the parent's place something without words stands."""
+        low, high = parent.place
+        if low == high:
+            return low
+        at = _start(child)
+        after = child.at if isinstance(child, Mark) else child.end
+        first, last = parent.words
+        if isinstance(child, Element) and child.has_words:
+            own = self._became(child.words[0], parent, _CERTAIN)
+            if own is not None:
+                return own
+        before = max(bisect_right(self._starts, at - 1, first, last) - 1, first - 1)
+        behind = bisect_left(self._starts, after, first, last)
+        left = self._became(before, parent) if before >= first else None
+        right = self._became(behind, parent) if behind < last else None
+        zero.holds_left = (
+            left is not None
+            and zero.left == "text"
+            and not self._source[self._source_words[before][1] : at].strip()
+        )
+        zero.holds_right = (
+            right is not None
+            and zero.right == "text"
+            and not self._source[after : self._starts[behind]].strip()
+        )
+        if left is None or right is None:
+            if left is not None:
+                return left + 1
+            if right is not None:
+                return right
+            return low + round((high - low) * at / max(len(self._source), 1))
+        if left + 1 == right:
+            return right
+        chosen = self._stronger(before, behind, zero)
+        if chosen == before:
+            zero.holds_right = False
+            return left + 1
+        zero.holds_left = False
+        return right
+
+    def _stronger(self, before: int, behind: int, zero: Zero) -> int:
+        """Which neighbour to follow: no comma, rather whom it touches, whoever is more certain."""
+
+        def weight(word: int, touches: bool) -> tuple[bool, bool, float]:
+            peak = float(self._weights_TS[:, word].max(initial=0.0))
+            return self._source_marks[word][0] not in ".,;:!?…。、", touches, peak
+
+        left, right = weight(before, zero.holds_left), weight(behind, zero.holds_right)
+        return before if left >= right else behind
+
+    def _became(self, word: int, parent: Element, least: float = _TIE) -> int | None:
+        """The word in the parent's place that has most to do with one of the source."""
+        low, high = parent.place
+        column = self._weights_TS[low:high, word]
+        best = int(column.argmax())
+        return low + best if column[best] > least else None
+
+
+def _start(content: Element | Mark) -> int:
+    return content.at if isinstance(content, Mark) else content.start
+
+
+def _best_range(scores: list[float], free: list[bool], pinned: str | None) -> tuple[int, int]:
+    """The free range with the highest sum above zero; a pinned one touches its end."""
+    if pinned == "right":
+        start, end = _best_range(scores[::-1], free[::-1], "left")
+        return len(scores) - end, len(scores) - start
+    if pinned == "left":
+        until = next((t for t, is_free in enumerate(free) if not is_free), len(free))
+        sums = list(accumulate(scores[:until], initial=0.0))
+        return 0, sums.index(max(sums))
+    best, best_range = 0.0, (0, 0)
+    total, start = 0.0, 0
+    for t, score in enumerate(scores):
+        if not free[t] or total <= 0.0:
+            total, start = 0.0, t if free[t] else t + 1
+        if free[t]:
+            total += score
+            if total > best:
+                best, best_range = total, (start, t + 1)
+    return best_range

@@ -1,0 +1,211 @@
+"""A marked-up text as what is to be translated and what is not.
+
+Joining what was not translated gives the text, to the byte. Sentences are found by others, in the
+plain text of a run; to cut it there is to say which marks go with which sentence.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from service.translation.alignment import Span
+from service.translation.markup import html_tokens, xml_tokens
+from service.translation.markup.atoms import Atom, atoms, settle
+from service.translation.markup.marks import Mark
+from service.translation.markup.sentence import MarkedSentence
+from service.translation.markup.tokens import Decoder, Token, gathered, literal
+from service.translation.markup.types import PLAIN, Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Sentences and what is around them, as it is written; one more of these than of those."""
+
+    separators: tuple[str, ...]
+    sentences: tuple[MarkedSentence, ...]
+
+    def join(self, sentences: Sequence[str]) -> str:
+        """The run with ``sentences``, as they are written, in the places of its own."""
+        return _woven(self.separators, sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """Runs of text in which sentences may be, and what is between them."""
+
+    runs: tuple[Run, ...]
+    between: tuple[str, ...]
+
+    def join(self, runs: Sequence[str]) -> str:
+        """The text with ``runs``, as they are written, in the places of its own."""
+        return _woven(self.between, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Text that nothing stands in that would end a sentence.
+
+    ``text`` is what a model is to see of it: without tags, placeholders and addresses, and with
+    character references resolved.
+    """
+
+    text: str
+    atoms: tuple[Atom, ...]
+    escaped: bool
+
+    @property
+    def raw(self) -> str:
+        """The run as it is written."""
+        return "".join(atom.raw for atom in self.atoms)
+
+    def cut(self, spans: Sequence[Span]) -> Cut:
+        """Give each sentence its marks.
+
+        ``spans`` are of ``text``, in order, and neither empty nor overlapping. Marks around whole
+        sentences go to the separators; an element that begins in one sentence and ends in another
+        leaves each of them half of its marks.
+        """
+        _Cutter.check(spans, len(self.text))
+        cutter = _Cutter(self)
+        separators = []
+        sentences = []
+        end_of_last = (0, 0)
+        for start, end in spans:
+            first, last = cutter.bounds(start, end)
+            separators.append(cutter.raw(end_of_last, first))
+            sentences.append(
+                MarkedSentence(
+                    self.text[start:end],
+                    cutter.raw(first, last),
+                    cutter.marks(first, last, start),
+                    self.escaped,
+                )
+            )
+            end_of_last = last
+        separators.append(cutter.raw(end_of_last, (len(self.atoms), 0)))
+        return Cut(tuple(separators), tuple(sentences))
+
+
+def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
+    """Take a text apart. Raises ``MalformedMarkup`` for XML that is not well formed."""
+    tokens: Iterable[Token]
+    decode: Decoder
+    match markup.kind:
+        case "text":
+            tokens, decode = [Token("text", text)], literal
+        case "html":
+            tokens, decode = html_tokens.read(text, markup), html_tokens.decode
+        case "xml":
+            tokens, decode = xml_tokens.read(text, markup), xml_tokens.decode
+    runs: list[Run] = []
+    between: list[str] = []
+    outside: list[str] = []
+    inside: list[Atom] = []
+
+    def end_run() -> None:
+        settled = settle(inside) if any(atom.plain.strip() for atom in inside) else []
+        if settled:
+            between.append("".join(outside))
+            outside.clear()
+            plain = "".join(atom.plain for atom in settled)
+            runs.append(Run(plain, tuple(settled), markup.kind != "text"))
+        else:
+            outside.extend(atom.raw for atom in inside)
+        inside.clear()
+
+    for token in gathered(tokens):
+        if token.breaks:
+            end_run()
+            outside.append(token.raw)
+        else:
+            inside.extend(atoms(token, decode))
+    end_run()
+    between.append("".join(outside))
+    return MarkedText(tuple(runs), tuple(between))
+
+
+Place = tuple[int, int]
+"""An atom's number and how many of its characters are before."""
+
+
+class _Cutter:
+    """The places of a run's atoms, and which of its marks belong together."""
+
+    def __init__(self, run: Run) -> None:
+        self._atoms = run.atoms
+        self._texts = [number for number, atom in enumerate(run.atoms) if atom.plain]
+        self._starts = [run.atoms[number].at for number in self._texts]
+        self._partners: dict[int, int] = {}
+        opened: list[int] = []
+        for number, atom in enumerate(run.atoms):
+            if atom.kind == "open":
+                opened.append(number)
+            elif atom.kind == "close" and opened:
+                self._partners[number] = opened.pop()
+                self._partners[self._partners[number]] = number
+
+    @staticmethod
+    def check(spans: Sequence[Span], length: int) -> None:
+        end_of_last = 0
+        for start, end in spans:
+            if not end_of_last <= start < end <= length:
+                raise ValueError(f"sentence {start}:{end} is empty, outside or out of order")
+            end_of_last = end
+
+    def bounds(self, start: int, end: int) -> tuple[Place, Place]:
+        """Where a sentence begins and ends, with the marks that cannot stay outside."""
+        first = self._text_at(start)
+        last = self._text_at(end - 1)
+        first_offset = start - self._atoms[first].at
+        last_offset = end - self._atoms[last].at
+        begin, finish = (first, first_offset), (last, last_offset)
+        if first_offset == 0:
+            number = first - 1
+            while number >= 0 and not self._atoms[number].plain:
+                if self._atoms[number].kind == "open" and self._within(number, first, last):
+                    begin = (number, 0)
+                number -= 1
+        if last_offset == len(self._atoms[last].plain):
+            finish = (last + 1, 0)
+            number = last + 1
+            while number < len(self._atoms) and not self._atoms[number].plain:
+                if self._atoms[number].kind == "close" and self._within(number, first, last):
+                    finish = (number + 1, 0)
+                number += 1
+        return begin, finish
+
+    def marks(self, first: Place, last: Place, start: int) -> tuple[Mark, ...]:
+        return tuple(
+            Mark(atom.kind, atom.raw, atom.at - start, atom.solid, atom.left, atom.right)
+            for atom in self._atoms[first[0] : last[0] + (last[1] > 0)]
+            if atom.kind != "text"
+        )
+
+    def raw(self, first: Place, last: Place) -> str:
+        """What is written from one place to another."""
+        parts = []
+        for number in range(first[0], last[0] + (last[1] > 0)):
+            atom = self._atoms[number]
+            start = first[1] if number == first[0] else 0
+            end = last[1] if number == last[0] else len(atom.plain)
+            if atom.raw == atom.plain:
+                parts.append(atom.raw[start:end])
+            elif start == 0:
+                parts.append(atom.raw)
+        return "".join(parts)
+
+    def _text_at(self, offset: int) -> int:
+        return self._texts[bisect_right(self._starts, offset) - 1]
+
+    def _within(self, mark: int, first: int, last: int) -> bool:
+        """Whether the other half of a mark is between the atoms of a sentence."""
+        return first < self._partners.get(mark, -1) < last
+
+
+def _woven(around: Sequence[str], parts: Sequence[str]) -> str:
+    if len(parts) != len(around) - 1:
+        raise ValueError(f"{len(parts)} texts for {len(around) - 1} places")
+    return "".join(chain.from_iterable(zip_longest(around, parts, fillvalue="")))

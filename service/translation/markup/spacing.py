@@ -1,0 +1,144 @@
+"""Placed elements written out, with blanks where readers want them.
+
+Tags hug the words that they are around. A placeholder or an address has the blanks it had in the
+source: whatever it touched there, and stands next to here, it touches.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from service.translation.alignment import Span
+from service.translation.markup.atoms import closes, opens
+from service.translation.markup.marks import Element, Mark, Zero
+
+
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    raw: str
+    opens: bool
+
+
+_Event = _Tag | Zero
+
+
+def write(root: Element, target: str, target_words: Sequence[Span], escaped: bool) -> str:
+    """The translation with the marks of ``root``, all of whose elements are placed."""
+    written = _Writer(target, target_words, escaped)
+    for event in _events(root):
+        written.add(event)
+    return written.text()
+
+
+def escape(text: str) -> str:
+    """Text as it is written between tags."""
+    return html.escape(text, quote=False)
+
+
+def _events(root: Element) -> Iterator[_Event | int]:
+    """Tags, points and the numbers of words, in the order of the translation."""
+    waiting: list[Element | _Event | int] = [root]
+    while waiting:
+        current = waiting.pop()
+        if not isinstance(current, Element):
+            yield current
+            continue
+        content: list[Element | _Event | int] = []
+        if current.opening is not None:
+            content.append(_tag(current.opening))
+        word, last = current.place
+        for place, child in current.order:
+            content.extend(range(word, place))
+            content.append(child)
+            word = max(word, place, child.place[1] if isinstance(child, Element) else 0)
+        content.extend(range(word, last))
+        if current.closing is not None:
+            content.append(_tag(current.closing))
+        waiting.extend(reversed(content))
+
+
+def _tag(mark: Mark) -> _Tag:
+    return _Tag(mark.raw, mark.kind == "open")
+
+
+class _Writer:
+    """Writes word by word, and decides about a blank when it knows what is on both sides."""
+
+    def __init__(self, target: str, target_words: Sequence[Span], escaped: bool) -> None:
+        self._target = target
+        self._words = target_words
+        self._escaped = escaped
+        self._parts: list[str] = []
+        self._between: list[_Event] = []
+        self._last: str | None = None
+        self._end = 0
+
+    def add(self, event: _Event | int) -> None:
+        if not isinstance(event, int):
+            self._between.append(event)
+            return
+        start, end = self._words[event]
+        word = self._target[start:end]
+        self._write_gap(self._target[self._end : start], word)
+        self._parts.append(escape(word) if self._escaped else word)
+        self._last, self._end = word, end
+
+    def text(self) -> str:
+        self._write_gap(self._target[self._end :], None)
+        return "".join(self._parts)
+
+    def _write_gap(self, blank: str, following: str | None) -> None:
+        between, self._between = self._between, []
+        points: list[Zero] = []
+        sides: list[list[_Event]] = [[]]
+        for event in between:
+            if isinstance(event, Zero) and event.solid:
+                points.append(event)
+                sides.append([])
+            else:
+                sides[-1].append(event)
+        blanks = [blank] if not points else self._blanks(points, blank, following)
+        for number, (side, chosen) in enumerate(zip(sides, blanks, strict=True)):
+            self._parts.extend(_with_blank(side, chosen))
+            if number < len(points):
+                self._parts.append(points[number].raw)
+
+    def _blanks(self, points: list[Zero], blank: str, following: str | None) -> list[str]:
+        """Before the first point, between each two, and after the last."""
+        last = self._last
+        if last is None:
+            before = blank
+        elif points[0].holds_left or (opens(last[-1]) and not blank):
+            before = ""
+        else:
+            before = blank or " "
+        if following is None:
+            after = blank if last is not None else ""
+        elif points[-1].holds_right or (closes(following[0]) and not (blank and last)):
+            after = ""
+        else:
+            after = (blank if last is not None else "") or " "
+        inner = [
+            "" if left.right == right.left == "point" else " " for left, right in pairwise(points)
+        ]
+        return [before, *inner, after]
+
+
+def _with_blank(side: list[_Event], blank: str) -> Iterator[str]:
+    """A blank comes after end tags and before start tags."""
+    cut = 0
+    for number, event in enumerate(side, start=1):
+        if isinstance(event, _Tag) and not event.opens:
+            cut = number
+    while cut < len(side) and isinstance(side[cut], Zero) and _clings(side[cut]):
+        cut += 1
+    yield from (event.raw for event in side[:cut])
+    yield blank
+    yield from (event.raw for event in side[cut:])
+
+
+def _clings(event: _Event) -> bool:
+    return isinstance(event, Zero) and event.holds_left

@@ -1,0 +1,59 @@
+"""Where the words of a sentence are, in any language, without a dictionary.
+
+A word is a run of letters and digits; a mark of punctuation, or the same one repeated, is a word
+of its own. In scripts that put no blanks between words each character is one. This is as fine as
+alignment gets, and tags are placed between such words.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import chain
+
+from service.translation.alignment import Span
+
+_UNSPACED = "".join(
+    (
+        "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff",  # Thai to Khmer
+        "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff",
+        "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff",  # Han, kana
+    )
+)
+_CLINGING = (
+    "".join(
+        chr(code)
+        for code in chain(range(0x300, 0x1F000), range(0xE0100, 0xE01F0))
+        if unicodedata.category(chr(code)).startswith("M")
+    )
+    + "\u00ad\u200c\u200d\u2060\ufe0f\U0001f3fb-\U0001f3ff"
+)
+"""Accents, vowel signs, joiners, soft hyphens and skin tones: never without what they follow."""
+
+_LETTER = rf"[^\W{_UNSPACED}]"
+_CONTRACTED = r"(?:s|t|m|d|ll|re|ve)(?!\w)"
+_WORD = re.compile(
+    rf"""
+      [{_UNSPACED}][{_CLINGING}]*
+    | {_LETTER}
+      (?: {_LETTER} | [{_CLINGING}]
+        | (?<=\d)[.,](?=\d)
+        | ['\u2019](?=[^\W\d_a-zA-Z\u00c0-\u024f])    # Cyrillic
+        | ['\u2019](?={_CONTRACTED})                         # don't
+      )*
+      (?: (?<=[a-zA-Z\u00c0-\u024f])['\u2019](?=[a-zA-Z\u00c0-\u024f]) )?  # l' of l'homme
+    | [\U0001f1e6-\U0001f1ff]{{2}}                      # flags
+    | ([^\w\s])(?: \1 | \u200d[^\w\s] | [{_CLINGING}] )*
+    """,
+    re.VERBOSE,
+)
+
+
+def words(text: str) -> tuple[Span, ...]:
+    """The words and marks of punctuation of a text, in order; all but blanks is in one of them."""
+    return tuple(match.span() for match in _WORD.finditer(text))
+
+
+def is_punctuation(word: str) -> bool:
+    """Whether nothing in ``word`` is a letter or a digit."""
+    return not any(character.isalnum() for character in word)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from service.translation.markup import parse
+from tests.translation.markup.making import HTML, seen, shouted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>Eins.</p><p>Zwei</p>", ["Eins.", "Zwei"]),
+        ("<ul><li>Eins<li>Zwei</ul>", ["Eins", "Zwei"]),
+        ("Eins<br>Zwei", ["Eins", "Zwei"]),
+        ("Ein <b>fettes</b> Wort", ["Ein fettes Wort"]),
+        ("Ein\n   Satz <i> \t in</i> Zeilen", ["Ein Satz in Zeilen"]),
+        ("<pre>Eine\nZeile</pre>", ["Eine", "Zeile"]),
+        ("<title>Ein <b> Titel</title>", ["Ein <b> Titel"]),
+        ("M&uuml;ller &amp; S&#246;hne &lt;3", ["Müller & Söhne <3"]),
+        ("Wenn a <b und c> d, <i>dann</i>", ["Wenn a d, dann"]),
+        ("Wenn a < b ist", ["Wenn a < b ist"]),
+        ("Das <!-- nicht --> da", ["Das da"]),
+        ("<script>var a = '<p>Nein</p>';</script>Ja", ["Ja"]),
+        ("<style>p {}</style><svg><text>Nein</text></svg>Ja", ["Ja"]),
+        ("Donau<wbr>dampf<b>er</b>", ["Donaudampfer"]),
+    ],
+)
+def test_the_model_sees_sentences_without_tags(text, expected) -> None:
+    assert seen(text, HTML) == expected
+
+
+@pytest.mark.parametrize(
+    "untouched",
+    [
+        "<code>ls -l</code>",
+        "<kbd>Strg</kbd>",
+        '<span translate="no">Acme</span>',
+        "<b class='x notranslate y'>Acme <i>Inc</i></b>",
+        "<SVG><path d='a>b'/></SVG>",
+        "<x-name>Acme</x-name>",
+    ],
+)
+def test_what_is_not_to_be_translated_is_one_unit_of_its_sentence(untouched) -> None:
+    markup = replace(HTML, ignore_tags=frozenset({"x-name"}))
+    text = f"Nimm {untouched}, bitte"
+    assert seen(text, markup) == ["Nimm, bitte"]
+    assert shouted(text, markup) == f"NIMM {untouched}, BITTE"
+
+
+def test_an_untouched_block_ends_sentences() -> None:
+    text = "<p>Eins</p><div translate=no><p>Zwei</p></div>Drei"
+    assert shouted(text, HTML) == "<p>EINS</p><div translate=no><p>Zwei</p></div>DREI"
+
+
+def test_untouched_elements_end_where_their_parents_do() -> None:
+    assert seen("<p>A <span translate=no>b</p><p>C</p>", HTML) == ["A", "C"]
+
+
+def test_callers_say_which_tags_end_sentences() -> None:
+    splitting = replace(HTML, splitting_tags=frozenset({"i"}))
+    assert seen("Ein <i>Wort</i> da", splitting) == ["Ein", "Wort", "da"]
+    joining = replace(HTML, non_splitting_tags=frozenset({"br"}))
+    assert seen("Ein<br>Wort", joining) == ["EinWort"]
+    assert shouted("Ein <br> Wort", joining) == "EIN <br> WORT"
+
+
+def test_only_what_was_translated_is_written_anew() -> None:
+    text = "<p>&nbsp;&copy; &uuml;ber</p>  <p>\n&mdash;\n</p>"
+    assert shouted(text, HTML) == "<p>&nbsp;© ÜBER</p>  <p>\n&mdash;\n</p>"
+
+
+def test_translations_are_escaped() -> None:
+    assert shouted("a &lt; b & <i>c</i>", HTML) == "A &lt; B &amp; <i>C</i>"
+
+
+def test_addresses_are_read_as_browsers_read_them_and_kept_as_they_are() -> None:
+    text = "Auf http://a.example/?b=1&amp;c=2&nbsp;steht mehr"
+    assert seen(text, HTML) == ["Auf\xa0steht mehr"]
+    assert "http://a.example/?b=1&amp;c=2" in shouted(text, HTML)
+
+
+def test_tag_soup_is_translated_as_far_as_possible() -> None:
+    assert shouted("<b>ein <i>wort</b> noch</i> eins", HTML) == "<b>EIN <i>WORT</b> NOCH</i> EINS"
+    assert shouted("eins </b>zwei <p", HTML) == "EINS </b>ZWEI &lt;P"
+    assert shouted('<a href="x>eins</a>', HTML) == '<a href="x>EINS</a>'
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *("<", "</", "<!", "<!--", "<![CDATA[>", "<?", "&", "&#", '<a b="', '<a b=">" '),
+        *('<a b="<a c" ', "<a =a", "<b>", "<b>x", "</b>", "<li>", "<b><div>", "<b><i></b>"),
+        *("<code>", "<title>", "<i translate=no>", "{a} ", " \n", "<x/>"),
+    ],
+)
+def test_no_text_is_read_again_and_again_and_none_is_lost(unit) -> None:
+    text = unit * (30_000 // len(unit))
+    parsed = parse(text, HTML)
+    assert parsed.join([run.raw for run in parsed.runs]) == text

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.translation.markup.placeholders import find
+
+
+def found(text: str) -> list[str]:
+    return [text[start:end] for start, end in find(text)]
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    [
+        *("%s", "%d", "%1$s", "%2$d", "%(name)s", "%(count)d", "%.2f", "%5.1f", "%@", "%ld", "%%"),
+        *("{name}", "{0}", "{}", "{user.name}", "{price:.2f}", "{{ name }}", "{{{html}}}"),
+        *("${name}", "%{name}", "#{name}", "{% now %}", '<x id="7"/>', '<x id="7"></x>'),
+        *("https://a.example", "http://a.example/b_(c)?d=e&f=g#h", "www.a.example/b"),
+        *("ftp://a.example/b.txt", "me@mail.example", "mailto:a.b+c@mail.example"),
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "Das ist {}.", "({})", "„{}“, ja", "so:{}!", "a {}\nb"])
+def test_what_programs_wrote_is_found_without_what_is_around_it(placeholder, around) -> None:
+    assert found(around.replace("{}", placeholder, 1)) == [placeholder]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("50 % der Leute", "50 %der Leute", "100% sicher", "100%ig", "5%-10%", "50%der", "%"),
+        *(
+            "{",
+            "}",
+            "{ ein Satz in Klammern }",
+            "$5",
+            "a@b",
+            "@name",
+            "3 < 4 > 2",
+            "http://",
+            "www.",
+        ),
+        *("<b>fett</b>", "Mein%20Dokument", "a://", "1:2", "e.g. this", "http://."),
+    ],
+)
+def test_what_people_wrote_is_not(text) -> None:
+    assert found(text) == []
+
+
+def test_neighbours_are_found_one_by_one() -> None:
+    assert found("%s%s {a}{b} %1$s/%2$s") == ["%s", "%s", "{a}", "{b}", "%1$s", "%2$s"]
+    assert found("%dGB von 10 %s") == ["%d", "%s"]
+
+
+@given(st.text(st.sampled_from("a1%s{}()$#@.:/<>x= w\n-_&")))
+def test_places_are_in_order_and_apart(text) -> None:
+    position = 0
+    for start, end in find(text):
+        assert position <= start < end <= len(text)
+        position = end
+
+
+@pytest.mark.parametrize(
+    "unit", ["{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www."]
+)
+def test_no_text_is_read_again_and_again(unit) -> None:
+    find(unit * (100_000 // len(unit)))

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from service.translation.alignment import Alignment
+from service.translation.markup import PLAIN, MarkedSentence, parse
+from service.translation.words import words
+from tests.translation.markup.making import HTML, aligned, rendered, translated
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "links", "expected"),
+    [
+        # Elements follow their words, in whatever order.
+        (
+            "Das <b>rote Haus</b> ist <i>alt</i>.",
+            "Old is the red house.",
+            [(0, 2), (1, 3), (2, 4), (3, 1), (4, 0), (5, 5)],
+            "<i>Old</i> is the <b>red house</b>.",
+        ),
+        # Words of an element that went apart keep together what they can.
+        (
+            "Er <b>gibt nicht auf</b> heute.",
+            "Up today he does not give.",
+            [(0, 2), (1, 5), (2, 4), (3, 0), (4, 1), (5, 6)],
+            "Up today he <b>does not give</b>.",
+        ),
+        # Nested.
+        (
+            "<b>sehr <i>gut</i></b> gemacht",
+            "done very well",
+            [(0, 1), (1, 2), (2, 0)],
+            "done <b>very <i>well</i></b>",
+        ),
+        # Punctuation stays outside, even if it looks at what is inside.
+        (
+            "ein <b>Wort</b>, ja",
+            "a word, yes",
+            [(0, 0), (1, 1), (1, 2), (3, 3)],
+            "a <b>word</b>, yes",
+        ),
+        # Unless it was inside.
+        ("ein <b>Wort!</b> Ja", "a word! Yes", [(0, 0), (1, 1), (3, 3)], "a <b>word!</b> Yes"),
+        # Around a word, if it was in one; in it, if the word stayed the same.
+        ("ein Haus<b>tier</b> ist", "a pet is", [(0, 0), (1, 1), (2, 2)], "a <b>pet</b> is"),
+        (
+            "Wasser ist H<sub>2</sub>O",
+            "H2O is water",
+            [(0, 2), (1, 1), (2, 0)],
+            "H<sub>2</sub>O is water",
+        ),
+        ("rufen Sie an<sup>1</sup>", "call us1", [(1, 1), (2, 1)], "call us<sup>1</sup>"),
+        ("der 1<sup>te</sup> Satz", "the 1st set", [(0, 0), (1, 1)], "the 1<sup>st</sup> set"),
+        # At the very end, too.
+        ("das ist <b>alt</b>", "old is that", [(0, 2), (1, 1), (2, 0)], "<b>old</b> is that"),
+        # What got no words stands where it stood.
+        (
+            "das sehen <b>doch</b> wir",
+            "we see that",
+            [(0, 2), (1, 1), (3, 0)],
+            "we see <b></b>that",
+        ),
+        ("ein <a name=x></a>Wort", "a word", [(0, 0), (1, 1)], "a <a name=x></a>word"),
+    ],
+)
+def test_tags_are_placed_by_alignment(text, target, links, expected) -> None:
+    assert rendered(text, target, links) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "links", "expected"),
+    [
+        (
+            "Hallo {name}, wie geht's?",
+            "How are you, Hello?",
+            [(0, 4), (1, 3)],
+            "How are you, Hello {name}?",
+        ),
+        ("Ja, {name} kommt", "Yes, comes", [(0, 0), (1, 1), (2, 2)], "Yes, {name} comes"),
+        ("Sieh (auf {url}) nach", "Look (at)", [(0, 0), (1, 1), (2, 2), (3, 3)], "Look (at {url})"),
+        ("nur {n}kg mehr", "kg more only", [(0, 2), (1, 0), (2, 1)], "{n}kg more only"),
+        ("sag „{name}“ laut", "loud say „“", [(0, 1), (1, 2), (2, 3), (3, 0)], "loud say „{name}“"),
+        ("von {a}{b} {c} an", "from on", [(0, 0), (1, 1)], "from {a}{b} {c} on"),
+        ("auf <b>{url}</b>, da", "on, there", [(0, 0), (1, 1), (2, 2)], "on <b>{url}</b>, there"),
+        ("lies {url} jetzt", "今読む", [(0, 1), (1, 0)], "今読 {url} む"),
+        ("a {x} b", "", [], "{x}"),
+    ],
+)
+def test_placeholders_keep_their_blanks(text, target, links, expected) -> None:
+    assert rendered(text, target, links, PLAIN if "<" not in text else HTML) == expected
+
+
+def test_an_element_across_sentences_reaches_the_end_of_one_and_the_start_of_the_next() -> None:
+    targets = {
+        "Heute ist es rot.": ("It is red today.", [(0, 3), (1, 1), (2, 0), (3, 2), (4, 4)]),
+        "Und da ist es.": ("And there it is.", [(0, 0), (1, 1), (2, 3), (3, 2), (4, 4)]),
+    }
+
+    def render(sentence: MarkedSentence) -> str:
+        target, links = targets[sentence.text]
+        return sentence.render(target, aligned(sentence.text, target, links))
+
+    text = "Heute <b>ist <i>es rot</i>. Und da</b> ist es."
+    assert translated(text, HTML, render) == ("<b><i>It is red</i> today. And there</b> it is.")
+
+
+def test_without_an_alignment_marks_are_as_far_in_as_they_were() -> None:
+    (run,) = parse("eins zwei <b>drei vier</b> fünf", HTML).runs
+    (sentence,) = run.cut([(0, len(run.text))]).sentences
+    assert sentence.render("one two three four five", None) == "one two <b>three four</b> five"
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    (run,) = parse("eins <b>zwei</b> drei", HTML).runs
+    (sentence,) = run.cut([(0, len(run.text))]).sentences
+    alignment = Alignment(words("eins zwei drei"), words("one"), np.zeros((2, 2), np.float32))
+    with pytest.raises(ValueError, match="shape"):
+        sentence.render("one", alignment)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from service.translation.markup import PLAIN, Cut, parse
+from tests.translation.markup.making import HTML, seen, sentences, shouted
+
+
+def cut(text: str) -> Cut:
+    (run,) = parse(text, HTML).runs
+    return run.cut(sentences(run.text))
+
+
+def test_a_text_without_marks_is_one_run_of_itself() -> None:
+    text = "Eins.\n\n  Zwei < drei & mehr."
+    (run,) = parse(text).runs
+    assert run.text == text
+    assert run.cut(sentences(text)).separators == ("", "\n\n  ", "")
+
+
+@pytest.mark.parametrize("text", ["", " \n", "<p></p>", "<b> </b>", "<!-- x -->", "{name}"])
+def test_where_there_is_nothing_to_translate_there_are_no_runs(text) -> None:
+    parsed = parse(text, HTML)
+    assert parsed.runs == ()
+    assert parsed.join([]) == text
+
+
+def test_marks_around_whole_sentences_need_no_alignment() -> None:
+    parts = cut("<b>Eins. <i>Zwei.</i></b> <u>Drei</u>{name}")
+    assert parts.separators == ("<b>", " <i>", "</i></b> <u>", "</u>{name}")
+    assert not any(sentence.marked for sentence in parts.sentences)
+
+
+def test_marks_within_a_sentence_go_with_it() -> None:
+    parts = cut("<u><b>Eins</b> und <i>zwei</i></u>. Drei")
+    assert parts.separators == ("", " ", "")
+    assert [sentence.marked for sentence in parts.sentences] == [True, False]
+    assert parts.sentences[0].raw == "<u><b>Eins</b> und <i>zwei</i></u>."
+
+
+def test_an_element_across_sentences_is_shared_between_them() -> None:
+    parts = cut("Eins <b>zwei. Drei. Vier</b> fünf.")
+    assert [[mark.raw for mark in sentence.marks] for sentence in parts.sentences] == [
+        ["<b>"],
+        [],
+        ["</b>"],
+    ]
+    text = "eins <b>zwei. drei. vier</b> fünf."
+    assert shouted(text, HTML) == "EINS <b>ZWEI. DREI. VIER</b> FÜNF."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hallo {name}, wie geht es?", "Hallo, wie geht es?"),
+        ("Auf http://a.example steht es", "Auf steht es"),
+        ("Es ist ({name} kennt es) so", "Es ist (kennt es) so"),
+        ("Er sagte „{name} ist da“", "Er sagte „ist da“"),
+        ("Datei{nummer}bild da", "Datei bild da"),
+        ("Genau {n}% davon", "Genau% davon"),
+        ("Von {a} {b} nach", "Von nach"),
+    ],
+)
+def test_the_model_sees_no_blanks_that_nobody_would_write(text, expected) -> None:
+    assert seen(text, PLAIN) == [expected]
+    assert shouted(text).lower() == text.lower()
+
+
+@pytest.mark.parametrize("spans", [[(0, 0)], [(3, 2)], [(0, 99)], [(2, 4), (1, 3)]])
+def test_sentences_out_of_order_are_refused(spans) -> None:
+    (run,) = parse("Hallo Welt").runs
+    with pytest.raises(ValueError, match="out of order"):
+        run.cut(spans)
+
+
+def test_each_place_needs_its_text() -> None:
+    parsed = parse("<p>a</p><p>b</p>", HTML)
+    with pytest.raises(ValueError, match="1 texts for 2 places"):
+        parsed.join(["a"])
