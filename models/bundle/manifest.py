@@ -86,6 +86,15 @@ class DecodingDefaults(_Part):
     length_penalty: float = 1.0
 
 
+class AlignmentSource(_Part):
+    """Which map tells best what each word of a translation comes from, its heads averaged."""
+
+    layer: int = Field(ge=0)
+    """Of the decoder, counted from 0."""
+    shifted: bool = False
+    """Whether to look where the decoder is fed a token rather than where it predicts it."""
+
+
 class File(_Part):
     size: int = Field(ge=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -143,6 +152,8 @@ class Manifest(_Part):
     limits: SentenceLimits
     precisions: tuple[Precision, ...] = Field(min_length=1)
     decoding: DecodingDefaults = DecodingDefaults()
+    alignment: AlignmentSource | None = None
+    """``None``: the last layer where it predicts, which is best for small networks."""
     examples: tuple[Example, ...] = ()
     provenance: Provenance
     files: dict[Annotated[str, AfterValidator(_plain_name)], File] = {}
@@ -162,6 +173,21 @@ class Manifest(_Part):
                 f"{self.dimensions.vocabulary_size}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _alignment_is_of_a_layer(self) -> Self:
+        layers = self.dimensions.decoder_layers
+        if self.alignment is not None and self.alignment.layer >= layers:
+            raise ValueError(
+                f"alignment is read off layer {self.alignment.layer}, counted from 0; "
+                f"the decoder has {layers}"
+            )
+        return self
+
+    @property
+    def alignment_source(self) -> AlignmentSource:
+        """What to read alignments off."""
+        return self.alignment or AlignmentSource(layer=self.dimensions.decoder_layers - 1)
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2, by_alias=True) + "\n"

@@ -18,6 +18,9 @@ from models.bundle.manifest import InvalidBundle, SpecialIds
 Kind = Literal["unigram", "bpe", "word"]
 """How text is cut. ``word`` takes whole words between blanks: for toy problems."""
 
+Span = tuple[int, int]
+"""Characters of a text from the first, up to but without the second."""
+
 Normalisation = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
 SPECIAL_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)
@@ -59,17 +62,49 @@ class Tokenizer:
             raise InvalidBundle(f"{path} does not define all of pad, unk, bos and eos") from error
 
     def encode(self, text: str) -> tuple[int, ...]:
-        # A lone surrogate is valid in JSON and in str but not in UTF-8. As bytes, SentencePiece
-        # takes it for an unknown character instead of failing on the whole text.
-        return tuple(self._processor.encode(text.encode("utf-8", "surrogatepass")))
+        return tuple(self._processor.encode(_bytes(text)))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; special tokens other than ``unk`` leave no trace."""
         return str(self._processor.decode(list(ids)))
 
+    def spans(self, text: str) -> tuple[Span, ...]:
+        """Where in ``text`` each token of ``encode(text)`` comes from, in order.
+
+        A span takes in the blanks before a word. It is empty where normalisation made several
+        tokens of one character: the last of them has the character.
+        """
+        found = self._processor.encode(
+            _bytes(text), return_type="offset_mapping", return_bytes=True
+        )
+        if text.isascii():
+            return tuple(found["offsets"])
+        characters = _characters(text)
+        return tuple(
+            (characters[start], characters[end - 1] + 1 if end > start else characters[start])
+            for start, end in found["offsets"]
+        )
+
+    def decoded_spans(self, ids: Sequence[int]) -> tuple[Span, ...]:
+        """Where in ``decode(ids)`` each token ends up; special tokens have empty spans."""
+        found = self._processor.decode(list(ids), return_type="offset_mapping")
+        return tuple(found["offsets"])
+
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The piece of each token id, for people to look at; ``▁`` stands for a blank."""
         return tuple(self._processor.id_to_piece(list(ids)))
+
+
+def _bytes(text: str) -> bytes:
+    # A lone surrogate is valid in JSON and in str but not in UTF-8. As bytes, SentencePiece takes
+    # it for an unknown character instead of failing on the whole text.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _characters(text: str) -> list[int]:
+    """Which character each byte of a text belongs to, and the end."""
+    lengths = (len(_bytes(character)) for character in text)
+    return [*(i for i, length in enumerate(lengths) for _ in range(length)), len(text)]
 
 
 def train_tokenizer(

@@ -3,6 +3,7 @@
 Shape legend, used throughout ``engine`` and ``runtime``:
     B  sentences in the batch    K  rows of a sentence (the widest's)
     N  candidates per row        S  source positions
+    L  layers                    H  heads                T  target positions
 """
 
 from __future__ import annotations
@@ -118,6 +119,34 @@ class Backend(Protocol):
 
     def move(self, origin: int, slot: int) -> None:
         """The sentence in slot ``origin``, the last in use, is in ``slot`` from here on."""
+
+    def close(self) -> None:
+        """Free weights and memory. Nothing is called afterwards."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionMaps:
+    """What every head of every layer looks at while one sentence is read and written.
+
+    Source positions are those of the source, ``eos`` included. Target position ``t`` is where the
+    decoder is fed token ``t`` of ``bos`` and the target, and predicts token ``t`` of the target and
+    ``eos``. Each row of a map says how one position divides its attention, and sums to 1.
+    """
+
+    encoder_LHSS: FloatArray
+    decoder_LHTT: FloatArray
+    """Causal: a position looks at itself and what is before it."""
+    cross_LHTS: FloatArray
+    log_probs_T: FloatArray
+    """Of each token of the target, and of ``eos`` after it."""
+
+
+class TeacherForced(Protocol):
+    """A pass over a source and a target that are both given. Usable from several threads."""
+
+    def run(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> AttentionMaps:
+        """Look at one sentence. ``source_ids`` ends with ``eos``; ``target_ids`` has neither
+        ``bos`` nor ``eos`` and may be empty. Both fit the model's limits."""
 
     def close(self) -> None:
         """Free weights and memory. Nothing is called afterwards."""

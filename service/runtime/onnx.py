@@ -101,7 +101,7 @@ class OnnxBackend:
         device_id: int = 0,
         shortlist: Shortlist | None = None,
     ) -> OnnxBackend:
-        """Open and check all three graphs of a precision; keep the two that decode.
+        """Open and check the two graphs of a precision that decode.
 
         ``threads`` 0 means one for each core; keys and values take at most ``cache_bytes``. With a
         ``shortlist`` no sentence is translated by anything else. Raises ``InvalidBundle`` as
@@ -124,8 +124,6 @@ class OnnxBackend:
             device_id=device_id,
         )
         encoder, step = opened(graph="encoder"), opened(graph="step")
-        # It is only looked at here, and need not be made fast.
-        opened(graph="attention", prepack=False)
         return cls(
             encoder,
             step,

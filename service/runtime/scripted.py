@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from service.runtime.backend import (
+    AttentionMaps,
     Candidates,
     Edits,
     EncodeBatch,
@@ -122,6 +123,64 @@ class ScriptedBackend:
             "a position does not follow its prefix"
         )
         return grown
+
+
+class ScriptedAttention:
+    """Maps with no model: every head looks straight ahead, and ``script`` says how likely it is.
+
+    Target position ``t`` looks at source position ``t``, or at the last one. Head ``h`` of layer
+    ``l`` is a little surer of it than the head and the layer before, which tells them apart.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        encoder_layers: int,
+        decoder_layers: int,
+        heads: int,
+        bos: int,
+        eos: int,
+    ) -> None:
+        self.script = script
+        self.calls: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.closed = False
+        self._encoder = encoder_layers, heads
+        self._decoder = decoder_layers, heads
+        self._bos, self._eos = bos, eos
+
+    def run(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> AttentionMaps:
+        assert source_ids and source_ids[-1] == self._eos, "a source ends with eos"
+        assert not {self._bos, self._eos} & set(target_ids), "a target has neither bos nor eos"
+        assert not self.closed
+        self.calls.append((source_ids, target_ids))
+        fed = (self._bos, *target_ids)
+        source, target = len(source_ids), len(fed)
+        log_probs = [
+            log_softmax(self.script(source_ids, fed[: t + 1]))[token]
+            for t, token in enumerate((*target_ids, self._eos))
+        ]
+        causal = np.tri(target, dtype=np.float32)
+        return AttentionMaps(
+            _ahead(*self._encoder, np.ones((source, source), np.float32)),
+            _ahead(*self._decoder, causal),
+            _ahead(*self._decoder, np.ones((target, source), np.float32)),
+            np.array(log_probs, np.float32),
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _ahead(layers: int, heads: int, visible_QK: FloatArray) -> FloatArray:
+    """``[L, H, Q, K]``: most of the attention ahead, the rest over whatever is visible."""
+    queries, keys = visible_QK.shape
+    rest_QK = visible_QK / visible_QK.sum(-1, keepdims=True)
+    ahead_QK = np.zeros_like(visible_QK)
+    ahead_QK[np.arange(queries), np.minimum(np.arange(queries), keys - 1)] = 1
+    sure = 1 - 0.5 / (1 + np.arange(layers * heads, dtype=np.float32).reshape(layers, heads, 1, 1))
+    maps: FloatArray = sure * ahead_QK + (1 - sure) * rest_QK
+    return maps
 
 
 def _edit(logits_RV: FloatArray, edits: Edits) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from models.bundle.manifest import InvalidBundle, Manifest
+from models.bundle.manifest import AlignmentSource, InvalidBundle, Manifest
 from tests.models.tiny import MANIFEST
 
 
@@ -30,7 +30,7 @@ def test_languages_are_read_in_their_canonical_form() -> None:
 @pytest.mark.parametrize("missing", sorted(document().keys() - {"schema"}))
 def test_only_what_has_a_default_may_be_missing(missing: str) -> None:
     text = json.dumps({name: value for name, value in document().items() if name != missing})
-    if missing in {"decoding", "examples", "files"}:
+    if missing in {"alignment", "decoding", "examples", "files"}:
         Manifest.from_json(text)
         return
     with pytest.raises(InvalidBundle, match=f"{missing}: Field required"):
@@ -79,3 +79,19 @@ def test_heads_share_the_width_evenly() -> None:
 def test_every_token_id_is_in_the_vocabulary(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidBundle, match="14 is not a token id of a vocabulary of 14"):
         Manifest.from_json(json.dumps(document() | change))
+
+
+def test_alignments_are_read_off_the_last_layer_unless_the_bundle_says_otherwise() -> None:
+    layers = document()["dimensions"]["decoder_layers"]
+    silent = Manifest.from_json(json.dumps(document()))
+    assert silent.alignment_source == AlignmentSource(layer=layers - 1, shifted=False)
+    said = {"alignment": {"layer": 0, "shifted": True}}
+    manifest = Manifest.from_json(json.dumps(document() | said))
+    assert manifest.alignment_source == AlignmentSource(layer=0, shifted=True)
+    assert Manifest.from_json(manifest.to_json()) == manifest
+
+
+def test_alignments_are_read_off_a_layer_that_exists() -> None:
+    layers = document()["dimensions"]["decoder_layers"]
+    with pytest.raises(InvalidBundle, match=f"off layer {layers}, counted from 0; the decoder has"):
+        Manifest.from_json(json.dumps(document() | {"alignment": {"layer": layers}}))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.bundle.manifest import InvalidBundle
-from models.bundle.tokenizer import SPECIAL_IDS, Kind, Tokenizer, train_tokenizer
+from models.bundle.tokenizer import SPECIAL_IDS, Kind, Span, Tokenizer, train_tokenizer
 
 WORDS = ["Hund", "Katze", "läuft", "über", "die", "Wiese", "Mann", "Frau", "spielt", "mit", "und"]
 SIZES: dict[Kind, int] = {"unigram": 35, "bpe": 60, "word": len(WORDS) + 4}
@@ -84,6 +84,51 @@ def test_pieces_are_the_tokens_as_text(tokenizer: Tokenizer) -> None:
     assert len(pieces) == len(ids)
     assert "".join(pieces).replace("▁", " ").strip() == "Hund und Katze"
     assert tokenizer.pieces((SPECIAL_IDS.eos,)) == ("</s>",)
+
+
+def cut(text: str, spans: tuple[Span, ...]) -> list[str]:
+    return [text[start:end] for start, end in spans]
+
+
+def test_every_token_knows_its_characters_in_the_source(tokenizer: Tokenizer) -> None:
+    text = "Hund  und Katze"
+    spans = tokenizer.spans(text)
+    assert len(spans) == len(tokenizer.encode(text))
+    assert "".join(cut(text, spans)) == text
+    assert cut("①und 日", tokenizer.spans("①und 日"))[-1] == "日"
+
+
+def test_of_tokens_made_of_one_character_the_last_has_it(tokenizer: Tokenizer) -> None:
+    text = "Hund \u3327 und"  # Written out, it is two characters.
+    spans = tokenizer.spans(text)
+    assert len(spans) == len(tokenizer.encode(text))
+    assert "".join(cut(text, spans)) == text
+
+
+def test_every_token_knows_its_characters_in_the_target(tokenizer: Tokenizer) -> None:
+    ids = (*tokenizer.encode("Hund 日 und"), SPECIAL_IDS.eos)
+    text = tokenizer.decode(ids)
+    spans = tokenizer.decoded_spans(ids)
+    assert len(spans) == len(ids)
+    assert "".join(cut(text, spans)) == text
+    assert spans[-1] == (len(text), len(text))
+    assert tokenizer.decoded_spans(()) == ()
+
+
+@given(text=st.text())
+def test_spans_of_any_text_are_in_order_and_one_for_each_token(
+    tokenizer: Tokenizer, text: str
+) -> None:
+    # Every kind of text that somebody may send, lone surrogates included.
+    for each in (text, text + "\ud800 ü"):
+        spans = tokenizer.spans(each)
+        assert len(spans) == len(tokenizer.encode(each))
+        assert all(0 <= start <= end <= len(each) for start, end in spans)
+        assert list(spans) == sorted(spans)
+    ids = tokenizer.encode(text)
+    decoded = tokenizer.decoded_spans(ids)
+    assert len(decoded) == len(ids)
+    assert "".join(cut(tokenizer.decode(ids), decoded)) == tokenizer.decode(ids)
 
 
 @given(text=st.text())

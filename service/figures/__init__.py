@@ -1,0 +1,1 @@
+"""Pictures and files of what a model looked at."""

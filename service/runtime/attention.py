@@ -1,0 +1,66 @@
+"""The ``attention`` graph of a bundle behind the ``TeacherForced`` contract.
+
+One sentence at a time, so nothing is ever padded. The weights are mapped from the file that the
+other graphs share and are not rearranged, which would make a copy of them: it costs a few megabytes
+to keep the graph open, and it is fast enough for somebody who looks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Precision, SpecialIds
+from service.runtime.backend import AttentionMaps
+from service.runtime.sessions import Device, open_session
+
+_OUTPUTS = ("encoder_attention", "decoder_attention", "cross_attention", "target_log_probs")
+
+
+class AttentionGraph:
+    """See ``service.runtime.backend.TeacherForced``."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, special_ids: SpecialIds) -> None:
+        self._session: onnxruntime.InferenceSession | None = session
+        self._bos, self._eos = special_ids.bos, special_ids.eos
+
+    @classmethod
+    def load(
+        cls,
+        bundle: Bundle,
+        precision: Precision,
+        *,
+        device: Device = "cpu",
+        device_id: int = 0,
+    ) -> AttentionGraph:
+        """Open and check the graph, with one thread; raises ``InvalidBundle`` as ``open_session``.
+
+        It is opened with the bundle and not when it is first asked for, because another version
+        may then lie at the same place.
+        """
+        session = open_session(
+            bundle,
+            "attention",
+            precision,
+            threads=1,
+            device=device,
+            device_id=device_id,
+            prepack=False,
+        )
+        return cls(session, bundle.manifest.special_ids)
+
+    def run(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> AttentionMaps:
+        session = self._session
+        if session is None:
+            raise RuntimeError("the attention graph has been closed")
+        feeds = {
+            "source_ids": np.array([source_ids], np.int32),
+            "target_input_ids": np.array([(self._bos, *target_ids)], np.int32),
+            "target_output_ids": np.array([(*target_ids, self._eos)], np.int32),
+        }
+        outputs = session.run(_OUTPUTS, feeds)
+        return AttentionMaps(*(output[0].astype(np.float32, copy=False) for output in outputs))
+
+    def close(self) -> None:
+        self._session = None

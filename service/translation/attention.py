@@ -1,0 +1,168 @@
+"""What a model looked at: maps of attention to choose from, and the words that belong together.
+
+L  layers    H  heads    R, C  rows and columns of a map, which are positions
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.runtime.backend import AttentionMaps
+from service.translation.alignment import Alignment, Side, Span, align_words
+from service.translation.errors import InvalidOption
+from service.translation.repository import LoadedModel
+from service.translation.words import words
+
+Kind = Literal["encoder", "decoder", "cross"]
+Numbers = tuple[int, ...]
+Chosen = Numbers | Literal["mean"]
+"""Layers or heads, counted from 0 and in order, or the mean over all of them."""
+
+_CHOICE = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which maps somebody wants to see.
+
+    ``layer`` and ``head`` are numbers from 0, ranges ``0-2``, lists of both ``0,2``, ``all``, or
+    ``mean``. No layer is the last one.
+    """
+
+    kind: Kind = "cross"
+    layer: str | None = None
+    head: str = "mean"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maps:
+    """Some of a sentence's maps, with a label for every row and column.
+
+    ``weights_LHRC`` has one layer where ``layers`` is ``mean``, and one head where ``heads`` is.
+    """
+
+    model: str
+    kind: Kind
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    layers: Chosen
+    heads: Chosen
+    weights_LHRC: NDArray[np.float32]
+
+
+async def look(
+    model: LoadedModel, wanted: Wanted, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
+) -> Maps:
+    """Some maps of a sentence; raises ``InvalidOption`` for a layer or head that there is not.
+
+    ``source_ids`` ends with ``eos``, ``target_ids`` has neither ``bos`` nor ``eos``; see
+    ``AttentionReader.read`` for what else is raised.
+    """
+    manifest = model.manifest
+    dimensions, special = manifest.dimensions, manifest.special_ids
+    of_encoder = wanted.kind == "encoder"
+    layer_count = dimensions.encoder_layers if of_encoder else dimensions.decoder_layers
+    layers = choose("layer", wanted.layer or str(layer_count - 1), layer_count)
+    heads = choose("head", wanted.head, dimensions.heads)
+    target_ids = target_ids[: model.attention.longest_target]
+    maps = await model.attention.read(source_ids, target_ids)
+    source = model.tokenizer.pieces(source_ids)
+    fed = model.tokenizer.pieces((special.bos, *target_ids))
+    predicted = model.tokenizer.pieces((*target_ids, special.eos))
+    rows, columns = {
+        "encoder": (source, source),
+        "decoder": (fed, fed),
+        "cross": (predicted, source),
+    }[wanted.kind]
+    weights_LHRC = _chosen(_chosen(_of_kind(maps, wanted.kind), layers, 0), heads, 1)
+    return Maps(model.name, wanted.kind, rows, columns, layers, heads, weights_LHRC)
+
+
+def choose(what: str, choice: str, count: int) -> Chosen:
+    """The layers or heads that ``choice`` means, of ``count``; raises ``InvalidOption``."""
+    if choice == "mean":
+        return "mean"
+    if choice == "all":
+        return tuple(range(count))
+    if not _CHOICE.fullmatch(choice):
+        raise InvalidOption(
+            f"{what} must be a number, a range such as 0-2, a list such as 0,2, all or mean"
+        )
+    numbers: set[int] = set()
+    for part in choice.split(","):
+        first, _, last = part.partition("-")
+        if int(first) > int(last or first):
+            raise InvalidOption(f"{what} {part} is an empty range")
+        if int(last or first) >= count:
+            raise InvalidOption(
+                f"{what} {part} does not exist; this model has {count}, counted from 0"
+            )
+        numbers.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(numbers))
+
+
+async def align(
+    model: LoadedModel,
+    source_text: str,
+    target_text: str,
+    source_ids: tuple[int, ...],
+    target_ids: tuple[int, ...],
+) -> Alignment:
+    """Which words of a translation come from which words of its source, as the model sees it.
+
+    The ids are those of the texts: encoded, or for the target also what was decoded to the text.
+    ``source_ids`` ends with ``eos``, ``target_ids`` has neither ``bos`` nor ``eos``. See
+    ``AttentionReader.read`` for what is raised.
+    """
+    source_words, target_words = words(source_text), words(target_text)
+    if not source_words or not target_words:
+        nothing = np.zeros((len(target_words), len(source_words)), np.float32)
+        return Alignment(source_words, target_words, nothing)
+    source_spans = model.tokenizer.spans(source_text)
+    if len(source_spans) != len(source_ids) - 1:
+        raise ValueError("source_ids are not the tokens of source_text and eos")
+    # What fills the network's length leaves no place for bos in front of it.
+    read_ids = target_ids[: model.attention.longest_target]
+    target_spans = _target_spans(model, target_text, target_ids)[: len(read_ids)]
+    maps = await model.attention.read(source_ids, read_ids)
+    found = model.manifest.alignment_source
+    return align_words(
+        maps.cross_LHTS[found.layer].mean(0),
+        Side(source_words, source_spans),
+        Side(target_words, target_spans),
+        shifted=found.shifted,
+    )
+
+
+def _target_spans(
+    model: LoadedModel, target_text: str, target_ids: tuple[int, ...]
+) -> tuple[Span, ...]:
+    if model.tokenizer.decode(target_ids) == target_text:
+        return model.tokenizer.decoded_spans(target_ids)
+    if model.tokenizer.encode(target_text) == target_ids:
+        return model.tokenizer.spans(target_text)
+    raise ValueError("target_ids are not the tokens of target_text")
+
+
+def _of_kind(maps: AttentionMaps, kind: Kind) -> NDArray[np.float32]:
+    return {"encoder": maps.encoder_LHSS, "decoder": maps.decoder_LHTT, "cross": maps.cross_LHTS}[
+        kind
+    ]
+
+
+def _chosen(weights: NDArray[np.float32], chosen: Chosen, axis: int) -> NDArray[np.float32]:
+    if chosen == "mean":
+        mean: NDArray[np.float32] = weights.mean(axis, keepdims=True)
+        return mean
+    return weights.take(chosen, axis)
+
+
+def numbered(chosen: Chosen) -> Sequence[int | str]:
+    """A name for each layer or head that was chosen."""
+    return ("mean",) if chosen == "mean" else chosen

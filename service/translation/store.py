@@ -1,0 +1,105 @@
+"""The recent translations whose attention may be asked for, by id, within a bound of memory.
+
+Only texts and token ids are kept; maps are computed again from them. Belongs to the event loop, so
+no two calls overlap.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import uuid4
+
+from service.translation.errors import TranslationError
+from service.translation.types import Translation
+
+_BYTES_PER_ENTRY = 700
+_BYTES_PER_TEXT = 900
+_BYTES_PER_SENTENCE = 500
+_BYTES_PER_TOKEN = 40
+_BYTES_PER_CHARACTER = 4
+"""Of a string whose widest character needs as many, which most do not."""
+
+_LONGEST_SHOWN = 40
+
+
+class UnknownTranslation(TranslationError):
+    """No translation is kept under this id."""
+
+    def __init__(self, translation_id: str) -> None:
+        shown = translation_id[:_LONGEST_SHOWN]
+        super().__init__(
+            f"there is no translation {shown}, or it is no longer kept: translate again with "
+            "attention, or send both texts to POST /attention"
+        )
+
+
+class StoreObserver(Protocol):
+    """Hears of each change."""
+
+    def __call__(self, *, entries: int, size: int, evicted: int) -> None:
+        """What is kept by now, ``size`` in bytes, and how many entries had to go for it."""
+
+
+class TranslationStore:
+    """Keeps translations until others need their place; the least recently used go first.
+
+    What alone is larger than the whole store is not kept.
+    """
+
+    def __init__(self, megabytes: int, observer: StoreObserver | None = None) -> None:
+        self._most = megabytes << 20
+        self._observer = observer
+        self._size = 0
+        self._kept: OrderedDict[str, tuple[int, tuple[Translation, ...]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that is kept, by estimate."""
+        return self._size
+
+    def put(self, translations: Sequence[Translation]) -> str:
+        """Keep the translations of one request; returns the id they can be asked for under."""
+        translation_id = uuid4().hex
+        size = size_of(translations)
+        evicted = 0
+        if size <= self._most:
+            self._kept[translation_id] = size, tuple(translations)
+            self._size += size
+        while self._size > self._most:
+            _, (freed, _) = self._kept.popitem(last=False)
+            self._size -= freed
+            evicted += 1
+        if self._observer is not None:
+            self._observer(entries=len(self._kept), size=self._size, evicted=evicted)
+        return translation_id
+
+    def get(self, translation_id: str) -> tuple[Translation, ...]:
+        """What was kept under an id; raises ``UnknownTranslation``."""
+        found = self._kept.get(translation_id)
+        if found is None:
+            raise UnknownTranslation(translation_id)
+        self._kept.move_to_end(translation_id)
+        return found[1]
+
+
+def size_of(translations: Sequence[Translation]) -> int:
+    """Bytes that translations take, by estimate."""
+    return _BYTES_PER_ENTRY + sum(map(_size_of_text, translations))
+
+
+def _size_of_text(translation: Translation) -> int:
+    sentences = [sentence for leg in translation.legs for sentence in leg.sentences]
+    characters = sum(map(len, translation.hypotheses))
+    characters += sum(len(sentence.source) + len(sentence.target) for sentence in sentences)
+    tokens = sum(len(sentence.source_ids) + len(sentence.target_ids) for sentence in sentences)
+    return (
+        _BYTES_PER_TEXT
+        + _BYTES_PER_SENTENCE * len(sentences)
+        + _BYTES_PER_TOKEN * tokens
+        + _BYTES_PER_CHARACTER * characters
+    )

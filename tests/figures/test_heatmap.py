@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.figures.heatmap import MOST_PIXELS, draw
+from service.translation.attention import Kind, Maps
+
+PIECES = ("▁Zwei", "▁Männer", "ball", "$x^", "日本", "\n", "▁" + "x" * 40, "\ud800", "اللغة", "_")
+
+
+def make(
+    layers: int = 1,
+    heads: int = 1,
+    rows: int = 5,
+    columns: int = 4,
+    kind: Kind = "cross",
+    seed: int = 0,
+) -> Maps:
+    weights = np.random.default_rng(seed).random((layers, heads, rows, columns), np.float32) + 0.01
+    weights /= weights.sum(-1, keepdims=True)
+    return Maps(
+        "multi30k-de-en",
+        kind,
+        tuple(PIECES[i % len(PIECES)] for i in range(rows)),
+        tuple(PIECES[i % len(PIECES)] for i in range(columns)),
+        tuple(range(layers)),
+        tuple(range(heads)),
+        weights,
+    )
+
+
+def size_of(picture: bytes) -> tuple[int, int]:
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", picture[16:24])
+    return int(width), int(height)
+
+
+def test_the_same_maps_give_the_same_picture() -> None:
+    assert draw(make()) == draw(make())
+    assert draw(make()) != draw(make(seed=1))
+
+
+def test_a_sheet_has_a_panel_for_every_head() -> None:
+    alone = size_of(draw(make(heads=1, layers=1)))
+    sheet = size_of(draw(make(heads=4)))
+    layers = size_of(draw(make(layers=3, heads=4)))
+    assert sheet[0] > 2 * alone[0]
+    assert layers[0] == sheet[0] and layers[1] > sheet[1]
+
+
+@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
+def test_every_kind_and_the_mean_can_be_drawn(kind: Kind) -> None:
+    maps = make(kind=kind)
+    mean = Maps(maps.model, kind, maps.rows, maps.columns, "mean", "mean", maps.weights_LHRC)
+    pictures = {draw(maps), draw(mean)}
+    assert len(pictures) == 2
+    assert all(size_of(picture) for picture in pictures)
+
+
+def test_no_picture_is_larger_than_its_bound() -> None:
+    width, height = size_of(draw(make(layers=6, heads=16, rows=192, columns=97)))
+    assert max(width, height) <= MOST_PIXELS
+
+
+@settings(max_examples=15)
+@given(
+    text=st.text(min_size=1, max_size=30),
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 40),
+    heads=st.integers(1, 5),
+)
+def test_whatever_a_piece_says_it_is_drawn_without_a_warning(
+    text: str, rows: int, columns: int, heads: int
+) -> None:
+    maps = make(heads=heads, rows=rows, columns=columns)
+    labelled = Maps(
+        text, "cross", (text,) * rows, maps.columns, maps.layers, maps.heads, maps.weights_LHRC
+    )
+    assert max(size_of(draw(labelled))) <= MOST_PIXELS

@@ -1,0 +1,137 @@
+"""Every map and every score of the exported graph, compared with the network's own in PyTorch."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.bundle.bundle import Bundle
+from models.bundle.tokenizer import SPECIAL_IDS
+from service.engine.scheduler import Scheduler, Sequence
+from service.engine.types import DecodingOptions, FinishReason
+from service.runtime.attention import AttentionGraph
+from service.runtime.backend import AttentionMaps
+from service.runtime.onnx import OnnxBackend
+from tests.engine.company import decode_arriving
+from tests.support.networks import CONFIG, random_network, write_bundle
+
+TOLERANCE = 1e-4
+NETWORK = random_network()
+LONGEST = CONFIG.max_length - 1
+
+tokens = st.integers(4, 29)
+sources = st.lists(tokens, max_size=LONGEST).map(lambda ids: (*ids, SPECIAL_IDS.eos))
+targets = st.lists(tokens, max_size=LONGEST).map(tuple)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return write_bundle(NETWORK, tmp_path_factory.mktemp("bundles") / "random")
+
+
+@pytest.fixture(scope="module")
+def graph(bundle: Bundle) -> AttentionGraph:
+    return AttentionGraph.load(bundle, "fp32")
+
+
+@pytest.fixture(scope="module")
+def integer_graph(bundle: Bundle) -> AttentionGraph:
+    return AttentionGraph.load(bundle, "int8")
+
+
+@settings(max_examples=60)
+@given(source_ids=sources, target_ids=targets)
+def test_every_kind_layer_and_head_is_pytorchs(
+    graph: AttentionGraph, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
+) -> None:
+    found = graph.run(source_ids, target_ids)
+    with torch.inference_mode():
+        logits_BTV, maps = NETWORK.attention_maps(
+            torch.tensor([source_ids]), torch.tensor([(SPECIAL_IDS.bos, *target_ids)])
+        )
+    log_probs_TV = logits_BTV[0].log_softmax(-1)
+    expected_T = log_probs_TV[range(len(target_ids) + 1), (*target_ids, SPECIAL_IDS.eos)]
+    np.testing.assert_allclose(found.log_probs_T, expected_T.numpy(), atol=TOLERANCE)
+    for of_kind, expected in (
+        (found.encoder_LHSS, maps.encoder),
+        (found.decoder_LHTT, maps.decoder),
+        (found.cross_LHTS, maps.cross),
+    ):
+        stacked_LHQK = torch.stack(expected, 1)[0].numpy()
+        assert of_kind.shape == stacked_LHQK.shape
+        np.testing.assert_allclose(of_kind, stacked_LHQK, atol=TOLERANCE)
+
+
+def check_maps(maps: AttentionMaps, sources: int, targets: int) -> None:
+    heads = CONFIG.heads
+    assert maps.encoder_LHSS.shape == (CONFIG.encoder_layers, heads, sources, sources)
+    assert maps.decoder_LHTT.shape == (CONFIG.decoder_layers, heads, targets, targets)
+    assert maps.cross_LHTS.shape == (CONFIG.decoder_layers, heads, targets, sources)
+    for of_kind in (maps.encoder_LHSS, maps.decoder_LHTT, maps.cross_LHTS):
+        assert of_kind.dtype == np.float32
+        assert of_kind.min() >= 0
+        np.testing.assert_allclose(of_kind.sum(-1), 1, atol=1e-5)
+    assert not np.triu(maps.decoder_LHTT, 1).any()
+    assert maps.log_probs_T.shape == (targets,)
+    assert maps.log_probs_T.max() <= 1e-6
+
+
+@settings(max_examples=30)
+@given(source_ids=sources, target_ids=targets)
+def test_rows_sum_to_one_and_the_decoder_looks_at_nothing_that_is_to_come(
+    graph: AttentionGraph,
+    integer_graph: AttentionGraph,
+    source_ids: tuple[int, ...],
+    target_ids: tuple[int, ...],
+) -> None:
+    for each in (graph, integer_graph):
+        check_maps(each.run(source_ids, target_ids), len(source_ids), len(target_ids) + 1)
+
+
+@settings(max_examples=20)
+@given(source_ids=sources, target_ids=targets, padding=st.integers(1, 4))
+def test_padding_would_get_nothing(
+    graph: AttentionGraph,
+    source_ids: tuple[int, ...],
+    target_ids: tuple[int, ...],
+    padding: int,
+) -> None:
+    """The reader never pads; whoever runs the graph on a batch may."""
+    pad = (SPECIAL_IDS.pad,) * padding
+    source_ids, target_ids = source_ids[-10:], target_ids[:10]
+    session = graph._session
+    assert session is not None
+    feeds = {
+        "source_ids": np.array([(*source_ids, *pad)], np.int32),
+        "target_input_ids": np.array([(SPECIAL_IDS.bos, *target_ids)], np.int32),
+        "target_output_ids": np.array([(*target_ids, SPECIAL_IDS.eos)], np.int32),
+    }
+    encoder, cross = session.run(["encoder_attention", "cross_attention"], feeds)
+    real = len(source_ids)
+    assert not encoder[..., real:].any()
+    assert not cross[..., real:].any()
+    alone = graph.run(source_ids, target_ids)
+    np.testing.assert_allclose(cross[0, ..., :real], alone.cross_LHTS, atol=TOLERANCE)
+
+
+@settings(max_examples=30)
+@given(source_ids=sources, beam_size=st.integers(1, 4))
+def test_the_score_of_a_hypothesis_is_the_one_that_the_search_gave_it(
+    bundle: Bundle, graph: AttentionGraph, source_ids: tuple[int, ...], beam_size: int
+) -> None:
+    backend = OnnxBackend.load(bundle, "fp32", slots=1, rows_per_slot=4, threads=1)
+    scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=64)
+    # A least length bars eos, whose probability then goes to the others.
+    options = DecodingOptions(beam_size=beam_size, length_penalty=1, min_decoding_length=0)
+    sequence = Sequence(0, source_ids, options)
+    decoded = decode_arriving(backend, scheduler, [sequence], random.Random(0))[0]
+    if decoded.finish_reason is not FinishReason.COMPLETE:
+        return
+    best = decoded.hypotheses[0]
+    log_probs_T = graph.run(source_ids, best.token_ids).log_probs_T
+    assert float(log_probs_T.mean()) == pytest.approx(best.score, abs=TOLERANCE)
