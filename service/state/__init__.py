@@ -1,0 +1,1 @@
+"""What outlives the process: keys, usage, glossaries, suggestions. Knows no HTTP."""

@@ -1,0 +1,158 @@
+"""One SQLite file, and the one thread that touches it. Knows no tables.
+
+Several processes may share the file: each writes in transactions of its own and sees what the
+others have written. What is awaited here never blocks the event loop, however long the disk takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from service.state.errors import StateFailed, StateUnavailable
+from service.state.schema import MIGRATIONS
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FILE_NAME = "dragoman.db"
+
+_BUSY_SECONDS = 5.0
+"""How long to wait while another process writes."""
+_IN_MEMORY = ":memory:"
+_ELSEWHERE = "let this process write there, or set DRAGOMAN_STATE to a directory where it may"
+
+
+class Database:
+    """Opened and closed once; use it as ``async with Database(path) as database``."""
+
+    def __init__(self, path: Path | None, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+        """``path`` is the file, whose directory is made; ``None`` keeps everything in memory."""
+        self.path = path
+        self._migrations = migrations
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        """Open or create the file and bring its tables up to date; raises ``StateUnavailable``."""
+        assert self._thread is None, "a database is opened once"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
+        try:
+            await self._on_thread(self._open)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was asked for and let go of the file. Closing twice does no harm."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.wrap_future(thread.submit(self._close))
+            thread.shutdown()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Call ``work`` on the thread; all its queries see one state. Raises ``StateFailed``."""
+        return await self._on_thread(lambda: self._transact(work, "DEFERRED"))
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Call ``work`` on the thread; all of what it writes is kept, or nothing if it raises.
+
+        Nobody else writes meanwhile, so what it reads first stays true. Raises ``StateFailed``.
+        """
+        return await self._on_thread(lambda: self._transact(work, "IMMEDIATE"))
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        assert self._thread is not None, "the database is not open"
+        return await asyncio.wrap_future(self._thread.submit(work))
+
+    def _transact(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        mode: Literal["DEFERRED", "IMMEDIATE"],
+    ) -> T:
+        connection = self._connection
+        assert connection is not None
+        try:
+            with connection:
+                connection.execute(f"BEGIN {mode}")
+                return work(connection)
+        except sqlite3.Error as error:
+            logger.error("%s: %s", self.path or _IN_MEMORY, error)
+            raise StateFailed from error
+
+    def _open(self) -> None:
+        path = self.path
+        try:
+            if path is not None:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._connection = connection = sqlite3.connect(
+                path or _IN_MEMORY, timeout=_BUSY_SECONDS, isolation_level=None
+            )
+            # A reader then never waits for a writer, and a power failure may cost the last
+            # transactions but never the file.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            self._migrate(connection)
+        except OSError as error:
+            problem = f"cannot make the directory: {error.strerror}"
+            raise StateUnavailable(self._place, problem, _ELSEWHERE) from error
+        except sqlite3.Error as error:
+            raise StateUnavailable(self._place, str(error), _remedy(error)) from error
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        with connection:
+            # Also proves that the file can be written, and lets one process at a time in here.
+            connection.execute("BEGIN IMMEDIATE")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > len(self._migrations):
+                raise StateUnavailable(
+                    self._place,
+                    f"was written by a later Dragoman (schema {version}, and this one knows "
+                    f"{len(self._migrations)})",
+                    "run that version, or set DRAGOMAN_STATE to another directory",
+                )
+            for statements in self._migrations[version:]:
+                for statement in statements:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(self._migrations)}")
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @property
+    def _place(self) -> Path:
+        return self.path or Path(_IN_MEMORY)
+
+
+def _remedy(error: sqlite3.Error) -> str:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return "put back a copy of it, or move it away to begin with an empty one"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "another process keeps it locked; end that one first"
+        case sqlite3.SQLITE_FULL:
+            return "make room on the disk"
+        case _:
+            return _ELSEWHERE

@@ -1,0 +1,131 @@
+"""A glossary's entries as text: tab- or comma-separated lines. Knows no store.
+
+The rules are DeepL's: source terms are unique, and a term is one line without blanks around it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from models.bundle.languages import canonical
+from service.state.errors import InvalidGlossary, shortened
+from service.translation.types import LanguagePair, Term
+
+EntriesFormat = Literal["tsv", "csv"]
+
+LONGEST_TERM_BYTES = 1024
+_BYTE_ORDER_MARK = "\ufeff"
+_NO_TERM = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Categories of Unicode: controls, halves of surrogate pairs, ends of lines and paragraphs."""
+
+
+def parse(text: str, entries_format: EntriesFormat, pair: LanguagePair) -> tuple[Term, ...]:
+    """Read entries; raises ``InvalidGlossary`` with the number of the line.
+
+    Empty lines are skipped. CSV is quoted as in RFC 4180 and may name the languages of both terms
+    in a third and fourth column, which have to be those of ``pair``.
+    """
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    lines = _tsv_lines(text) if entries_format == "tsv" else _csv_lines(text, pair)
+    terms: list[Term] = []
+    first_line: dict[str, int] = {}
+    for number, (source, target) in lines:
+        term = Term(source, target)
+        problem = _problem(term)
+        if problem is not None:
+            raise InvalidGlossary(f"line {number}: {problem}")
+        before = first_line.setdefault(source, number)
+        if before != number:
+            raise InvalidGlossary(f"line {number}: {_quoted(source)} is in line {before} already")
+        terms.append(term)
+    return tuple(terms)
+
+
+def render(terms: Iterable[Term], entries_format: EntriesFormat) -> str:
+    """What ``parse`` reads, one line for each entry and without a last line end."""
+    if entries_format == "tsv":
+        return "\n".join(f"{term.source}\t{term.target}" for term in terms)
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows((term.source, term.target) for term in terms)
+    return buffer.getvalue().removesuffix("\n")
+
+
+def validate(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """The terms, unless one cannot be kept; raises ``InvalidGlossary`` with its number."""
+    kept: dict[str, Term] = {}
+    for number, term in enumerate(terms, start=1):
+        problem = _problem(term)
+        if problem is None and term.source in kept:
+            problem = f"{_quoted(term.source)} is there twice"
+        if problem is not None:
+            raise InvalidGlossary(f"entry {number}: {problem}")
+        kept[term.source] = term
+    return tuple(kept.values())
+
+
+def _tsv_lines(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    # Not splitlines, which also ends lines where only Unicode does: a term must not hold those.
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.removesuffix("\r")
+        if not line:
+            continue
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise InvalidGlossary(
+                f"line {number}: has {len(columns) - 1} tabs; write source, one tab, target"
+            )
+        yield number, (columns[0], columns[1])
+
+
+def _csv_lines(text: str, pair: LanguagePair) -> Iterator[tuple[int, tuple[str, str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    while True:
+        try:
+            columns = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InvalidGlossary(f"line {reader.line_num}: is not CSV: {error}") from error
+        number = reader.line_num
+        if not columns:
+            continue
+        if len(columns) not in (2, 4):
+            raise InvalidGlossary(
+                f"line {number}: has {len(columns)} columns; write source and target, or source, "
+                "target and the language of each"
+            )
+        if len(columns) == 4 and not _says(columns[2], columns[3], pair):
+            raise InvalidGlossary(
+                f"line {number}: is from {_quoted(columns[2])} to {_quoted(columns[3])}; this "
+                f"dictionary is from {pair.source} to {pair.target}"
+            )
+        yield number, (columns[0], columns[1])
+
+
+def _says(source: str, target: str, pair: LanguagePair) -> bool:
+    try:
+        return LanguagePair(canonical(source), canonical(target)) == pair
+    except ValueError:
+        return False
+
+
+def _problem(term: Term) -> str | None:
+    """Why an entry cannot be kept."""
+    for side, text in (("source", term.source), ("target", term.target)):
+        if not text:
+            return f"the {side} term is empty"
+        if any(unicodedata.category(character) in _NO_TERM for character in text):
+            return f"the {side} term has a control character, a tab or a line end"
+        if text != text.strip():
+            return f"the {side} term {_quoted(text)} has blanks around it"
+        if len(text.encode("utf-8")) > LONGEST_TERM_BYTES:
+            return f"the {side} term has more than {LONGEST_TERM_BYTES} bytes in UTF-8"
+    return None
+
+
+def _quoted(text: str) -> str:
+    return f'"{shortened(text)}"'

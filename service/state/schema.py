@@ -1,0 +1,60 @@
+"""The tables, as the steps that lead to them. Knows nothing of what is kept in them.
+
+``PRAGMA user_version`` counts the steps a file has taken. A step that has been published is
+never edited; another one is appended.
+"""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """
+        CREATE TABLE api_keys (
+            name TEXT PRIMARY KEY,
+            digest BLOB NOT NULL UNIQUE,
+            requests_per_minute INTEGER,
+            characters_per_month INTEGER,
+            created TEXT NOT NULL
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE usage (
+            caller TEXT NOT NULL,
+            month TEXT NOT NULL,
+            characters INTEGER NOT NULL,
+            documents INTEGER NOT NULL,
+            PRIMARY KEY (caller, month)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE glossaries (
+            id TEXT PRIMARY KEY,
+            owner TEXT,
+            name TEXT NOT NULL,
+            created TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX glossaries_by_owner ON glossaries (owner, created)",
+        """
+        CREATE TABLE dictionaries (
+            glossary TEXT NOT NULL REFERENCES glossaries ON DELETE CASCADE,
+            source TEXT NOT NULL,
+            target TEXT NOT NULL,
+            entry_count INTEGER NOT NULL,
+            entries TEXT NOT NULL,
+            PRIMARY KEY (glossary, source, target)
+        )
+        """,
+        """
+        CREATE TABLE suggestions (
+            id INTEGER PRIMARY KEY,
+            received TEXT NOT NULL,
+            owner TEXT,
+            source TEXT NOT NULL,
+            target TEXT NOT NULL,
+            text TEXT NOT NULL,
+            suggestion TEXT NOT NULL
+        )
+        """,
+    ),
+)

@@ -1,0 +1,66 @@
+"""Users' better translations, kept for whoever trains the next model. Knows no requests."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from service.state.database import Database
+from service.state.errors import InvalidSuggestion, SuggestionsFull
+from service.translation.types import LanguagePair
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionLimits:
+    characters: int = 10_000
+    """In a text, or in what is suggested for it."""
+    suggestions: int = 100_000
+
+
+class SuggestionStore:
+    def __init__(
+        self,
+        database: Database,
+        limits: SuggestionLimits | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database = database
+        self._limits = limits or SuggestionLimits()
+        self._now = now
+
+    async def add(self, owner: str | None, pair: LanguagePair, text: str, suggestion: str) -> None:
+        """Keep a translation that somebody likes better for a text.
+
+        Raises ``InvalidSuggestion`` or, once there are as many as are kept, ``SuggestionsFull``.
+        """
+        for name, value in (("text", text), ("suggestion", suggestion)):
+            self._check(name, value)
+        row = (self._now().isoformat(), owner, pair.source, pair.target, text, suggestion)
+        limit = self._limits.suggestions
+
+        def insert(connection: sqlite3.Connection) -> None:
+            (number,) = connection.execute("SELECT COUNT(*) FROM suggestions").fetchone()
+            if number >= limit:
+                raise SuggestionsFull
+            connection.execute(
+                "INSERT INTO suggestions (received, owner, source, target, text, suggestion) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                row,
+            )
+
+        await self._database.write(insert)
+
+    def _check(self, name: str, value: str) -> None:
+        if not value.strip():
+            raise InvalidSuggestion(f"the {name} is empty")
+        if len(value) > self._limits.characters:
+            raise InvalidSuggestion(
+                f"the {name} has {len(value)} characters; at most {self._limits.characters} are "
+                "kept"
+            )
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidSuggestion(f"the {name} is not valid Unicode") from error

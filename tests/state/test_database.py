@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from service.state.database import FILE_NAME, Database
+from service.state.errors import StateFailed, StateUnavailable
+from service.state.schema import MIGRATIONS
+
+pytestmark = pytest.mark.anyio
+
+
+def put(value: int, connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO usage VALUES ('', '2026-11', ?, 0)", (value,))
+
+
+def values(connection: sqlite3.Connection) -> list[int]:
+    return [value for (value,) in connection.execute("SELECT characters FROM usage")]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_what_is_written_can_be_read(tmp_path: Path, stored: bool) -> None:
+    async with Database(tmp_path / "a" / "b" / FILE_NAME if stored else None) as database:
+        await database.write(lambda connection: put(7, connection))
+        assert await database.read(values) == [7]
+
+
+async def test_what_is_written_survives(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as database:
+        await database.write(lambda connection: put(7, connection))
+    async with Database(tmp_path / FILE_NAME) as database:
+        assert await database.read(values) == [7]
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+async def test_all_of_a_transaction_is_written_or_nothing() -> None:
+    def half(connection: sqlite3.Connection) -> None:
+        put(7, connection)
+        raise RuntimeError("half done")
+
+    async with Database(None) as database:
+        with pytest.raises(RuntimeError, match="half done"):
+            await database.write(half)
+        assert await database.read(values) == []
+
+
+async def test_one_thread_does_everything_and_ends(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as database:
+        threads = await asyncio.gather(
+            *(database.read(lambda _: threading.current_thread()) for _ in range(20))
+        )
+        assert len(set(threads)) == 1
+        assert threads[0] is not threading.main_thread()
+    assert not threads[0].is_alive()
+
+
+async def test_several_may_open_one_file_at_once_and_see_what_the_others_write(
+    tmp_path: Path,
+) -> None:
+    databases = [Database(tmp_path / FILE_NAME) for _ in range(8)]
+    await asyncio.gather(*(database.open() for database in databases))
+    for database in databases[:3]:
+        await database.write(lambda c: c.execute("DELETE FROM usage"))
+        await database.write(lambda connection: put(len(values(connection)), connection))
+        assert [await other.read(values) for other in databases] == [[0]] * 8
+    await asyncio.gather(*(database.close() for database in databases))
+
+
+async def test_an_older_file_is_brought_up_to_date_and_keeps_what_it_has(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as database:
+        await database.write(lambda connection: put(7, connection))
+    later = (*MIGRATIONS, ("ALTER TABLE usage ADD COLUMN images INTEGER NOT NULL DEFAULT 3",))
+    for _ in range(2):
+        async with Database(tmp_path / FILE_NAME, later) as database:
+            rows = await database.read(lambda c: c.execute("SELECT * FROM usage").fetchall())
+            assert rows == [("", "2026-11", 7, 0, 3)]
+    with pytest.raises(StateUnavailable, match=r"later Dragoman \(schema 2, and this one knows 1"):
+        await Database(tmp_path / FILE_NAME).open()
+
+
+async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+    broken = (*MIGRATIONS, ("CREATE TABLE new (a)", "CREATE TABLE new (a)"))
+    with pytest.raises(StateUnavailable, match="already exists"):
+        await Database(tmp_path / FILE_NAME, broken).open()
+    async with Database(tmp_path / FILE_NAME) as database:
+        assert await database.read(values) == []
+
+
+async def test_what_is_no_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("no database" * 100)
+    with pytest.raises(StateUnavailable) as refusal:
+        await Database(tmp_path / FILE_NAME).open()
+    assert str(refusal.value) == (
+        f"{tmp_path / FILE_NAME}: file is not a database; put back a copy of it, or move it away "
+        "to begin with an empty one"
+    )
+
+
+async def test_a_place_for_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / FILE_NAME).mkdir()
+    for path in (tmp_path / "file" / FILE_NAME, tmp_path / FILE_NAME):
+        with pytest.raises(StateUnavailable, match="set DRAGOMAN_STATE to a directory"):
+            await Database(path).open()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
+async def test_a_file_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME):
+        pass
+    (tmp_path / FILE_NAME).chmod(0o400)
+    with pytest.raises(StateUnavailable, match="set DRAGOMAN_STATE to a directory"):
+        await Database(tmp_path / FILE_NAME).open()
+
+
+async def test_a_failure_is_logged_for_the_operator_and_tells_callers_nothing_of_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Database(tmp_path / FILE_NAME) as database:
+        with caplog.at_level(logging.ERROR), pytest.raises(StateFailed) as failure:
+            await database.read(lambda connection: connection.execute("SELECT * FROM absent"))
+        assert await database.read(values) == []
+    assert "no such table: absent" in caplog.text
+    assert "absent" not in str(failure.value)
+    assert str(tmp_path) not in str(failure.value)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import csv
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from service.state.entries import EntriesFormat, parse, render, validate
+from service.state.errors import InvalidGlossary
+from service.translation.types import LanguagePair, Term
+
+PAIR = LanguagePair("de", "en")
+
+TERMS = st.text(
+    st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=20
+).filter(lambda text: text == text.strip())
+ENTRIES = st.dictionaries(TERMS, TERMS, max_size=8).map(
+    lambda entries: tuple(Term(source, target) for source, target in entries.items())
+)
+
+
+@given(ENTRIES, st.sampled_from(["tsv", "csv"]))
+def test_entries_come_back_from_text_as_they_were(
+    terms: tuple[Term, ...], entries_format: EntriesFormat
+) -> None:
+    # What editors put at the beginning of a file belongs to no term.
+    assume(not (terms and terms[0].source.startswith("\ufeff")))
+    assert parse(render(terms, entries_format), entries_format, PAIR) == terms
+    assert validate(terms) == terms
+
+
+@given(st.text(), st.sampled_from(["tsv", "csv"]))
+def test_any_text_is_entries_or_is_refused_with_its_line(
+    text: str, entries_format: EntriesFormat
+) -> None:
+    try:
+        terms = parse(text, entries_format, PAIR)
+    except InvalidGlossary as refusal:
+        assert str(refusal).startswith("line ")
+    else:
+        assert validate(terms) == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Hund\tdog\nKatze\tcat", [("Hund", "dog"), ("Katze", "cat")]),
+        ("\ufeffHund\tdog\r\n\r\nKatze\tcat\r\n", [("Hund", "dog"), ("Katze", "cat")]),
+        ('"guter" Hund\tdog, good', [('"guter" Hund', "dog, good")]),
+        ("", []),
+    ],
+)
+def test_tab_separated_entries(text: str, terms: list[tuple[str, str]]) -> None:
+    assert parse(text, "tsv", PAIR) == tuple(Term(*term) for term in terms)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Hund,dog\nKatze,cat", [("Hund", "dog"), ("Katze", "cat")]),
+        ("\ufeffHund,dog,de,en\r\n\r\nKatze,cat,DE,EN\r\n", [("Hund", "dog"), ("Katze", "cat")]),
+        ('"Hund, der","dog ""Rex"""', [("Hund, der", 'dog "Rex"')]),
+    ],
+)
+def test_comma_separated_entries(text: str, terms: list[tuple[str, str]]) -> None:
+    assert parse(text, "csv", PAIR) == tuple(Term(*term) for term in terms)
+
+
+@pytest.mark.parametrize(
+    ("text", "entries_format", "sentence"),
+    [
+        ("a\tb\nc", "tsv", "line 2: has 0 tabs; write source, one tab, target"),
+        ("a\tb\tc", "tsv", "line 1: has 2 tabs; write source, one tab, target"),
+        ("a\tb\n\na\tc", "tsv", 'line 3: "a" is in line 1 already'),
+        ("\tb", "tsv", "line 1: the source term is empty"),
+        ("a\t", "tsv", "line 1: the target term is empty"),
+        ("a\tb ", "tsv", 'line 1: the target term "b " has blanks around it'),
+        ("\u3000a\tb", "tsv", 'line 1: the source term "\u3000a" has blanks around it'),
+        (
+            "a\x85b\tb",
+            "tsv",
+            "line 1: the source term has a control character, a tab or a line end",
+        ),
+        (
+            "a\tb\u2028",
+            "tsv",
+            "line 1: the target term has a control character, a tab or a line end",
+        ),
+        (
+            "a\t\ud800",
+            "tsv",
+            "line 1: the target term has a control character, a tab or a line end",
+        ),
+        ("ü" * 513 + "\tb", "tsv", "line 1: the source term has more than 1024 bytes in UTF-8"),
+        (
+            "a,b,c",
+            "csv",
+            "line 1: has 3 columns; write source and target, or source, target and the language "
+            "of each",
+        ),
+        (
+            "a,b,de,en\nc,d,en,de",
+            "csv",
+            'line 2: is from "en" to "de"; this dictionary is from de to en',
+        ),
+        ("a,b,12,en", "csv", 'line 1: is from "12" to "en"; this dictionary is from de to en'),
+        ('a,b\n"c', "csv", "line 2: is not CSV: unexpected end of data"),
+        (
+            '"a\nb",c',
+            "csv",
+            "line 2: the source term has a control character, a tab or a line end",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(
+    text: str, entries_format: EntriesFormat, sentence: str
+) -> None:
+    with pytest.raises(InvalidGlossary) as refusal:
+        parse(text, entries_format, PAIR)
+    assert str(refusal.value) == sentence
+
+
+def test_entries_that_are_no_text_are_named_by_number() -> None:
+    with pytest.raises(InvalidGlossary, match=r'^entry 2: "a" is there twice$'):
+        validate([Term("a", "b"), Term("a", "c")])
+    with pytest.raises(InvalidGlossary, match=r"^entry 2: the target term is empty$"):
+        validate([Term("a", "b"), Term("c", "")])
+
+
+def test_a_long_column_is_refused_by_name() -> None:
+    with pytest.raises(InvalidGlossary, match="line 1: "):
+        parse("a" * (csv.field_size_limit() + 1), "csv", PAIR)

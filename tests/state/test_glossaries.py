@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from service.state.database import FILE_NAME, Database
+from service.state.errors import (
+    DictionaryNotFound,
+    GlossaryNotFound,
+    InvalidGlossary,
+    TooManyGlossaries,
+)
+from service.state.glossaries import Dictionary, GlossaryLimits, GlossaryStore
+from service.translation.types import LanguagePair, Term
+
+pytestmark = pytest.mark.anyio
+
+DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
+DOG, CAT = Term("Hund", "dog"), Term("Katze", "cat")
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[GlossaryStore]:
+    async with Database(None) as database:
+        yield GlossaryStore(database, GlossaryLimits(glossaries=3, dictionaries=2, entries=4))
+
+
+async def test_a_glossary_comes_back_as_it_was_made(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as database:
+        made = await GlossaryStore(database).create("ann", "Tiere", {DE_EN: [DOG, CAT]})
+    assert str(uuid.UUID(made.id)) == made.id
+    assert made.created.tzinfo is UTC
+    assert abs(datetime.now(UTC) - made.created).days == 0
+    assert made.dictionaries == (Dictionary(DE_EN, 2),)
+    async with Database(tmp_path / FILE_NAME) as database:
+        store = GlossaryStore(database)
+        assert await store.all("ann") == (made,)
+        assert await store.get("ann", made.id.upper()) == made
+        assert await store.terms("ann", made.id, DE_EN) == (DOG, CAT)
+
+
+async def test_glossaries_are_listed_in_the_order_they_were_made(store: GlossaryStore) -> None:
+    made = [await store.create(None, name, {DE_EN: [DOG]}) for name in "bac"]
+    assert list(await store.all(None)) == made
+
+
+@pytest.mark.parametrize("other", [None, "bob"])
+async def test_nobody_sees_the_glossary_of_somebody_else(
+    store: GlossaryStore, other: str | None
+) -> None:
+    made = await store.create("ann", "Tiere", {DE_EN: [DOG]})
+    assert await store.all(other) == ()
+    for attempt in (
+        store.get(other, made.id),
+        store.terms(other, made.id, DE_EN),
+        store.rename(other, made.id, "mine"),
+        store.replace(other, made.id, DE_EN, [CAT]),
+        store.merge(other, made.id, DE_EN, [CAT]),
+        store.remove(other, made.id, DE_EN),
+        store.delete(other, made.id),
+    ):
+        with pytest.raises(GlossaryNotFound, match=made.id):
+            await attempt
+    assert await store.get("ann", made.id) == made
+    assert await store.terms("ann", made.id, DE_EN) == (DOG,)
+
+
+@pytest.mark.parametrize("identifier", ["", "nonsense", "\ud800", str(uuid.UUID(int=1))])
+async def test_an_unknown_glossary_is_not_found(store: GlossaryStore, identifier: str) -> None:
+    with pytest.raises(GlossaryNotFound):
+        await store.get(None, identifier)
+
+
+async def test_a_glossary_may_have_a_dictionary_for_each_pair(store: GlossaryStore) -> None:
+    made = await store.create(None, "Tiere", {EN_DE: [Term("dog", "Hund")], DE_EN: [DOG, CAT]})
+    assert made.dictionaries == (Dictionary(DE_EN, 2), Dictionary(EN_DE, 1))
+    assert made.dictionary(EN_DE).entry_count == 1
+    assert await store.terms(None, made.id, EN_DE) == (Term("dog", "Hund"),)
+    await store.remove(None, made.id, EN_DE)
+    left = await store.get(None, made.id)
+    assert left.dictionaries == (Dictionary(DE_EN, 2),)
+    with pytest.raises(DictionaryNotFound, match="has no entries from en to de"):
+        await store.terms(None, made.id, EN_DE)
+    with pytest.raises(DictionaryNotFound):
+        await store.remove(None, made.id, EN_DE)
+
+
+async def test_entries_are_replaced_or_merged(store: GlossaryStore) -> None:
+    made = await store.create(None, "Tiere", {DE_EN: [DOG, CAT]})
+    hound, bird = Term("Hund", "hound"), Term("Vogel", "bird")
+    assert await store.merge(None, made.id, DE_EN, [bird, hound]) == Dictionary(DE_EN, 3)
+    assert await store.terms(None, made.id, DE_EN) == (hound, CAT, bird)
+    assert await store.replace(None, made.id, DE_EN, [bird]) == Dictionary(DE_EN, 1)
+    assert await store.terms(None, made.id, DE_EN) == (bird,)
+    assert await store.merge(None, made.id, EN_DE, [Term("dog", "Hund")]) == Dictionary(EN_DE, 1)
+
+
+async def test_a_glossary_is_renamed_and_keeps_the_rest(store: GlossaryStore) -> None:
+    made = await store.create(None, "Tiere", {DE_EN: [DOG]})
+    renamed = await store.rename(None, made.id, "Haustiere")
+    assert renamed.name == "Haustiere"
+    assert (renamed.id, renamed.created, renamed.dictionaries) == (
+        made.id,
+        made.created,
+        made.dictionaries,
+    )
+
+
+async def test_a_deleted_glossary_is_gone_with_its_entries(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as database:
+        store = GlossaryStore(database)
+        made = await store.create(None, "Tiere", {DE_EN: [DOG]})
+        await store.delete(None, made.id)
+        assert await store.all(None) == ()
+        with pytest.raises(GlossaryNotFound):
+            await store.terms(None, made.id, DE_EN)
+        left = await database.read(lambda c: c.execute("SELECT * FROM dictionaries").fetchall())
+        assert left == []
+
+
+async def test_there_is_a_limit_to_everything(store: GlossaryStore) -> None:
+    entries = [Term(str(number), "x") for number in range(5)]
+    with pytest.raises(InvalidGlossary, match="at most 4 entries; this would have 5"):
+        await store.create(None, "Tiere", {DE_EN: entries})
+    made = await store.create(None, "Tiere", {DE_EN: entries[:3], EN_DE: [DOG]})
+    with pytest.raises(InvalidGlossary, match="at most 4 entries; this would have 5"):
+        await store.merge(None, made.id, DE_EN, entries[3:])
+    assert len(await store.terms(None, made.id, DE_EN)) == 3
+    with pytest.raises(InvalidGlossary, match="at most 2 dictionaries"):
+        await store.replace(None, made.id, LanguagePair("fr", "de"), [DOG])
+    for _ in range(2):
+        await store.create(None, "Tiere", {DE_EN: [DOG]})
+    with pytest.raises(TooManyGlossaries, match="there are 3 glossaries already; delete one"):
+        await store.create(None, "Tiere", {DE_EN: [DOG]})
+    await store.create("ann", "Tiere", {DE_EN: [DOG]})
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\ud800", "ü" * 513])
+async def test_a_glossary_needs_a_name(store: GlossaryStore, name: str) -> None:
+    with pytest.raises(InvalidGlossary, match="name"):
+        await store.create(None, name, {DE_EN: [DOG]})
+    made = await store.create(None, "Tiere", {DE_EN: [DOG]})
+    with pytest.raises(InvalidGlossary, match="name"):
+        await store.rename(None, made.id, name)
+
+
+async def test_what_has_no_use_is_refused(store: GlossaryStore) -> None:
+    with pytest.raises(InvalidGlossary, match="at least one dictionary"):
+        await store.create(None, "Tiere", {})
+    with pytest.raises(InvalidGlossary, match="at least one entry"):
+        await store.create(None, "Tiere", {DE_EN: []})
+    with pytest.raises(InvalidGlossary, match="from de to itself"):
+        await store.create(None, "Tiere", {LanguagePair("de", "de"): [DOG]})
+    assert await store.all(None) == ()

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from hmac import compare_digest
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.state import keys as module
+from service.state.database import FILE_NAME, Database
+from service.state.errors import KeyRefused
+from service.state.keys import KeyStore
+from tests.state.clocks import Clock, run
+
+pytestmark = pytest.mark.anyio
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
+KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=50)
+
+
+@pytest.fixture
+async def database() -> AsyncIterator[Database]:
+    async with Database(None) as database:
+        yield database
+
+
+async def test_a_random_key_is_found_with_its_limits(database: Database) -> None:
+    store = KeyStore(database)
+    key = await store.add("weblate", requests_per_minute=60, characters_per_month=0)
+    other = await store.add("mastodon")
+    assert key.startswith("drg_")
+    assert key != other
+    assert len(key) > 40
+    found = await store.find(key)
+    assert found is not None
+    assert found.name == "weblate"
+    assert (found.requests_per_minute, found.characters_per_month) == (60, 0)
+    assert [known.name for known in await store.all()] == ["mastodon", "weblate"]
+
+
+async def test_a_chosen_key_may_look_like_deepls(database: Database) -> None:
+    store = KeyStore(database)
+    chosen = "f63c02c5-f056-4a2e-9b3d-1b2e5d3a4c5f:fx"
+    assert await store.add("deepl", chosen) == chosen
+    found = await store.find(chosen)
+    assert found is not None
+    assert found.name == "deepl"
+
+
+@given(st.dictionaries(NAMES, KEYS, max_size=5), st.data())
+def test_removed_keys_stop_working_and_the_others_go_on(
+    keys: dict[str, str], data: st.DataObject
+) -> None:
+    keys = {name: key for key, name in {key: name for name, key in keys.items()}.items()}
+    removed = data.draw(st.sets(st.sampled_from(sorted(keys)))) if keys else set()
+
+    async def check() -> None:
+        async with Database(None) as database:
+            store = KeyStore(database)
+            for name, key in keys.items():
+                await store.add(name, key)
+            for name in removed:
+                await store.remove(name)
+            for name, key in keys.items():
+                found = await store.find(key)
+                assert (found.name if found else None) == (None if name in removed else name)
+                assert await store.find(key + "x") is None or key + "x" in keys.values()
+
+    run(check())
+
+
+async def test_a_running_server_notices_keys_that_come_and_go_elsewhere(tmp_path: Path) -> None:
+    clock = Clock()
+    async with Database(tmp_path / FILE_NAME) as ours, Database(tmp_path / FILE_NAME) as theirs:
+        server, command_line = KeyStore(ours, clock), KeyStore(theirs)
+        assert await server.find("secret") is None
+        await command_line.add("weblate", "secret")
+        clock.seconds += 1.0
+        assert await server.find("secret") is not None
+        await command_line.remove("weblate")
+        clock.seconds += 1.0
+        assert await server.find("secret") is None
+
+
+async def test_keys_are_read_once_for_many_requests(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = KeyStore(database, Clock())
+    await store.add("weblate", "secret")
+    assert await store.find("secret") is not None
+    monkeypatch.setattr(Database, "read", None)
+    assert await store.find("secret") is not None
+    assert await store.find("other") is None
+
+
+async def test_every_stored_digest_is_compared(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = KeyStore(database)
+    for name in "abc":
+        await store.add(name, f"key-of-{name}")
+    compared: list[bytes] = []
+
+    def counting(left: bytes, right: bytes) -> bool:
+        compared.append(left)
+        return compare_digest(left, right)
+
+    monkeypatch.setattr(module.hmac, "compare_digest", counting)
+    await store.find("key-of-a")
+    assert len(set(compared)) == 3
+
+
+async def test_a_key_is_nowhere_but_with_whom_it_was_given_to(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as database:
+        store = KeyStore(database)
+        key = await store.add("weblate")
+        found = await store.find(key)
+        assert found is not None
+        assert found.digest.hex() not in repr(found)
+        assert repr(found.digest) not in repr(found)
+        for path in tmp_path.iterdir():
+            assert key.encode() not in path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-a", "a\n", "ü", "a" * 65, "a/b"])
+async def test_a_name_that_cannot_be_used_is_refused(database: Database, name: str) -> None:
+    with pytest.raises(KeyRefused, match="is no name for a key; use at most 64 letters"):
+        await KeyStore(database).add(name)
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\n", "ü", "a" * 201])
+async def test_a_key_that_no_header_carries_is_refused(database: Database, key: str) -> None:
+    with pytest.raises(KeyRefused, match="travels in a header") as refusal:
+        await KeyStore(database).add("weblate", key)
+    assert not key or key not in str(refusal.value)
+
+
+@pytest.mark.parametrize("limit", [-1, 2**64])
+async def test_a_limit_that_is_none_is_refused(database: Database, limit: int) -> None:
+    with pytest.raises(KeyRefused, match="is no limit"):
+        await KeyStore(database).add("weblate", requests_per_minute=limit)
+    with pytest.raises(KeyRefused, match="is no limit"):
+        await KeyStore(database).add("weblate", characters_per_month=limit)
+
+
+async def test_names_and_keys_are_unique(database: Database) -> None:
+    store = KeyStore(database)
+    await store.add("weblate", "secret")
+    with pytest.raises(KeyRefused, match="a key named 'weblate' already"):
+        await store.add("weblate", "other")
+    with pytest.raises(KeyRefused, match="is that of 'weblate' already"):
+        await store.add("mastodon", "secret")
+    with pytest.raises(KeyRefused, match="no key named 'mastodon'"):
+        await store.remove("mastodon")
+    assert await store.find("other") is None
+
+
+@given(st.text())
+def test_whatever_is_sent_as_a_key_is_no_key(key: str) -> None:
+    async def check() -> None:
+        async with Database(None) as database:
+            assert await KeyStore(database).find(key + "\ud800") is None
+
+    run(check())

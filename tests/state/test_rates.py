@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.state.errors import RateLimited
+from service.state.rates import RateLimits
+from tests.state.clocks import Clock
+
+
+def test_whoever_sends_too_many_is_told_when_to_come_back() -> None:
+    clock = Clock()
+    limits = RateLimits(clock)
+    limits.hit("ann", 2)
+    clock.seconds += 10
+    limits.hit("ann", 2)
+    clock.seconds += 10
+    with pytest.raises(RateLimited) as refusal:
+        limits.hit("ann", 2)
+    assert refusal.value.retry_after == 40
+    assert str(refusal.value) == ("Slowdown: 2 requests a minute at most; try again in 40 seconds")
+    limits.hit("bob", 2)
+    clock.seconds += 40
+    limits.hit("ann", 2)
+
+
+def test_zero_is_unlimited_and_remembers_nobody() -> None:
+    limits = RateLimits(Clock())
+    for _ in range(1000):
+        limits.hit("ann", 0)
+    assert len(limits) == 0
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 40)), max_size=60),
+)
+def test_no_sixty_seconds_hold_more_than_allowed_and_coming_back_when_told_works(
+    per_minute: int, arrivals: list[tuple[str, float]]
+) -> None:
+    clock = Clock()
+    limits = RateLimits(clock)
+    admitted: dict[str, list[float]] = {"a": [], "b": []}
+    for caller, pause in arrivals:
+        clock.seconds += pause
+        recent = [time for time in admitted[caller] if time > clock.seconds - 60]
+        try:
+            limits.hit(caller, per_minute)
+        except RateLimited as refusal:
+            assert len(recent) == per_minute
+            clock.seconds += refusal.retry_after
+            limits.hit(caller, per_minute)
+        else:
+            assert len(recent) < per_minute
+        admitted[caller].append(clock.seconds)
+
+
+def test_a_limit_that_was_lowered_counts_at_once() -> None:
+    clock = Clock()
+    limits = RateLimits(clock)
+    for _ in range(5):
+        limits.hit("ann", 5)
+        clock.seconds += 1
+    with pytest.raises(RateLimited) as refusal:
+        limits.hit("ann", 2)
+    clock.seconds += refusal.value.retry_after
+    limits.hit("ann", 2)
+
+
+def test_only_so_many_callers_are_remembered_and_the_busy_ones_longest() -> None:
+    clock = Clock()
+    limits = RateLimits(clock, most_callers=10)
+    limits.hit("busy", 1000)
+    for number in range(500):
+        limits.hit(f"passing {number}", 1)
+        limits.hit("busy", 1000)
+        assert len(limits) <= 10
+    with pytest.raises(RateLimited):
+        limits.hit("busy", 501)
+
+
+def test_whoever_was_quiet_for_a_minute_is_forgotten() -> None:
+    clock = Clock()
+    limits = RateLimits(clock)
+    for number in range(100):
+        limits.hit(f"passing {number}", 1)
+    clock.seconds += 60
+    limits.hit("ann", 1)
+    assert len(limits) == 1
+
+
+def test_one_caller_is_held_to_its_limit_even_if_only_one_is_remembered() -> None:
+    limits = RateLimits(Clock(), most_callers=1)
+    limits.hit("ann", 1)
+    with pytest.raises(RateLimited):
+        limits.hit("ann", 1)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from service.state.database import Database
+from service.state.errors import InvalidSuggestion, SuggestionsFull
+from service.state.suggestions import SuggestionLimits, SuggestionStore
+from service.translation.types import LanguagePair
+from tests.state.clocks import Clock
+
+pytestmark = pytest.mark.anyio
+
+DE_EN = LanguagePair("de", "en")
+
+
+@pytest.fixture
+async def database() -> AsyncIterator[Database]:
+    async with Database(None) as database:
+        yield database
+
+
+async def test_a_suggestion_is_kept_with_who_made_it_and_when(database: Database) -> None:
+    store = SuggestionStore(database, now=Clock().now)
+    await store.add("ann", DE_EN, "Guten Tag", "Good day")
+    await store.add(None, DE_EN, "Hallo\n", "Hello\n")
+    rows = await database.read(lambda c: c.execute("SELECT * FROM suggestions").fetchall())
+    received = "2026-11-15T12:00:00+00:00"
+    assert rows == [
+        (1, received, "ann", "de", "en", "Guten Tag", "Good day"),
+        (2, received, None, "de", "en", "Hallo\n", "Hello\n"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion", "sentence"),
+    [
+        ("", "x", "the text is empty"),
+        ("x", " \n", "the suggestion is empty"),
+        ("x" * 11, "x", "the text has 11 characters; at most 10 are kept"),
+        ("x", "x\ud800", "the suggestion is not valid Unicode"),
+    ],
+)
+async def test_what_is_no_suggestion_is_refused(
+    database: Database, text: str, suggestion: str, sentence: str
+) -> None:
+    store = SuggestionStore(database, SuggestionLimits(characters=10))
+    with pytest.raises(InvalidSuggestion, match=f"^{sentence}$"):
+        await store.add(None, DE_EN, text, suggestion)
+
+
+async def test_only_so_many_are_kept(database: Database) -> None:
+    store = SuggestionStore(database, SuggestionLimits(suggestions=2))
+    for _ in range(2):
+        await store.add(None, DE_EN, "a", "b")
+    with pytest.raises(SuggestionsFull):
+        await store.add(None, DE_EN, "a", "b")

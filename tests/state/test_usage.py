@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.state import usage as module
+from service.state.database import FILE_NAME, Database
+from service.state.errors import QuotaExceeded, StateFailed
+from service.state.usage import UsageLedger
+from tests.state.clocks import Clock, run
+
+pytestmark = pytest.mark.anyio
+
+CALLERS = st.sampled_from([None, "ann", "bob"])
+
+
+class WorkFailed(Exception):
+    pass
+
+
+@pytest.fixture
+async def database() -> AsyncIterator[Database]:
+    async with Database(None) as database:
+        yield database
+
+
+async def used(ledger: UsageLedger, caller: str | None = None) -> tuple[int, int]:
+    usage = await ledger.of(caller)
+    return usage.characters, usage.documents
+
+
+async def test_what_was_translated_is_charged_to_whoever_asked(database: Database) -> None:
+    ledger = UsageLedger(database)
+    async with ledger.charge("ann", 10):
+        assert await used(ledger, "ann") == (0, 0)
+    async with ledger.charge("ann", 5, documents=1):
+        pass
+    async with ledger.charge(None, 7):
+        pass
+    for _ in range(2):
+        assert await used(ledger, "ann") == (15, 1)
+        assert await used(ledger, "bob") == (0, 0)
+        assert await used(ledger) == (7, 0)
+        await ledger.flush()
+
+
+async def test_work_that_fails_is_not_charged_and_gives_its_part_of_the_quota_back(
+    database: Database,
+) -> None:
+    ledger = UsageLedger(database)
+    with pytest.raises(WorkFailed):
+        async with ledger.charge("ann", 10, quota=10):
+            raise WorkFailed
+    work = asyncio.create_task(hang(ledger))
+    await asyncio.sleep(0)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert await used(ledger, "ann") == (0, 0)
+    async with ledger.charge("ann", 10, quota=10):
+        pass
+    assert await used(ledger, "ann") == (10, 0)
+
+
+async def hang(ledger: UsageLedger) -> None:
+    async with ledger.charge("ann", 10, quota=10):
+        await asyncio.Event().wait()
+
+
+async def test_a_request_over_the_quota_is_refused_before_it_is_translated(
+    database: Database,
+) -> None:
+    ledger = UsageLedger(database, Clock().now)
+    async with ledger.charge("ann", 90, quota=100):
+        with pytest.raises(QuotaExceeded) as refusal:
+            async with ledger.charge("ann", 11, quota=100):
+                pytest.fail("it was translated")
+    assert str(refusal.value) == (
+        "Quota exceeded: 11 characters are more than the 10 left of 100 for this month; "
+        "the next begins on 2026-12-01 (UTC)"
+    )
+    async with ledger.charge("ann", 10, quota=100):
+        pass
+
+
+@given(
+    st.integers(1, 50),
+    st.lists(st.tuples(CALLERS, st.integers(0, 20), st.integers(0, 4), st.booleans()), max_size=30),
+    st.sets(st.integers(0, 10)),
+)
+def test_concurrent_charges_never_exceed_a_quota_and_only_what_was_done_is_billed(
+    quota: int, charges: list[tuple[str | None, int, int, bool]], flushes: set[int]
+) -> None:
+    async def check() -> None:
+        async with Database(None) as database:
+            ledger = UsageLedger(database)
+            done = {caller: 0 for caller in (None, "ann", "bob")}
+            doing = dict(done)
+
+            async def charge(caller: str | None, characters: int, turns: int, ok: bool) -> None:
+                try:
+                    async with ledger.charge(caller, characters, quota=quota):
+                        doing[caller] += characters
+                        assert done[caller] + doing[caller] <= quota
+                        for _ in range(turns):
+                            await asyncio.sleep(0)
+                        doing[caller] -= characters
+                        if not ok:
+                            raise WorkFailed
+                        done[caller] += characters
+                except QuotaExceeded:
+                    assert done[caller] + doing[caller] + characters > quota
+                except WorkFailed:
+                    pass
+
+            async def flush() -> None:
+                for turn in range(10):
+                    if turn in flushes:
+                        await ledger.flush()
+                    await asyncio.sleep(0)
+
+            await asyncio.gather(flush(), *(charge(*given) for given in charges))
+            for _ in range(2):
+                assert {caller: (await used(ledger, caller))[0] for caller in done} == done
+                await ledger.flush()
+
+    run(check())
+
+
+@given(st.lists(st.lists(st.tuples(CALLERS, st.integers(0, 99)), max_size=5), max_size=4))
+def test_usage_survives_reopening(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[tuple[str | None, int]]]
+) -> None:
+    path = tmp_path_factory.mktemp("usage") / FILE_NAME
+    total: dict[str | None, int] = {None: 0, "ann": 0, "bob": 0}
+
+    async def check() -> None:
+        for charges in runs:
+            async with Database(path) as database:
+                ledger = UsageLedger(database)
+                ledger.start()
+                for caller, characters in charges:
+                    async with ledger.charge(caller, characters, documents=1):
+                        total[caller] += characters
+                await ledger.close()
+        async with Database(path) as database:
+            ledger = UsageLedger(database)
+            assert {caller: (await used(ledger, caller))[0] for caller in total} == total
+
+    run(check())
+
+
+async def test_usage_is_written_while_the_service_runs(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FLUSH_SECONDS", 0.001)
+    ledger, elsewhere = UsageLedger(database), UsageLedger(database)
+    ledger.start()
+    async with ledger.charge("ann", 10):
+        pass
+    while await used(elsewhere, "ann") != (10, 0):
+        await asyncio.sleep(0.001)
+    await ledger.close()
+    assert await used(elsewhere, "ann") == (10, 0)
+
+
+async def test_processes_that_share_a_file_add_up(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as ours, Database(tmp_path / FILE_NAME) as theirs:
+        one, other = UsageLedger(ours), UsageLedger(theirs)
+        for ledger in (one, other):
+            async with ledger.charge("ann", 40, quota=100):
+                pass
+            await ledger.flush()
+        assert await used(one, "ann") == await used(other, "ann") == (80, 0)
+        for ledger in (one, other):
+            with pytest.raises(QuotaExceeded):
+                async with ledger.charge("ann", 21, quota=100):
+                    pass
+
+
+async def test_a_month_begins_anew_and_work_belongs_to_the_month_it_began_in(
+    database: Database,
+) -> None:
+    clock = Clock()
+    ledger = UsageLedger(database, clock.now)
+    async with ledger.charge("ann", 100, quota=100):
+        usage = await ledger.of("ann")
+        assert usage.begins == datetime(2026, 11, 1, tzinfo=UTC)
+        assert usage.ends == datetime(2026, 12, 1, tzinfo=UTC)
+        clock.seconds += 20 * 24 * 3600
+        await ledger.flush()
+        async with ledger.charge("ann", 30, quota=100):
+            pass
+    usage = await ledger.of("ann")
+    assert usage.begins == datetime(2026, 12, 1, tzinfo=UTC)
+    assert usage.ends == datetime(2027, 1, 1, tzinfo=UTC)
+    assert usage.characters == 30
+    await ledger.flush()
+    clock.seconds -= 20 * 24 * 3600
+    assert await used(ledger, "ann") == (100, 0)
+
+
+async def test_what_cannot_be_written_is_kept_and_written_later(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = UsageLedger(database)
+    async with ledger.charge("ann", 10):
+        pass
+
+    async def fail(*_: object) -> None:
+        raise StateFailed
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(Database, "write", fail)
+        with pytest.raises(StateFailed):
+            await ledger.flush()
+        await ledger.close()
+    assert "usage of 10 characters has not been written" in caplog.text
+    assert await used(ledger, "ann") == (10, 0)
+    await ledger.flush()
+    assert await used(UsageLedger(database), "ann") == (10, 0)
+
+
+async def test_stopping_while_usage_is_written_bills_it_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FLUSH_SECONDS", 0.0)
+    for expected in range(1, 51):
+        ledger = UsageLedger(database)
+        async with ledger.charge("ann", 1):
+            pass
+        ledger.start()
+        for _ in range(expected % 5):
+            await asyncio.sleep(0)
+        await ledger.close()
+        assert await used(ledger, "ann") == (expected, 0)
