@@ -1,0 +1,172 @@
+"""What a paragraph of Word is made of, flat: runs taken apart, fields put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lxml import etree
+
+from service.documents.fragment import Kind
+
+Format = tuple[object, ...]
+"""Equal for properties of runs that look alike."""
+
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "bdo", "dir", "sdt"})
+_COMPUTED = frozenset({"dropDownList", "comboBox", "date", "checkbox", "picture", "docPartObj"})
+"""Content that Word chooses from what it has, and that prose has no place in."""
+_PROPERTIES = frozenset({"pPr", "rPr", "smartTagPr", "sdtPr", "sdtEndPr"})
+_OF_THE_SOURCE = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
+"""Where Word found mistakes, and broke words and pages: of no meaning in a translation."""
+_BREAKS = frozenset({"br", "cr", "tab", "ptab"})
+_THINGS = frozenset(
+    {
+        *("footnoteReference", "endnoteReference", "footnoteRef", "endnoteRef"),
+        *("sym", "object", "pict", "ruby", "pgNum", "oMath", "oMathPara", "fldSimple", "sdt"),
+    }
+)
+_NOT_OF_LOOK = frozenset({"lang", "noProof", "rPrChange"})
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """An element with what is said in it, a tag around others, or several in one.
+
+    ``properties`` are those of the run that the element was in; one that is its own run or
+    stands beside runs has none and is ``loose``. Of a field that opens or closes, and of things
+    made of several, ``parts`` are the atoms.
+    """
+
+    kind: Kind
+    element: etree._Element
+    properties: etree._Element | None = None
+    loose: bool = False
+    text: str = ""
+    parts: tuple[Atom, ...] = ()
+
+
+def name_of(element: etree._Element) -> str:
+    """Without its namespace; comments and the like have no name."""
+    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+
+
+def holder_of(element: etree._Element) -> etree._Element:
+    """The element whose children are the content of ``element``."""
+    if name_of(element) != "sdt":
+        return element
+    return next((child for child in element if name_of(child) == "sdtContent"), element)
+
+
+def contents_of(holder: etree._Element) -> list[etree._Element]:
+    """Its children but those that say how it looks."""
+    return [child for child in holder if name_of(child) not in _PROPERTIES]
+
+
+def atoms_of(holder: etree._Element) -> list[Atom]:
+    """What is in a paragraph or a container, in order."""
+    return list(_with_fields([atom for child in contents_of(holder) for atom in _atoms(child)]))
+
+
+def format_of(properties: etree._Element | None) -> Format:
+    """How a run looks, but not which language it is in."""
+    if properties is None:
+        return ()
+    return tuple(_look(child) for child in properties if name_of(child) not in _NOT_OF_LOOK)
+
+
+def _look(element: etree._Element) -> Format:
+    return (
+        element.tag,
+        tuple(sorted((str(key), str(value)) for key, value in element.attrib.items())),
+        tuple(_look(child) for child in element),
+    )
+
+
+def _atoms(element: etree._Element) -> Iterator[Atom]:
+    name = name_of(element)
+    if name == "r":
+        properties = next((child for child in element if name_of(child) == "rPr"), None)
+        for child in contents_of(element):
+            yield from _in_run(child, properties)
+    elif name in _CONTAINERS and not _is_computed(element):
+        yield Atom("open", element, loose=True)
+        yield from atoms_of(holder_of(element))
+        yield Atom("close", element, loose=True)
+    elif name not in _OF_THE_SOURCE:
+        yield Atom("thing" if name in _THINGS else "mark", element, loose=True)
+
+
+def _is_computed(element: etree._Element) -> bool:
+    return any(
+        name_of(child) in _COMPUTED
+        for properties in element
+        if name_of(properties) == "sdtPr"
+        for child in properties
+    )
+
+
+def _in_run(element: etree._Element, properties: etree._Element | None) -> Iterator[Atom]:
+    name = name_of(element)
+    if name == "t":
+        text = element.text or ""
+        kept = text if element.get(_SPACE) == "preserve" else text.strip()
+        yield Atom("text", element, properties, text=kept)
+    elif name == "noBreakHyphen":
+        yield Atom("text", element, properties, text="\N{NON-BREAKING HYPHEN}")
+    elif name in _BREAKS:
+        yield Atom("break", element, properties)
+    elif name not in _OF_THE_SOURCE:
+        inline = name == "drawing" and any(name_of(child) == "inline" for child in element)
+        yield Atom("thing" if inline or name in _THINGS else "mark", element, properties)
+
+
+def _with_fields(atoms: Sequence[Atom]) -> Iterator[Atom]:
+    """Fields that end where they began are one thing, or tags around the text of a link.
+
+    Those that run over several paragraphs stay marks, and what they show is said.
+    """
+    ends = _ends_of_fields(atoms)
+    place = 0
+    while place < len(atoms):
+        end = ends.get(place)
+        if end is None:
+            yield atoms[place]
+            place += 1
+            continue
+        field = tuple(atoms[place : end + 1])
+        shown = next((n for n, atom in enumerate(field) if _field_mark(atom) == "separate"), None)
+        if shown is not None and _is_link(field[:shown]):
+            yield Atom("open", field[0].element, parts=field[: shown + 1])
+            yield from _with_fields(field[shown + 1 : -1])
+            yield Atom("close", field[0].element, parts=field[-1:])
+        else:
+            yield Atom("thing", field[0].element, parts=field)
+        place = end + 1
+
+
+def _ends_of_fields(atoms: Sequence[Atom]) -> dict[int, int]:
+    ends: dict[int, int] = {}
+    begun: list[int] = []
+    for place, atom in enumerate(atoms):
+        mark = _field_mark(atom)
+        if mark == "begin":
+            begun.append(place)
+        elif mark == "end" and begun:
+            ends[begun.pop()] = place
+        elif atom.kind in ("open", "close"):
+            # What a container divides cannot be moved as one.
+            begun.clear()
+    return ends
+
+
+def _field_mark(atom: Atom) -> str:
+    if atom.parts or name_of(atom.element) != "fldChar":
+        return ""
+    namespace = etree.QName(atom.element).namespace
+    return str(atom.element.get(f"{{{namespace}}}fldCharType", ""))
+
+
+def _is_link(atoms: Sequence[Atom]) -> bool:
+    code = "".join(a.element.text or "" for a in atoms if name_of(a.element) == "instrText")
+    return code.split()[:1] == ["HYPERLINK"]

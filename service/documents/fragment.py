@@ -1,0 +1,204 @@
+"""A stretch of prose with markup of any format, and the neutral XML that it is translated as.
+
+A format cuts its prose into pieces: what is said, and tags. Pairs of tags become
+``<g id="1">…</g>``, things that stand in a sentence ``<x id="2"/>`` and breaks, which end a
+sentence, ``<n id="3"/>``. What stands at either end of the prose (blanks, marks, a pair around
+all of it) stays out of the translation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+from xml.sax.saxutils import escape
+
+from service.documents.types import MarkedSource, MarkupLost
+from service.translation.markup import Markup
+
+Kind = Literal["text", "open", "close", "thing", "mark", "break"]
+"""A *thing* is part of a sentence, such as a picture; a *mark* has no width, such as a bookmark."""
+
+_MARKUP = Markup(
+    "xml",
+    splitting_tags=frozenset({"n"}),
+    non_splitting_tags=frozenset({"g", "x"}),
+    outline_detection=False,
+)
+_TAG = re.compile(r'<(?:(?P<name>[gxn]) id="(?P<number>\d+)"\s*/?|/g)>')
+_NOT_IN_XML = re.compile("([\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])")
+_REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6})|#([0-9]{1,7})|(amp|lt|gt|quot|apos));")
+_NAMED = MappingProxyType({"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """``text`` is what is said, or how the format writes the tag."""
+
+    kind: Kind
+    text: str
+    name: str = ""
+    """Of a tag that opens or closes: which ones are pairs."""
+    number: int = 0
+    """Of a tag within its fragment; both tags of a pair have the same. Given by the fragment."""
+
+
+class Fragment:
+    """Pieces in order. Tags that open or close without their counterpart are marks."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        before, core, after = _trimmed(_joined(_paired([*_expressible(pieces)])))
+        self._before = before
+        self._core = core
+        self._after = after
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        return (*self._before, *self._core, *self._after)
+
+    @property
+    def source(self) -> MarkedSource | None:
+        """What to translate, if anything is said."""
+        said = "".join(piece.text for piece in self._core if piece.kind == "text")
+        if not any(character.isalnum() for character in said):
+            return None
+        if all(piece.kind == "text" for piece in self._core):
+            return MarkedSource(said)
+        return MarkedSource("".join(map(_written, self._core)), _MARKUP, len(said))
+
+    def replaced(self, translation: str) -> tuple[Piece, ...]:
+        """All pieces, those that say something and the order of tags as in ``translation``.
+
+        Raises ``MarkupLost`` if it has not every tag of ``source`` once, pairs closed in order.
+        """
+        if all(piece.kind == "text" for piece in self._core):
+            return (*self._before, Piece("text", translation), *self._after)
+        core = tuple(self._read(translation))
+        if sorted(_written(piece) for piece in core if piece.kind != "text") != sorted(
+            _written(piece) for piece in self._core if piece.kind != "text"
+        ):
+            raise MarkupLost(translation)
+        return (*self._before, *core, *self._after)
+
+    def _read(self, translation: str) -> Iterator[Piece]:
+        tags = {(piece.number, piece.kind == "close"): piece for piece in self._core}
+        opened: list[int] = []
+        end_of_last = 0
+        for tag in _TAG.finditer(translation):
+            if tag.start() > end_of_last:
+                yield Piece("text", _unescaped(translation[end_of_last : tag.start()]))
+            end_of_last = tag.end()
+            closes = tag["name"] is None
+            if closes and not opened:
+                raise MarkupLost(translation)
+            number = opened.pop() if closes else int(tag["number"])
+            if (number, closes) not in tags:
+                raise MarkupLost(translation)
+            if tag["name"] == "g":
+                opened.append(number)
+            yield tags[number, closes]
+        if end_of_last < len(translation):
+            yield Piece("text", _unescaped(translation[end_of_last:]))
+
+
+def _expressible(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The pieces, with characters that XML cannot hold as marks."""
+    for piece in pieces:
+        if piece.kind != "text":
+            yield piece
+            continue
+        for number, part in enumerate(_NOT_IN_XML.split(piece.text)):
+            yield Piece("mark" if number % 2 else "text", part)
+
+
+def _paired(pieces: list[Piece]) -> list[Piece]:
+    """Number the tags, and make marks of those without a counterpart."""
+    counterpart: dict[int, int] = {}
+    opened: list[int] = []
+    waiting: defaultdict[str, list[int]] = defaultdict(list)
+    for place, piece in enumerate(pieces):
+        if piece.kind == "open":
+            opened.append(place)
+            waiting[piece.name].append(place)
+        elif piece.kind == "close" and waiting[piece.name]:
+            start = waiting[piece.name][-1]
+            counterpart[place], counterpart[start] = start, place
+            while opened and opened[-1] >= start:
+                waiting[pieces[opened.pop()].name].pop()
+    numbers: dict[int, int] = {}
+    numbered = []
+    for place, piece in enumerate(pieces):
+        if piece.kind in ("open", "close") and place not in counterpart:
+            piece = replace(piece, kind="mark")
+        if piece.kind != "text":
+            first = min(place, counterpart.get(place, place))
+            piece = replace(piece, number=numbers.setdefault(first, len(numbers) + 1))
+        numbered.append(piece)
+    return numbered
+
+
+def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """Texts that stand side by side are one text; empty ones are none."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        if piece.kind == "text" and joined and joined[-1].kind == "text":
+            joined[-1] = Piece("text", joined[-1].text + piece.text)
+        elif piece.kind != "text" or piece.text:
+            joined.append(piece)
+    return joined
+
+
+def _trimmed(
+    pieces: Iterable[Piece],
+) -> tuple[tuple[Piece, ...], tuple[Piece, ...], tuple[Piece, ...]]:
+    core = deque(pieces)
+    before: list[Piece] = []
+    after: list[Piece] = []
+    while core:
+        first, last = core[0], core[-1]
+        if first.kind in ("mark", "break") or (not first.text.strip() and first.kind == "text"):
+            before.append(core.popleft())
+        elif last.kind in ("mark", "break") or (not last.text.strip() and last.kind == "text"):
+            after.append(core.pop())
+        elif first.kind == "open" and last.kind == "close" and first.number == last.number:
+            before.append(core.popleft())
+            after.append(core.pop())
+        elif first.kind == "text" and first.text[0].isspace():
+            said = first.text.lstrip()
+            before.append(Piece("text", first.text[: -len(said)]))
+            core[0] = Piece("text", said)
+        elif last.kind == "text" and last.text[-1].isspace():
+            said = last.text.rstrip()
+            after.append(Piece("text", last.text[len(said) :]))
+            core[-1] = Piece("text", said)
+        else:
+            break
+    return tuple(before), tuple(core), tuple(reversed(after))
+
+
+def _written(piece: Piece) -> str:
+    match piece.kind:
+        case "text":
+            return escape(piece.text)
+        case "open":
+            return f'<g id="{piece.number}">'
+        case "close":
+            return "</g>"
+        case "break":
+            return f'<n id="{piece.number}"/>'
+        case _:
+            return f'<x id="{piece.number}"/>'
+
+
+def _unescaped(text: str) -> str:
+    return _REFERENCE.sub(_referred, text)
+
+
+def _referred(found: re.Match[str]) -> str:
+    if found[3]:
+        return _NAMED[found[3]]
+    code = int(found[1], 16) if found[1] else int(found[2])
+    return chr(code) if code < 0x110000 else found[0]

@@ -1,0 +1,151 @@
+"""What is inside a block of Markdown, as pieces that can be written as they were.
+
+``markdown-it-py`` says what a tag is, but not how it was written; its rules are wrapped so that
+each token remembers that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from service.documents.fragment import Piece
+
+_LEFT_ALONE = re.compile(
+    r"""
+    \[\^[^\]\s]{1,100}\]:?                      # footnotes
+    | \[![A-Z]{1,20}\]                           # GitHub's notes and warnings
+    | (?<![^\n])\[[ xX]\](?=\s)                  # boxes to tick
+    | \{\{[^{}\n]{1,200}\}\} | \{%[^{}\n]{1,200}%\}  # templates
+    | \$\$[^$]{1,1000}\$\$ | \$(?![\s$])[^$\n]{1,200}(?<!\s)\$(?!\d)  # formulas
+    | (?<![\w:]):[a-z][a-z0-9_+-]{0,50}:(?![\w:])  # emoji
+    """,
+    re.VERBOSE,
+)
+"""Bounded, so that what only begins like one of these is not looked for over and over."""
+_HTML_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+_RULES = ("backticks", "autolink", "html_inline", "entity", "newline", "escape")
+
+Rule = Callable[[StateInline, bool], bool]
+
+
+class Inline:
+    """A parser of one document; it knows the document's definitions of links."""
+
+    def __init__(self) -> None:
+        self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+        self._parser.disable("inline")
+        inline = self._parser.inline.ruler
+        rules = {rule.name: rule.fn for rule in inline.__rules__}
+        for name in _RULES:
+            inline.at(name, _remembering(rules[name]))
+        inline.at("link", _remembering_ends(rules["link"], "link_close"))
+        inline.at("image", _remembering_ends(rules["image"], "image"))
+        inline.before("link", "left_alone", _leave_alone)
+        self._definitions: dict[str, Any] = {}
+
+    def blocks(self, text: str) -> list[Token]:
+        """The tokens of a whole document; what is inside of them is not yet read."""
+        return self._parser.parse(text, self._definitions)
+
+    def read(self, content: str) -> list[Piece]:
+        """What a block with this content says."""
+        tokens: list[Token] = []
+        self._parser.inline.parse(content, self._parser, self._definitions, tokens)
+        return list(self._all(tokens))
+
+    def _all(self, tokens: Sequence[Token]) -> Iterator[Piece]:
+        """Tokens as they were written; a line that was broken at will is a blank."""
+        automatic = False
+        for token in tokens:
+            if token.markup == "autolink":
+                automatic = token.type == "link_open"
+                if automatic:
+                    yield Piece("thing", str(token.meta["written"]))
+            elif not automatic:
+                yield from self._one(token)
+
+    def _one(self, token: Token) -> Iterator[Piece]:
+        match token.type:
+            case "text" | "text_special":
+                yield Piece("text", token.content)
+            case "softbreak":
+                yield Piece("text", " ")
+            case "hardbreak":
+                yield Piece("break", "\\" if token.meta["written"].startswith("\\") else "  ")
+            case "html_inline":
+                yield _html(token.content)
+            case "link_open":
+                yield Piece("open", "[", "link")
+            case "link_close":
+                yield Piece("close", str(token.meta["written"]), "link")
+            case "image":
+                yield Piece("open", "![", "image")
+                yield from self._all(token.children or [])
+                yield Piece("close", str(token.meta["written"]), "image")
+            case kind if kind.endswith("_open"):
+                yield Piece("open", token.markup, token.markup)
+            case kind if kind.endswith("_close"):
+                yield Piece("close", token.markup, token.markup)
+            case _:
+                yield Piece("thing", str(token.meta["written"]))
+
+
+def _html(written: str) -> Piece:
+    tag = _HTML_TAG.match(written)
+    if tag is None or written.endswith("/>"):
+        return Piece("thing", written)
+    return Piece("close" if tag[1] else "open", written, f"<{tag[2].lower()}>")
+
+
+def _remembering(rule: Rule) -> Rule:
+    """The rule, noting in each token that it makes what was written there."""
+
+    def remember(state: StateInline, silent: bool) -> bool:
+        start, made = state.pos, len(state.tokens)
+        found = rule(state, silent)
+        if found and not silent:
+            _note(state.tokens[made:], state.src[start : state.pos])
+        return found
+
+    return remember
+
+
+def _note(tokens: Iterable[Token], written: str) -> None:
+    for token in tokens:
+        token.meta = {**token.meta, "written": written}
+
+
+def _remembering_ends(rule: Rule, last: str) -> Rule:
+    """The rule, noting in its last token what was written from the ``]`` on."""
+
+    def remember(state: StateInline, silent: bool) -> bool:
+        start = state.pos
+        if silent:
+            return rule(state, silent)
+        opening = start + (last == "image")
+        if not state.src.startswith("[", opening):
+            return False
+        label_end = state.md.helpers.parseLinkLabel(state, opening, last == "link_close")
+        found = rule(state, silent)
+        if found:
+            assert state.tokens[-1].type == last
+            _note(state.tokens[-1:], state.src[label_end : state.pos])
+        return found
+
+    return remember
+
+
+def _leave_alone(state: StateInline, silent: bool) -> bool:
+    found = _LEFT_ALONE.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        _note([state.push("left_alone", "", 0)], found[0])
+    state.pos = found.end()
+    return True

@@ -1,0 +1,136 @@
+"""Markdown: CommonMark with the tables and the strikethrough of GitHub.
+
+``markdown-it-py`` finds the blocks and the lines they stand in; what is prose is replaced in its
+place, so that all else (code, HTML, front matter, definitions, the way lists are indented) stays
+as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from markdown_it.token import Token
+
+from service.documents.encoding import decode
+from service.documents.fragment import Fragment
+from service.documents.inline import Inline
+from service.documents.prose import Lines, written_cell, written_heading, written_paragraph
+from service.documents.splicing import Place, SplicedDocument
+from service.documents.types import BrokenDocument, Document
+
+_CHARACTERS = 50_000
+"""Of a paragraph: brackets that close nothing take time as the square of their number."""
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_FRONT_MATTER = re.compile(
+    r"\A(?:---[ \t]*\r?\n(?:.*\r?\n)*?(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n(?:.*\r?\n)*?\+\+\+)"
+    r"[ \t]*(?:\r?\n|\Z)"
+)
+
+
+def open_markdown(content: bytes) -> Document:
+    """Raises ``BrokenDocument`` where the bytes are no text, or a paragraph is endless."""
+    file = decode(content)
+    return SplicedDocument(file, "text/markdown", list(_places(file.text)))
+
+
+def _places(text: str) -> Iterator[Place]:
+    matter = _FRONT_MATTER.match(text)
+    hidden = matter[0] if matter else ""
+    lines = [(found.start(), found[0].rstrip("\r\n")) for found in _LINE.finditer(text) if found[0]]
+    inline = Inline()
+    # Empty lines in the place of front matter, so that lines keep their numbers.
+    blocks = inline.blocks("\n" * hidden.count("\n") + text[len(hidden) :])
+    cells: list[Token] = []
+    for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
+        if after is not None and after.type == "tr_close":
+            yield from _row(lines, cells, inline)
+            cells = []
+        if block.type != "inline" or not block.content.strip():
+            continue
+        assert before is not None and block.map is not None
+        if len(block.content) > _CHARACTERS:
+            raise BrokenDocument(
+                f"line {block.map[0] + 1} begins a paragraph of {len(block.content)} characters; "
+                f"at most {_CHARACTERS} are read: put empty lines between its parts"
+            )
+        if before.type in ("th_open", "td_open"):
+            cells.append(block)
+        else:
+            newline = _newline(text, lines, block.map[0])
+            yield from _prose(lines, block, before.type == "heading_open", newline, inline)
+
+
+def _newline(text: str, lines: list[tuple[int, str]], number: int) -> str:
+    start, line = lines[number]
+    end = start + len(line)
+    return "\r\n" if text[end : end + 2] == "\r\n" else text[end : end + 1] or "\n"
+
+
+def _prose(
+    lines: list[tuple[int, str]], block: Token, heading: bool, newline: str, inline: Inline
+) -> Iterator[Place]:
+    """Of a paragraph or a heading, whose lines may each have a prefix, such as ``> ``."""
+    said = [line.strip() for line in block.content.split("\n")]
+    found = _found(lines, block, said, heading)
+    fragment = Fragment(inline.read(block.content))
+    shape = Lines(
+        newline=newline,
+        prefix=found[1][2] if len(found) > 1 else "",
+        width=max(map(len, said)) if len(found) > 1 else None,
+    )
+    write = written_heading if heading and len(found) == 1 else written_paragraph
+    if (source := fragment.source) is not None:
+        yield Place(found[0][0], found[-1][1], source, partial(write, fragment, shape, inline))
+
+
+def _found(
+    lines: list[tuple[int, str]], block: Token, said: list[str], heading: bool
+) -> list[tuple[int, int, str]]:
+    """Where each line of a block's content starts and ends, and what stands before it."""
+    assert block.map is not None
+    # Lines of odd blanks, which are no blank lines, are not part of the content.
+    for first in range(block.map[0], block.map[1] - len(said) + 1):
+        found = []
+        for (start, line), content in zip(lines[first : first + len(said)], said, strict=True):
+            column = _column(line, content, heading)
+            if column is None:
+                break
+            found.append((start + column, start + column + len(content), line[:column]))
+        else:
+            return found
+    raise BrokenDocument(f"line {block.map[0] + 1} begins a block that nobody understands")
+
+
+def _column(line: str, content: str, heading: bool) -> int | None:
+    """Where a line's content begins: at its end but for blanks and the ``#`` behind headings."""
+    ending = re.compile(r"(?:\s+#+)?\s*$" if heading else r"\s*$")
+    for column in (line.rfind(content), len(line.rstrip()) - len(content)):
+        if (
+            column >= 0
+            and line.startswith(content, column)
+            and ending.match(line, column + len(content))
+        ):
+            return column
+    return None
+
+
+def _row(lines: list[tuple[int, str]], cells: list[Token], inline: Inline) -> Iterator[Place]:
+    """Found from the right, where nothing but blanks and bars stands behind a cell's content."""
+    places: list[Place] = []
+    limit: int | None = None
+    for cell in reversed(cells):
+        assert cell.map is not None
+        start, line = lines[cell.map[0]]
+        content = cell.content.replace("|", "\\|")
+        column = line.rfind(content, 0, limit)
+        if column < 0:
+            raise BrokenDocument(f"line {cell.map[0] + 1} has a cell that nobody understands")
+        limit = column
+        fragment = Fragment(inline.read(cell.content))
+        if (source := fragment.source) is not None:
+            end = start + column + len(content)
+            write = partial(written_cell, fragment, Lines(), inline)
+            places.append(Place(start + column, end, source, write))
+    yield from reversed(places)

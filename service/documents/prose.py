@@ -1,0 +1,143 @@
+"""Writes prose as Markdown: what a translation says is said, and never read as markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from service.documents.fragment import Fragment, Piece
+from service.documents.inline import Inline
+from service.documents.wrapping import Word, words_of, wrapped
+
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~${}:!]")
+_ENDS_FIRST = "!>]}:~&$_*{`[<\\"
+"""The same characters. What begins a tag keeps its backslash rather than what ends it."""
+_BLOCK_START = re.compile(r"(?:[-+*](?=\s|$)|#{1,6}(?=\s|$)|>|[-=*_~`]{3}|=+\s*$|-+\s*$|<|\||:?-)")
+_DEFINITION = re.compile(r"(\[(?!\^)(?:[^\\\]]|\\.)+\]):", re.DOTALL)
+_NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+_MAY_NOT_START = re.compile(r"[-+*>#=~|:`<\[_]|\d{1,9}[.)]")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """How lines of a block are ended and begun, and how long they are; ``None`` is endless."""
+
+    newline: str = "\n"
+    prefix: str = ""
+    width: int | None = None
+
+
+def written_paragraph(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
+    """A paragraph whose lines may be broken as those of its source were."""
+    lines: list[str] = []
+    segment: list[Piece] = []
+    for piece in _escaped(fragment.replaced(translation), inline):
+        if piece.kind != "break":
+            segment.append(piece)
+            continue
+        broken = _broken(segment, shape, continues=bool(lines))
+        broken[-1] += piece.text
+        lines += broken
+        segment = []
+    lines += _broken(segment, shape, continues=bool(lines))
+    return (shape.newline + shape.prefix).join(lines)
+
+
+def written_heading(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
+    """A heading on one line, which may end with ``#`` only if somebody said so."""
+    line = _written(_escaped(fragment.replaced(translation), inline))
+    return re.sub(r"(?<=\s)(#+)$", r"\\\1", line)
+
+
+def written_cell(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
+    """A cell of a table, where every bar is escaped, also in code."""
+    return _written(_escaped(fragment.replaced(translation), inline)).replace("|", "\\|")
+
+
+def _written(pieces: Iterable[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
+    """The pieces on one line; only what is read as something else otherwise has backslashes."""
+    meant = [_on_one_line(piece) for piece in pieces]
+    said = "".join(piece.text for piece in meant if piece.kind == "text")
+    special = set(_SPECIAL.findall(said))
+
+    def is_read_as_meant(characters: set[str]) -> bool:
+        written = _with_backslashes(meant, characters)
+        return _read(inline.read(_lined(written))) == _read(meant)
+
+    if is_read_as_meant(set()):
+        return meant
+    for character in sorted(special, key=_ENDS_FIRST.index):
+        if is_read_as_meant(special - {character}):
+            special.remove(character)
+    return _with_backslashes(meant, special)
+
+
+def _with_backslashes(pieces: Iterable[Piece], characters: set[str]) -> list[Piece]:
+    return [
+        replace(piece, text=_SPECIAL.sub(partial(_backslash, characters), piece.text))
+        if piece.kind == "text"
+        else piece
+        for piece in pieces
+    ]
+
+
+def _backslash(characters: set[str], found: re.Match[str]) -> str:
+    return f"\\{found[0]}" if found[0] in characters else found[0]
+
+
+def _on_one_line(piece: Piece) -> Piece:
+    # An empty line would end the block.
+    return replace(piece, text=re.sub(r"[\r\n]+", " ", piece.text))
+
+
+def _lined(pieces: Iterable[Piece]) -> str:
+    return "".join(
+        piece.text + "\n" if piece.kind == "break" else piece.text for piece in pieces
+    ).strip()
+
+
+def _read(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
+    """What can be told from the outside: texts side by side are one, blanks are alike."""
+    read: list[tuple[str, str]] = []
+    for piece in pieces:
+        kind = "text" if piece.kind == "text" else "tag"
+        if kind == "text" and read and read[-1][0] == "text":
+            read[-1] = (kind, read[-1][1] + piece.text)
+        else:
+            read.append((kind, piece.text))
+    squeezed = [(kind, " ".join(text.split())) for kind, text in read]
+    return [(kind, text) for kind, text in squeezed if text or kind != "text"]
+
+
+def _broken(pieces: Sequence[Piece], shape: Lines, *, continues: bool) -> list[str]:
+    words = words_of(pieces, tags_have_width=True)
+    if shape.width is None:
+        lines = wrapped(words, 1 + sum(word.width + 1 for word in words))
+    else:
+        lines = wrapped(words, shape.width, _may_start)
+    lines[0] = _begun(lines[0].lstrip(), pieces)
+    if continues and lines[0].startswith("<"):
+        # A line that goes on may be indented, and an HTML block that ends it may not.
+        lines[0] = "    " + lines[0]
+    return lines
+
+
+def _may_start(word: Word) -> bool:
+    return _MAY_NOT_START.match(word.text) is None
+
+
+def _begun(line: str, pieces: Sequence[Piece]) -> str:
+    """A line that begins with what is said, and not with what would begin another block."""
+    if definition := _DEFINITION.match(line):
+        return f"{definition[1]}\\:{line[definition.end() :]}"
+    if not pieces or pieces[0].kind != "text":
+        return line
+    if numbered := _NUMBERED.match(line):
+        return f"{numbered[1]}\\{line[numbered.start(2) :]}"
+    return f"\\{line}" if _BLOCK_START.match(line) else line

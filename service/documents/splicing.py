@@ -1,0 +1,57 @@
+"""A file of text with places in it: what is said there is replaced, the rest is never touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from service.documents.encoding import EncodedText
+from service.documents.types import MarkedSource
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Characters ``start`` to ``end`` of a file, and how a translation of ``source`` is written."""
+
+    start: int
+    end: int
+    source: MarkedSource
+    written: Callable[[str], str]
+
+
+class SplicedDocument:
+    """A ``Document`` over places that are in order and do not overlap."""
+
+    def __init__(
+        self,
+        file: EncodedText,
+        media_type: str,
+        places: Sequence[Place],
+        unencodable: Literal["strict", "xmlcharrefreplace"] = "strict",
+    ) -> None:
+        self._file = file
+        self._media_type = media_type
+        self._places = tuple(places)
+        self._unencodable = unencodable
+
+    @property
+    def media_type(self) -> str:
+        return self._media_type
+
+    @property
+    def texts(self) -> tuple[MarkedSource, ...]:
+        return tuple(place.source for place in self._places)
+
+    def replaced(self, translations: Sequence[str]) -> bytes:
+        parts: list[str] = []
+        end_of_last = 0
+        for place, translation in zip(self._places, translations, strict=True):
+            parts.append(self._file.text[end_of_last : place.start])
+            if translation == place.source.text:
+                parts.append(self._file.text[place.start : place.end])
+            else:
+                parts.append(place.written(translation))
+            end_of_last = place.end
+        parts.append(self._file.text[end_of_last:])
+        return self._file.encode("".join(parts), self._unencodable)

@@ -1,0 +1,123 @@
+"""Captions in SubRip's format: their words change; numbers, times and blank lines do not.
+
+A caption is translated by itself, also where a sentence runs on in the next one, since only its
+own words are shown at its time. Lines of a caption that are one sentence are joined, translated,
+and broken again into as many lines, or into more if they became too long to be read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from service.documents.encoding import decode
+from service.documents.fragment import Fragment, Piece
+from service.documents.splicing import Place, SplicedDocument
+from service.documents.types import BrokenDocument, Document
+from service.documents.wrapping import balanced, words_of
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_TIMES = re.compile(
+    r"\s*-?\d+:\d{1,2}:\d{1,2}[,.:]\d{1,3}\s*-->\s*-?\d+:\d{1,2}:\d{1,2}[,.:]\d{1,3}(?:\s.*)?",
+    re.DOTALL,
+)
+_TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*\s*$")  # noqa: RUF001
+_SPEAKER = re.compile(r"\s*(?:[-‐–—]|>>|♪|\w+:\s)")  # noqa: RUF001
+_WIDTH = 42
+"""Characters of a line that are read in passing; what subtitlers agree on."""
+
+
+def open_srt(content: bytes) -> Document:
+    """Raises ``BrokenDocument`` with the number of the first line that belongs to no caption."""
+    file = decode(content)
+    return SplicedDocument(file, "application/x-subrip", list(_places(file.text)))
+
+
+def _places(text: str) -> Iterator[Place]:
+    lines = [(found.start(), found[0]) for found in _LINE.finditer(text) if found[0]]
+    times = [number for number, (_, line) in enumerate(lines) if _is_times(number, line)]
+    heads = [_head(lines, number) for number in times]
+    for number, (_, line) in enumerate(lines[: heads[0] if heads else None], start=1):
+        if line.strip():
+            raise BrokenDocument(
+                f"line {number} belongs to no caption; a file of captions begins with a number, "
+                "and a line of times such as 00:00:01,000 --> 00:00:02,500"
+            )
+    for first, after in zip(times, [*heads, len(lines)][1:], strict=True):
+        caption = lines[first + 1 : after]
+        for group in _groups(caption):
+            yield from _place(group)
+
+
+def _is_times(number: int, line: str) -> bool:
+    if "-->" not in line:
+        return False
+    if not _TIMES.fullmatch(line):
+        raise BrokenDocument(
+            f"line {number + 1} has an arrow but no times; they are written "
+            "00:00:01,000 --> 00:00:02,500"
+        )
+    return True
+
+
+def _head(lines: list[tuple[int, str]], times: int) -> int:
+    """Where a caption begins: at its number, if it has one."""
+    return times - 1 if times and lines[times - 1][1].strip().isdecimal() else times
+
+
+def _groups(caption: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Lines that are said in one breath."""
+    group: list[tuple[int, str]] = []
+    for start, line in caption:
+        said = _TAG.sub("", line)
+        ends = not said.strip() or _SPEAKER.match(said)
+        if group and (ends or _SENTENCE_END.search(_TAG.sub("", group[-1][1]))):
+            yield group
+            group = []
+        if said.strip():
+            group.append((start, line))
+    if group:
+        yield group
+
+
+def _place(group: list[tuple[int, str]]) -> Iterator[Place]:
+    lines = [line.strip() for _, line in group]
+    start = group[0][0] + group[0][1].index(lines[0])
+    end = group[-1][0] + group[-1][1].index(lines[-1]) + len(lines[-1])
+    newline = group[0][1][len(group[0][1].rstrip("\r\n")) :]
+    joined = lines[0]
+    for line in lines[1:]:
+        joined += ("" if _wide(joined[-1]) and _wide(line[0]) else " ") + line
+    fragment = Fragment(_pieces(joined))
+    longest = max(len(_TAG.sub("", line)) for line in lines)
+
+    def written(translation: str) -> str:
+        words = words_of(fragment.replaced(translation), tags_have_width=False)
+        width = sum(word.width for word in words) + len(words) - 1
+        most = max(len(lines), math.ceil(width / max(_WIDTH, longest)))
+        return (newline or "\n").join(balanced(words, most))
+
+    if (source := fragment.source) is not None:
+        yield Place(start, end, source, written)
+
+
+def _pieces(line: str) -> Iterator[Piece]:
+    end_of_last = 0
+    for tag in _TAG.finditer(line):
+        yield Piece("text", line[end_of_last : tag.start()])
+        end_of_last = tag.end()
+        if tag[2]:
+            yield Piece("close" if tag[1] else "open", tag[0], tag[2].lower())
+        else:
+            yield Piece("mark", tag[0])
+    yield Piece("text", line[end_of_last:])
+
+
+def _wide(character: str) -> bool:
+    """Whether a script without blanks between words uses it; Hangul has blanks."""
+    return unicodedata.east_asian_width(character) in "WF" and not (
+        "\uac00" <= character <= "\ud7a3"
+    )

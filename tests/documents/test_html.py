@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import codecs
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.documents.html import open_html
+from service.documents.types import BrokenDocument, characters
+from tests.documents.translations import shouted, unchanged
+
+SOUP = st.lists(
+    st.sampled_from(
+        [
+            *("<p>", "</p>", "<div class=notranslate>", "</div>", "<pre>", "</pre>", "</li>"),
+            *("<script>", "</script>", "<br/>", "<!-- a", "-->", "a b ", "<", "&amp;", "é", "\r\n"),
+            "x" * 4000,
+        ]
+    )
+)
+
+
+@given(SOUP)
+def test_what_is_not_translated_stays_byte_for_byte(soup: list[str]) -> None:
+    content = "".join(soup).encode()
+    document = open_html(content)
+    assert unchanged(document) == content
+    assert all(source.markup.kind == "html" for source in document.texts)
+
+
+def test_a_page_is_one_text() -> None:
+    page = "<!doctype html><title>A</title><p>One <b>two</b>.</p>"
+    assert [source.text for source in open_html(page.encode()).texts] == [page]
+
+
+def test_a_long_page_is_parted_behind_blocks_and_never_in_code() -> None:
+    paragraph = "<p>" + "word " * 100 + "</p>\n"
+    code = "<pre>" + paragraph * 50 + "</pre>"
+    kept = '<div translate="no"><div>' + paragraph * 50 + "</div></div>"
+    page = paragraph * 50 + code + kept + paragraph * 50
+    parts = [source.text for source in open_html(page.encode()).texts]
+    assert len(parts) > 4
+    assert all(part in page and len(part) < 2 * len(code) for part in parts)
+    assert all(part.count("<pre>") == part.count("</pre>") for part in parts)
+    assert not any(part.startswith("</div>") for part in parts)
+    assert unchanged(open_html(page.encode())) == page.encode()
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        ('<meta charset="iso-8859-1">', "cp1252"),
+        ('<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">', "cp1251"),
+        ('<?xml version="1.0" encoding="ISO-8859-15"?>', "iso8859-15"),
+        ("<meta charset=utf-16>", "utf-8"),
+        ("", "utf-8"),
+    ],
+)
+def test_a_page_is_read_and_written_as_it_says(head: str, encoding: str) -> None:
+    said = "Привет" if encoding == "cp1251" else "schön"
+    document = open_html(f"{head}<p>{said}</p>".encode(encoding))
+    assert document.texts[0].text.endswith(f"<p>{said}</p>")
+    assert shouted(document) == f"{head}<p>{said.upper()}</p>".encode(encoding)
+
+
+def test_a_byte_order_mark_wins() -> None:
+    page = "<meta charset=latin-1><p>schön</p>"
+    content = codecs.BOM_UTF16_LE + page.encode("utf-16-le")
+    assert open_html(content).texts[0].text == page
+
+
+def test_characters_that_the_encoding_lacks_become_references() -> None:
+    document = open_html(b"<meta charset=latin-1><p>ok</p>")
+    assert document.replaced(["<p>日本</p>"]) == b"<p>&#26085;&#26412;</p>"
+
+
+@pytest.mark.parametrize("label", ["rot13", "hex", "zlib", "unicode_escape", "no-such", "utf-7"])
+def test_what_is_no_charset_is_refused_by_name(label: str) -> None:
+    with pytest.raises(BrokenDocument, match=f"its charset is {label}; save it as UTF-8"):
+        open_html(f"<meta charset={label}><p>Hi".encode())
+
+
+def test_what_nobody_reads_is_not_counted() -> None:
+    page = "<style>p {}</style><script>let a</script><p class=a>Hi &amp; you</p>\n<!-- no -->"
+    assert characters(open_html(page.encode())) == len("Hi & you")
+    assert open_html(b"<script>let a</script><br>").texts == ()

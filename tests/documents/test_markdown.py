@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from service.documents.markdown import open_markdown
+from service.documents.types import BrokenDocument
+from tests.documents.translations import mapped, shouted, translated, unchanged
+
+GUIDE = """---
+title: untouched here
+---
+
+# heading with `code` #
+
+some *prose* with **bold _and_ nested** words and a [link text](http://a.example/b_c "title"),
+an ![alt text](pic.png), <http://auto.example>, ~~gone~~, <kbd>key</kbd> and a footnote[^one].
+escaped \\*stars\\* &amp; entities.
+
+setext *title*
+===
+
+> quoted words
+> go on  
+> after a break
+
+1. first item
+   continues
+2. second
+   - [ ] task to do
+   - [x] done
+
+| head one | head `two` |
+| :--- | ---: |
+| a \\| b | *cell* |
+|  | last |
+
+```python
+print("untouched")
+```
+
+    indented code
+
+<div class="untouched">
+raw html
+</div>
+
+[reference text][ref] and [ref] and {{ template }} and $x_1$ and :smile:.
+
+[ref]: http://c.example "untouched title"
+[^one]: the note
+"""
+
+SHOUTED = """---
+title: untouched here
+---
+
+# HEADING WITH `code` #
+
+SOME *PROSE* WITH **BOLD _AND_ NESTED** WORDS AND A [LINK TEXT](http://a.example/b_c "title"),
+AN ![ALT TEXT](pic.png), <http://auto.example>, ~~GONE~~, <kbd>KEY</kbd> AND A FOOTNOTE[^one].
+ESCAPED \\*STARS\\* & ENTITIES.
+
+SETEXT *TITLE*
+===
+
+> QUOTED WORDS
+> GO ON  
+> AFTER A BREAK
+
+1. FIRST ITEM
+   CONTINUES
+2. SECOND
+   - [ ] TASK TO DO
+   - [x] DONE
+
+| HEAD ONE | HEAD `two` |
+| :--- | ---: |
+| A \\| B | *CELL* |
+|  | LAST |
+
+```python
+print("untouched")
+```
+
+    indented code
+
+<div class="untouched">
+raw html
+</div>
+
+[REFERENCE TEXT][ref] AND [REF] AND {{ template }} AND $x_1$ AND :smile:.
+
+[ref]: http://c.example "untouched title"
+[^one]: THE NOTE
+"""
+
+
+def last_said(text: str) -> str:
+    """The text that people read in the last block of a document."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    (*_, block) = [
+        token for token in parser.parse(text) if token.type == "inline" and token.content
+    ]
+    return "".join(
+        " " if token.type == "softbreak" else token.content for token in block.children or []
+    )
+
+
+BITS = st.lists(
+    st.sampled_from(
+        [
+            *("word", "more", "é", " ", " ", "\n", "\n", "\n\n", "\r\n", "  \n", "\t", "    "),
+            *(
+                "*",
+                "**",
+                "_",
+                "~~",
+                "`",
+                "``",
+                "\\",
+                "&amp;",
+                "<b>",
+                "</b>",
+                "<!-- c -->",
+                "<div>\n",
+            ),
+            *("[a]", "](b)", "![", "[", "]", "(x)", "<http://a.b>", "[a]: /u\n", "[^1]", "$x$"),
+            *("# ", "> ", "- ", "1. ", "---\n", "===\n", "```\n", "|", "| --- |\n", "{{ y }}"),
+            *("<div>\n", "\xa0", "\x0b", "\u2028"),
+        ]
+    ),
+    max_size=30,
+).map("".join)
+
+
+def structure(text: str) -> list[str]:
+    """Blocks and tags of a document, but not what is said, nor where its lines are broken."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    found = []
+    for block in parser.parse(text):
+        found.append(f"{block.type} {block.tag} {block.level}")
+        found += [
+            f"  {token.type} {token.tag} {token.attrs}"
+            for token in block.children or []
+            if token.type not in ("text", "softbreak")
+        ]
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(BITS)
+@example("> a\nb\n\n1. 1 | 2\n   - | -\n   2 | 1\n")
+def test_what_is_not_translated_stays_byte_for_byte(text: str) -> None:
+    assert unchanged(open_markdown(text.encode())) == text.encode()
+
+
+def test_prose_changes_and_nothing_else_does() -> None:
+    assert shouted(open_markdown(GUIDE.encode())).decode() == SHOUTED
+
+
+def test_ends_of_lines_stay_what_they_are() -> None:
+    shouting = shouted(open_markdown(GUIDE.replace("\n", "\r\n").encode())).decode()
+    assert shouting == SHOUTED.replace("\n", "\r\n")
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(BITS)
+@example("word  \n\t<!-- c --> more")
+@example("\\<!-- c -->\n- ")
+def test_the_blocks_of_a_translated_document_are_those_of_its_source(text: str) -> None:
+    swapped = translated(open_markdown(text.encode()), lambda said: re.sub(r"\w", "x", said))
+    assert [line for line in structure(swapped.decode()) if not line.startswith("  ")] == [
+        line for line in structure(text) if not line.startswith("  ")
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "1. no list",
+        "- no list",
+        "# no heading",
+        "> no quote",
+        "*no emphasis* and `no code`",
+        "[no link](a)",
+        "<b>no tag</b> &amp; <!-- no comment",
+        "---",
+        "===",
+        "```",
+        "~~~ no fence",
+        "a \\* b \\\\",
+        "two\n\nparagraphs",
+        "{{ no template }} $x$ :smile: [^1] [x] a",
+        "| a | b |",
+    ],
+)
+@pytest.mark.parametrize(
+    "source", ["text", "> text", "- text\n  text", "# text", "a | b\n- | -\ntext |"]
+)
+def test_what_a_translation_says_is_never_markup(said: str, source: str) -> None:
+    document = open_markdown(source.encode())
+    translations = [said if "text" in s.text else s.text for s in document.texts]
+    written = document.replaced(translations).decode()
+    assert structure(written) == structure(source)
+    assert last_said(written).split() == said.split()
+
+
+@pytest.mark.parametrize(
+    "said", ["2 * 3 * 4", "snake_case_name", "Tom & Jerry", "a < b", "[sic]", "C#"]
+)
+def test_what_cannot_be_mistaken_is_not_escaped(said: str) -> None:
+    assert open_markdown(b"text").replaced([said]).decode() == said
+
+
+def test_lines_are_broken_where_they_were_about_as_long() -> None:
+    source = "- one two three fours\n  five six seven\n  eight"
+    written = open_markdown(source.encode()).replaced(["eins zwei drei vier - fünf 7. sechs"])
+    assert written.decode() == "- eins zwei drei vier -\n  fünf 7. sechs"
+
+
+def test_a_paragraph_on_one_line_stays_on_one() -> None:
+    assert open_markdown(b"a").replaced(["word " * 100 + "end"]) == b"word " * 100 + b"end"
+
+
+def test_tags_move_with_their_words() -> None:
+    document = open_markdown(b"the *red* [house](/h) `x`")
+    assert document.texts[0].text == 'the <g id="1">red</g> <g id="2">house</g> <x id="3"/>'
+    moved = document.replaced(['<x id="3"/> <g id="2">maison</g> <g id="1">rouge</g>'])
+    assert moved == b"`x` [maison](/h) *rouge*"
+
+
+def test_a_text_without_tags_is_plain() -> None:
+    document = open_markdown(b"**All of it** \n\n# AT&amp;T")
+    assert [(s.text, s.markup.kind) for s in document.texts] == [
+        ("All of it", "text"),
+        ("AT&T", "text"),
+    ]
+    assert [mapped(s, str.lower) for s in document.texts] == ["all of it", "at&t"]
+
+
+def test_front_matter_of_both_kinds_is_left_alone() -> None:
+    for fence in ("---", "+++"):
+        matter = f"{fence}\ntitle: one\n\n# two\n{fence}\n"
+        assert shouted(open_markdown(f"{matter}three".encode())).decode() == f"{matter}THREE"
+
+
+def test_an_endless_paragraph_is_refused_by_its_line() -> None:
+    with pytest.raises(BrokenDocument, match="line 4 begins a paragraph of 60000 characters"):
+        open_markdown(b"---\na: b\n---\n" + b"[" * 60_000)

@@ -1,0 +1,35 @@
+"""Translations that a test can foresee: every word of a text, and nothing of its markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from service.documents.types import Document, MarkedSource
+from service.translation.markup import Markup
+
+_TAG = re.compile(r"(<[^<>]*>|&[#\w]+;)")
+
+
+def mapped(source: MarkedSource, change: Callable[[str], str]) -> str:
+    """The text of a source changed, its tags left where they are."""
+    if source.markup.kind == "text":
+        return change(source.text)
+    parts = _TAG.split(source.text)
+    return "".join(part if number % 2 else change(part) for number, part in enumerate(parts))
+
+
+def translated(document: Document, change: Callable[[str], str]) -> bytes:
+    return document.replaced([mapped(source, change) for source in document.texts])
+
+
+def shouted(document: Document) -> bytes:
+    return translated(document, str.upper)
+
+
+def unchanged(document: Document) -> bytes:
+    return document.replaced([source.text for source in document.texts])
+
+
+async def shout(texts: tuple[str, ...], markup: Markup) -> list[str]:
+    return [mapped(MarkedSource(text, markup), str.upper) for text in texts]
