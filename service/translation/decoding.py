@@ -62,6 +62,8 @@ class DecodingOverrides:
     sampling_temperature: float | None = None
     seed: int | None = None
     """Of sampling; without one, every request draws otherwise."""
+    return_scores: bool = False
+    """Whether scores are wanted; greedy search is faster without."""
 
     def resolve(
         self,
@@ -104,7 +106,7 @@ class DecodingOverrides:
                 sampling_topk=_or(self.sampling_topk, 1),
                 sampling_topp=_or(self.sampling_topp, 1.0),
                 sampling_temperature=_or(self.sampling_temperature, 1.0),
-                return_scores=False,
+                return_scores=self.return_scores,
                 # Sentences of one text must not all draw the same numbers.
                 seed=(seed + sentence) % 2**64 if seed >= 0 else seed,
             )

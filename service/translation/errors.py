@@ -36,29 +36,43 @@ class UnknownLanguage(TranslationError):
         super().__init__(f"{shown} is not supported; on offer: {', '.join(self.offered)}")
 
 
+class UndetectedLanguage(TranslationError):
+    """Nothing in a text says which language on offer it is in."""
+
+    def __init__(self, number: int, offered: Iterable[str]) -> None:
+        super().__init__(
+            f"the language of text {number} cannot be detected; name its source: "
+            f"{', '.join(offered)}"
+        )
+        self.number = number
+
+
 class UnsupportedPair(TranslationError):
     """Two languages that are on offer, but not in this direction."""
 
-    def __init__(self, source: str, target: str, targets: Iterable[str]) -> None:
+    def __init__(
+        self, source: str, target: str, targets: Iterable[str], model: str | None = None
+    ) -> None:
         self.source = source
         self.target = target
         self.targets = tuple(targets)
         offered = ", ".join(map(_named, self.targets)) or "none"
+        by = f" with {model}" if model else ""
         super().__init__(
-            f"{_named(target)} is not available as a target language from {_named(source)}; "
-            f"on offer: {offered}"
+            f"{_named(target)} is not available as a target language from {_named(source)}{by}; "
+            f"on offer{by}: {offered}"
         )
 
 
 class TextTooLarge(TranslationError):
     """More than the service ever holds: waiting will not help, splitting the request will."""
 
-    def __init__(self, sentences: int, limit: int) -> None:
+    def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
-            f"the request has {sentences} sentences; at most {limit} are translated at once: "
+            f"the request has {tokens} tokens; at most {limit} are translated at once: "
             "send it in parts"
         )
-        self.sentences = sentences
+        self.tokens = tokens
         self.limit = limit
 
 
@@ -66,8 +80,25 @@ class Overloaded(TranslationError):
     """The service is full; the same request will do after ``retry_after`` seconds."""
 
     def __init__(self, retry_after: int = 1) -> None:
-        super().__init__("too many sentences are being translated; try again shortly")
+        super().__init__("too much is being translated; try again shortly")
         self.retry_after = retry_after
+
+
+class DeadlineExceeded(TranslationError):
+    """The request was not done in time; what was left of it is no longer being translated."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the translation was not done within {seconds:g} seconds")
+        self.seconds = seconds
+
+
+class UnknownModel(TranslationError):
+    """No model of this name is on offer."""
+
+    def __init__(self, name: str, offered: Iterable[str]) -> None:
+        shown = name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}…"
+        super().__init__(f"there is no model {shown}; on offer: {', '.join(offered)}")
+        self.name = name
 
 
 class NotReady(TranslationError):

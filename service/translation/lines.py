@@ -37,7 +37,9 @@ async def translate_lines(
     async def translate(number: int, line: bytes) -> Translation | LineFailed:
         # Returned, not raised: a raise would cancel the lines before this one.
         try:
-            request = TranslateRequest((line.decode("utf-8"),), pair)
+            request = TranslateRequest(
+                (line.decode("utf-8"),), pair.target, pair.source, priority="bulk"
+            )
             return (await translator.translate(request))[0]
         except UnicodeDecodeError:
             return LineFailed(number, "is not UTF-8")

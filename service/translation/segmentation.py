@@ -16,10 +16,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
+from typing import Literal
 
 import sentencex
 
 from service.engine.errors import SentenceTooLong
+
+Splitting = Literal["sentences", "ignoring_lines", "none"]
+"""Where sentences end: at lines and full stops, at full stops only, or only at the end."""
 
 _CLAUSE_END = re.compile(r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛])|(?=\s[–—-]\s)")
 _BLANK = re.compile(r"(?=\s)")
@@ -44,40 +48,56 @@ class TokenLimit:
 
 @dataclass(frozen=True, slots=True)
 class SegmentedText:
-    """Sentences and what is around them: there is one separator more than there are sentences."""
+    """A text and where its sentences are, in order; the rest of it is separators."""
 
-    sentences: tuple[str, ...]
-    separators: tuple[str, ...]
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(self.text[start:end] for start, end in self.spans)
+
+    @property
+    def separators(self) -> tuple[str, ...]:
+        """One more than there are sentences."""
+        starts = [*(start for start, _ in self.spans), len(self.text)]
+        ends = [0, *(end for _, end in self.spans)]
+        return tuple(self.text[end:start] for end, start in zip(ends, starts, strict=True))
 
     def join(self, sentences: Sequence[str]) -> str:
         """The text with ``sentences``, one for each, in the places of its own."""
-        if len(sentences) != len(self.sentences):
-            raise ValueError(f"{len(sentences)} sentences for {len(self.sentences)} places")
+        if len(sentences) != len(self.spans):
+            raise ValueError(f"{len(sentences)} sentences for {len(self.spans)} places")
         pairs = zip_longest(self.separators, sentences, fillvalue="")
         return "".join(chain.from_iterable(pairs))
 
 
-def segment(text: str, language: str, limit: TokenLimit) -> SegmentedText:
+def segment(
+    text: str, language: str, limit: TokenLimit, splitting: Splitting = "sentences"
+) -> SegmentedText:
     """Find the sentences of a text in ``language``, a canonical code.
 
     Raises ``SentenceTooLong`` for a word that the model cannot read whole.
     """
-    sentences: list[str] = []
-    separators: list[str] = []
-    end_of_last = 0
-    for start, end in _sentences(text, language.partition("-")[0], limit):
-        separators.append(text[end_of_last:start])
-        sentences.append(text[start:end])
-        end_of_last = end
-    separators.append(text[end_of_last:])
-    return SegmentedText(tuple(sentences), tuple(separators))
+    code = language.partition("-")[0]
+    spans = [
+        span
+        for start, end in _coarse(text, code, splitting)
+        for span in _fitting(text, start, end, limit)
+    ]
+    return SegmentedText(text, tuple(spans))
 
 
-def _sentences(text: str, language: str, limit: TokenLimit) -> Iterator[tuple[int, int]]:
+def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[tuple[int, int]]:
+    """Where sentences are before anybody asks how long they are."""
+    if splitting == "none":
+        yield 0, len(text)
+        return
+    lines = [text] if splitting == "ignoring_lines" else text.splitlines(keepends=True)
     line_start = 0
-    for line in text.splitlines(keepends=True):
+    for line in lines:
         for start, end in _boundaries(_plain_blanks(line), language):
-            yield from _fitting(text, line_start + start, line_start + end, limit)
+            yield line_start + start, line_start + end
         line_start += len(line)
 
 

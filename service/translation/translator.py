@@ -1,157 +1,278 @@
 """The use case: texts in, translations out. Knows no HTTP and no tensors.
 
 A request's sentences are admitted all together or not at all, and decoded concurrently in the
-company of everybody else's; that company changes no translation.
+company of everybody else's; that company changes no translation. Where no model leads from source
+to target, two do through a pivot: the translation of the first, markup included, is the text of the
+second.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from service.engine.types import Decoded, DecodingOptions, FinishReason, Priority
-from service.translation.errors import InvalidText, Overloaded, TextTooLarge
-from service.translation.repository import LoadedModel, ModelRepository
-from service.translation.segmentation import SegmentedText, TokenLimit, segment
-from service.translation.types import LanguagePair, TranslateRequest, Translation
+from service.engine.types import FinishReason
+from service.translation.admission import Admission
+from service.translation.decoding import DecodingOverrides
+from service.translation.errors import (
+    DeadlineExceeded,
+    InvalidOption,
+    InvalidText,
+    UndetectedLanguage,
+)
+from service.translation.leg import Tell, TextDone, run_leg
+from service.translation.markup import MarkedText, Markup, parse
+from service.translation.parts import InOrder
+from service.translation.preparing import Job, Text, prepare
+from service.translation.repository import LoadedModel, ModelRepository, Offer, Route
+from service.translation.types import (
+    Detection,
+    LanguagePair,
+    Part,
+    Timing,
+    TranslateRequest,
+    Translation,
+)
+
+T = TypeVar("T")
 
 # Splitting and tokenising this much takes a few milliseconds; more of it would be felt by
 # everybody else on the event loop.
 _CHARACTERS_ON_THE_LOOP = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
-    source_ids: tuple[int, ...]
-    """Ends with ``eos``."""
-    options: DecodingOptions
+class Detector(Protocol):
+    def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
+        """The languages a text may be in, of those given, the likeliest first. Blocks."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    segmented: SegmentedText
-    sentences: tuple[_Sentence, ...]
+class _Read:
+    """A text that has been read, and where it is to go."""
+
+    number: int
+    text: str
+    marked: MarkedText
+    pair: LanguagePair
+    detection: Detection | None
 
 
 class Translator:
-    """``max_sentences`` bounds the sentences of all requests that are waiting or running."""
-
-    def __init__(self, repository: ModelRepository, *, max_sentences: int) -> None:
+    def __init__(
+        self, repository: ModelRepository, admission: Admission, detector: Detector
+    ) -> None:
         self._repository = repository
-        self._capacity = max_sentences
-        self._free = max_sentences
+        self._admission = admission
+        self._detector = detector
 
     @property
     def in_flight(self) -> int:
-        """Sentences admitted and not yet answered."""
-        return self._capacity - self._free
+        """Source tokens accepted and not yet translated."""
+        return self._admission.in_flight
 
-    def pair(self, source: str, target: str) -> LanguagePair:
-        """The pair of two codes in any spelling; raises by name if it is not on offer."""
-        return self._repository.offer.pair(source, target)
+    async def translate(
+        self, request: TranslateRequest, deliver: Callable[[Part], None] | None = None
+    ) -> list[Translation]:
+        """Translate every text, in order. Cancelling the call frees what it holds at once.
 
-    async def translate(self, request: TranslateRequest) -> list[Translation]:
-        """Translate every text, in order. Cancelling the call frees what it holds at once."""
+        ``deliver`` hears of each sentence as soon as it and all before it are done. Raises a
+        ``TranslationError`` or an ``EngineError``.
+        """
         _require_unicode(request.texts)
-        if request.pair.source == request.pair.target:
-            return [_unchanged(text, request.pair) for text in request.texts]
-        async with self._repository.lease(request.pair) as model:
-            if self._free == 0:
-                raise Overloaded
-            texts = await _prepared(request, model)
-            with self._admitted(sum(len(text.sentences) for text in texts)):
-                decoded = await _decoded(texts, model, request.priority)
-            return [
-                _translation(text, of_text, request.pair, model)
-                for text, of_text in zip(texts, decoded, strict=True)
-            ]
+        async with _deadline(request.deadline):
+            return await self._translate(request, deliver)
 
-    @contextmanager
-    def _admitted(self, sentences: int) -> Iterator[None]:
-        if sentences > self._capacity:
-            raise TextTooLarge(sentences, self._capacity)
-        if sentences > self._free:
-            raise Overloaded
-        self._free -= sentences
+    async def stream(self, request: TranslateRequest) -> AsyncIterator[Part | list[Translation]]:
+        """The parts of every text in order, then all translations. Closing it stops the work."""
+        parts: asyncio.Queue[Part | None] = asyncio.Queue()
+        work = asyncio.create_task(self.translate(request, parts.put_nowait))
+        work.add_done_callback(lambda _: parts.put_nowait(None))
         try:
-            yield
+            while (part := await parts.get()) is not None:
+                yield part
+            yield await work
         finally:
-            self._free += sentences
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
 
-
-async def _prepared(request: TranslateRequest, model: LoadedModel) -> list[_Text]:
-    if sum(map(len, request.texts)) <= _CHARACTERS_ON_THE_LOOP:
-        return _prepare(request, model)
-    return await asyncio.to_thread(_prepare, request, model)
-
-
-def _prepare(request: TranslateRequest, model: LoadedModel) -> list[_Text]:
-    manifest = model.manifest
-    encoded: dict[str, tuple[int, ...]] = {}
-
-    def count(sentence: str) -> int:
-        encoded[sentence] = (*model.tokenizer.encode(sentence), manifest.special_ids.eos)
-        return len(encoded[sentence])
-
-    def options(source_ids: tuple[int, ...], number: int) -> DecodingOptions:
-        return request.decoding.resolve(
-            manifest.decoding, manifest.limits, len(source_ids), model.tokenizer.encode, number
-        )
-
-    limit = TokenLimit(count, manifest.limits.source_length)
-    texts = []
-    for text in request.texts:
-        segmented = segment(text, request.pair.source, limit)
-        ids = [encoded[sentence] for sentence in segmented.sentences]
-        sentences = tuple(_Sentence(i, options(i, number)) for number, i in enumerate(ids))
-        texts.append(_Text(segmented, sentences))
-    return texts
-
-
-async def _decoded(
-    texts: list[_Text], model: LoadedModel, priority: Priority
-) -> list[list[Decoded]]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                [
-                    group.create_task(
-                        model.engine.decode(sentence.source_ids, sentence.options, priority)
+    async def _translate(
+        self, request: TranslateRequest, deliver: Callable[[Part], None] | None
+    ) -> list[Translation]:
+        offer = self._repository.offer
+        started = time.perf_counter()
+        read = await _off_the_loop(request.texts, lambda: self._read(request, offer))
+        order = InOrder(len(read), deliver) if deliver is not None else None
+        by_pair: dict[LanguagePair, list[_Read]] = {}
+        for each in read:
+            by_pair.setdefault(each.pair, []).append(each)
+        preparing = time.perf_counter() - started
+        async with AsyncExitStack() as leases:
+            routes: list[tuple[list[_Read], Route]] = []
+            for pair, texts in by_pair.items():
+                route: Route = ()
+                if pair.source != pair.target:
+                    route = await leases.enter_async_context(
+                        self._repository.lease(pair, request.model)
                     )
-                    for sentence in text.sentences
-                ]
-                for text in texts
-            ]
-    except ExceptionGroup as failures:
-        # The others are either the same refusal or were cancelled because of the first.
-        first = failures.exceptions[0]
-        raise first from first.__cause__
-    return [[task.result() for task in of_text] for of_text in tasks]
+                    self._admission.refuse_if_full()
+                routes.append((texts, route))
+            groups = [self._group(texts, r, request, order, preparing) for texts, r in routes]
+            done = await _all(groups)
+        translations = dict(pair for group in done for pair in group)
+        return [translations[number] for number in range(len(read))]
+
+    def _read(self, request: TranslateRequest, offer: Offer) -> list[_Read]:
+        """Find out what is to be translated from which language. Blocks."""
+        if request.source is None:
+            source, target = "", offer.language(request.target, "targets")
+        else:
+            pair = offer.pair(request.source, request.target)
+            source, target = pair.source, pair.target
+        read = []
+        for number, text in enumerate(request.texts):
+            marked = parse(text, request.markup)
+            detection = None
+            if not source:
+                detection = self._detect(number, marked, target, offer)
+            code = source if detection is None else detection.language
+            read.append(_Read(number, text, marked, LanguagePair(code, target), detection))
+        return read
+
+    def _detect(self, number: int, marked: MarkedText, target: str, offer: Offer) -> Detection:
+        """A text without letters is in any language, so it is in the target's already."""
+        plain = "\n".join(run.text for run in marked.runs)
+        if not any(character.isalpha() for character in plain):
+            return Detection(target, 0.0)
+        languages = [c for c in offer.sources if c == target or target in offer.targets_of(c)]
+        candidates = sorted({*languages, target})
+        found = self._detector.detect(plain, candidates)
+        if not found:
+            raise UndetectedLanguage(number + 1, languages)
+        return found[0]
+
+    async def _group(
+        self,
+        read: list[_Read],
+        route: Route,
+        request: TranslateRequest,
+        order: InOrder | None,
+        reading: float,
+    ) -> list[tuple[int, Translation]]:
+        """Translate the texts that have one way to go."""
+        if not route:
+            for each in read:
+                if order is not None:
+                    order.whole(each.number, each.text)
+            return [(each.number, _unchanged(each)) for each in read]
+        if request.terms and len(route) > 1:
+            raise InvalidOption(f"a glossary needs a model that translates {read[0].pair} directly")
+        legs: list[list[TextDone]] = []
+        preparing, marked = reading, [each.marked for each in read]
+        with ExitStack() as held:
+            for number, model in enumerate(route):
+                last = number == len(route) - 1
+                started = time.perf_counter()
+                texts = await _prepared(marked, model, _job(request, last=last))
+                preparing += time.perf_counter() - started
+                if not legs:
+                    # Every leg will have about as much to do.
+                    tokens = sum(text.tokens for text in texts) * len(route)
+                    held.enter_context(self._admission.admitted(tokens))
+                tell = None
+                if order is not None and last:
+                    tell = _teller(order, read, texts)
+                legs.append(await run_leg(model, texts, request.priority, tell))
+                if not last:
+                    marked = await _parsed([d.hypotheses[0] for d in legs[-1]], request.markup)
+        return [
+            (each.number, _translation(each, [leg[n] for leg in legs], preparing))
+            for n, each in enumerate(read)
+        ]
 
 
-def _translation(
-    text: _Text, decoded: list[Decoded], pair: LanguagePair, model: LoadedModel
-) -> Translation:
-    def hypothesis(rank: int) -> str:
-        best_left = (d.hypotheses[min(rank, len(d.hypotheses) - 1)] for d in decoded)
-        return text.segmented.join([model.tokenizer.decode(h.token_ids) for h in best_left])
+async def _prepared(marked: list[MarkedText], model: LoadedModel, job: Job) -> list[Text]:
+    plain = [run.text for text in marked for run in text.runs]
+    return await _off_the_loop(plain, lambda: prepare(marked, model, job))
 
-    ranks = max((len(d.hypotheses) for d in decoded), default=1)
-    cut = any(d.finish_reason is FinishReason.LENGTH for d in decoded)
+
+async def _parsed(texts: Sequence[str], markup: Markup) -> list[MarkedText]:
+    return await _off_the_loop(texts, lambda: [parse(text, markup) for text in texts])
+
+
+def _job(request: TranslateRequest, *, last: bool) -> Job:
+    if last:
+        return Job(request.decoding, request.splitting, request.terms)
+    # What a translation begins with, how long it is and how many there are is of the last leg.
+    return Job(DecodingOverrides(beam_size=request.decoding.beam_size), request.splitting, ())
+
+
+def _teller(order: InOrder, read: Sequence[_Read], texts: Sequence[Text]) -> Tell:
+    """Tells ``order`` of sentences, under the numbers their texts have in the request."""
+    for each, text in zip(read, texts, strict=True):
+        order.begin(each.number, text)
+    return lambda text, sentence, target: order.tell(read[text].number, sentence, target)
+
+
+def _translation(read: _Read, legs: Sequence[TextDone], preparing: float) -> Translation:
+    last = legs[-1]
+    cut = any(leg.finish_reason is FinishReason.LENGTH for leg in legs)
     return Translation(
-        hypotheses=tuple(hypothesis(rank) for rank in range(ranks)),
-        pair=pair,
-        model=model.name,
-        source_tokens=sum(len(sentence.source_ids) - 1 for sentence in text.sentences),
-        target_tokens=sum(len(d.hypotheses[0].token_ids) for d in decoded),
+        hypotheses=last.hypotheses,
+        scores=last.scores,
+        pair=read.pair,
+        legs=tuple(done.leg for done in legs),
+        detection=read.detection,
+        source_tokens=legs[0].source_tokens,
+        target_tokens=last.target_tokens,
         finish_reason=FinishReason.LENGTH if cut else FinishReason.COMPLETE,
+        timing=Timing(
+            preparing, sum(leg.queued for leg in legs), sum(leg.decoding for leg in legs)
+        ),
     )
 
 
-def _unchanged(text: str, pair: LanguagePair) -> Translation:
-    return Translation((text,), pair, None, 0, 0, FinishReason.COMPLETE)
+def _unchanged(read: _Read) -> Translation:
+    return Translation((read.text,), (math.nan,), read.pair, detection=read.detection)
+
+
+@asynccontextmanager
+async def _deadline(seconds: float | None) -> AsyncIterator[None]:
+    """Ends what is within after so many seconds; raises ``DeadlineExceeded``."""
+    scope = asyncio.timeout(seconds)
+    try:
+        async with scope:
+            yield
+    except TimeoutError as error:
+        if seconds is None or not scope.expired():
+            raise
+        raise DeadlineExceeded(seconds) from error
+
+
+async def _off_the_loop(texts: Sequence[str], work: Callable[[], T]) -> T:
+    """Do the work here, or in a thread if it is about much text."""
+    if sum(map(len, texts)) <= _CHARACTERS_ON_THE_LOOP:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+async def _all(groups: Sequence[Coroutine[None, None, T]]) -> list[T]:
+    """The results of all; the first that fails fails them all."""
+    if len(groups) == 1:
+        return [await groups[0]]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in groups]
+    except ExceptionGroup as failures:
+        first = failures.exceptions[0]
+        raise first from first.__cause__
+    return [task.result() for task in tasks]
 
 
 def _require_unicode(texts: tuple[str, ...]) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from service.loading import discover
+from service.translation.admission import Admission
+from service.translation.detection import LinguaDetector
 from service.translation.lines import LineFailed, translate_lines
 from service.translation.repository import ModelRepository
 from service.translation.translator import Translator
@@ -29,7 +31,7 @@ async def shout(directory: Path, lines: Iterable[bytes], delivered: list[str]) -
         delivered.append(translation.text)
 
     try:
-        translator = Translator(repository, max_sentences=10_000)
+        translator = Translator(repository, Admission(100_000), LinguaDetector())
         await translate_lines(translator, LanguagePair("de", "en"), these(lines), deliver)
     finally:
         await repository.close()

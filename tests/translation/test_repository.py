@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from models.bundle.manifest import InvalidBundle
 from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
 from service.loading import discover
@@ -124,12 +125,84 @@ async def test_a_model_that_has_died_is_named_and_a_reload_replaces_it(
     assert await works(repository.offer.models[0])
 
 
+async def test_a_model_that_has_died_is_kept_and_not_tried_at_every_poll(tmp_path: Path) -> None:
+    tries = 0
+
+    async def load(bundle: FoundBundle) -> LoadedModel:
+        nonlocal tries
+        tries += 1
+        if tries > 1:
+            raise MemoryError("the device is lost")
+        return await load_found(bundle)
+
+    put_bundle(tmp_path, "a")
+    repository = ModelRepository(lambda: discover(tmp_path), load)
+    await repository.reload()
+    await repository.offer.models[0].engine.close()
+    for _ in range(3):
+        await repository.reload(retry=False)
+    assert tries == 2
+    assert list(repository.stopped) == ["a"]
+    await repository.close()
+
+
+async def test_a_reload_tells_what_it_did(tmp_path: Path, repository: ModelRepository) -> None:
+    put_bundle(tmp_path, "a")
+    put_bundle(tmp_path, "b", "en", "de")
+    assert (await repository.reload()).loaded == ("a", "b")
+    assert not (await repository.reload()).changed
+    put_bundle(tmp_path, "a", version="22")
+    shutil.rmtree(tmp_path / "b")
+    put_broken_bundle(tmp_path, "c")
+    done = await repository.reload()
+    assert (done.loaded, done.retired, list(done.failed)) == (("a",), ("b",), ["c"])
+
+
+async def test_a_bundle_copied_in_pieces_is_tried_again_with_each_piece(tmp_path: Path) -> None:
+    async def load(bundle: FoundBundle) -> LoadedModel:
+        for name in ("weights", "tokenizer"):
+            if not (bundle.path / name).exists():
+                raise InvalidBundle(f"lacks {name}")
+        return await load_found(bundle)
+
+    put_bundle(tmp_path, "a")
+    repository = ModelRepository(lambda: discover(tmp_path), load)
+    assert (await repository.reload(retry=False)).failed == {"a": "lacks weights"}
+    (tmp_path / "a" / "weights").touch()
+    assert (await repository.reload(retry=False)).failed == {"a": "lacks tokenizer"}
+    (tmp_path / "a" / "tokenizer").touch()
+    assert (await repository.reload(retry=False)).loaded == ("a",)
+    await repository.close()
+
+
+async def test_sentences_are_decoded_to_their_end_while_their_model_is_replaced(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    source = (*range(5, 60), EOS)
+
+    async def work() -> int:
+        async with repository.lease(DE_EN) as (model,):
+            decoded = await model.engine.decode(source, DecodingOptions(beam_size=1))
+            return len(decoded.hypotheses[0].token_ids)
+
+    working = [asyncio.create_task(work()) for _ in range(20)]
+    await asyncio.sleep(0)
+    for version in range(5):
+        put_bundle(tmp_path, "a", version=str(version) * 3)
+        await repository.reload()
+        working += [asyncio.create_task(work()) for _ in range(5)]
+        await asyncio.sleep(0)
+    assert set(await asyncio.gather(*working)) == {len(source) - 1}
+
+
 async def test_a_reload_does_not_disturb_work_in_flight(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    async with repository.lease(DE_EN) as model:
+    async with repository.lease(DE_EN) as (model,):
         shutil.rmtree(tmp_path / "a")
         put_bundle(tmp_path, "b")
         await repository.reload()
@@ -180,7 +253,7 @@ async def test_closing_withdraws_the_offer_and_stops_even_what_is_leased(
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    async with repository.lease(DE_EN) as model:
+    async with repository.lease(DE_EN) as (model,):
         await repository.close()
         assert not model.engine.alive
     with pytest.raises(NotReady, match="shutting down"):

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,21 @@ from hypothesis import strategies as st
 from service.engine.errors import BackendFailed, SentenceTooLong
 from service.runtime.backend import Candidates, StepBatch
 from service.runtime.scripted import ScriptedBackend
+from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
-from service.translation.errors import InvalidText, Overloaded, TextTooLarge
+from service.translation.errors import (
+    DeadlineExceeded,
+    InvalidText,
+    Overloaded,
+    TextTooLarge,
+    UndetectedLanguage,
+    UnknownModel,
+    UnsupportedPair,
+)
 from service.translation.repository import FoundBundle, LoadedModel, ModelRepository
-from service.translation.segmentation import SegmentedText, TokenLimit, segment
+from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment
 from service.translation.translator import Translator
-from service.translation.types import LanguagePair, TranslateRequest
+from service.translation.types import Detection, LanguagePair, Part, TranslateRequest
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
 
 pytestmark = pytest.mark.anyio
@@ -27,21 +37,34 @@ DE_EN = LanguagePair("de", "en")
 
 @asynccontextmanager
 async def translating(
-    backend: ScriptedBackend | None = None, max_sentences: int = 1000
+    backend: ScriptedBackend | None = None,
+    max_tokens: int = 10_000,
+    pairs: Sequence[str] = ("de-en",),
+    result_bytes: int = 0,
 ) -> AsyncIterator[Translator]:
     async def load(bundle: FoundBundle) -> LoadedModel:
-        return await make_model(make_manifest(bundle.name, "de", "en"), backend)
+        source, target = bundle.name.removeprefix("shout-").split("-")
+        manifest = make_manifest(bundle.name, source, target)
+        return await make_model(manifest, backend, result_bytes=result_bytes)
 
-    repository = ModelRepository(lambda: [FoundBundle("shout", Path("shout"))], load)
+    found = [FoundBundle(f"shout-{pair}", Path(pair)) for pair in pairs]
+    repository = ModelRepository(lambda: found, load)
     await repository.reload()
     try:
-        yield Translator(repository, max_sentences=max_sentences)
+        yield Translator(repository, Admission(max_tokens), FirstLetterDetector())
     finally:
         await repository.close()
 
 
+class FirstLetterDetector:
+    """Takes a text for the language whose code it begins with."""
+
+    def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
+        return tuple(Detection(code, 0.9) for code in languages if text.startswith(code))
+
+
 def request(*texts: str, **decoding: int) -> TranslateRequest:
-    return TranslateRequest(texts, DE_EN, DecodingOverrides(**decoding))
+    return TranslateRequest(texts, "en", "de", decoding=DecodingOverrides(**decoding))
 
 
 async def test_texts_come_back_in_order_with_everything_around_their_sentences() -> None:
@@ -61,7 +84,7 @@ async def test_text_without_a_letter_or_a_digit_is_not_sent_to_the_model() -> No
 async def test_a_translation_says_what_it_took() -> None:
     async with translating() as translator:
         (translation,) = await translator.translate(request("abc.\nde."))
-    assert (translation.model, translation.pair) == ("shout", DE_EN)
+    assert (translation.model, translation.pair) == ("shout-de-en", DE_EN)
     assert (translation.source_tokens, translation.target_tokens) == (7, 7)
     assert not translation.truncated
 
@@ -99,50 +122,49 @@ async def test_a_sentence_translates_the_same_alone_and_in_company() -> None:
 async def test_concurrent_requests_share_the_batch() -> None:
     backend = ScriptedBackend(shouting, make_limits())
     async with translating(backend) as translator:
-        await asyncio.gather(*(translator.translate(request("a" * 20)) for _ in range(8)))
+        await asyncio.gather(*(translator.translate(request("a" * 20 + str(n))) for n in range(8)))
     assert max(backend.batch_sizes) > 8
 
 
+class Gated(ScriptedBackend):
+    """Steps only once ``gate`` is open."""
+
+    def __init__(self) -> None:
+        super().__init__(shouting, make_limits())
+        self.gate = threading.Event()
+
+    def step(self, batch: StepBatch) -> Candidates:
+        self.gate.wait()
+        return super().step(batch)
+
+
 async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
-    gate = threading.Event()
-
-    class Gated(ScriptedBackend):
-        def step(self, batch: StepBatch) -> Candidates:
-            gate.wait()
-            return super().step(batch)
-
-    async with translating(Gated(shouting, make_limits()), max_sentences=4) as translator:
+    backend = Gated()
+    async with translating(backend, max_tokens=8) as translator:
         first = asyncio.create_task(translator.translate(request("a\nb\nc")))
-        while translator.in_flight < 3:
+        while translator.in_flight < 6:
             await asyncio.sleep(0.001)
         with pytest.raises(Overloaded):
             await translator.translate(request("d\ne"))
-        assert translator.in_flight == 3
+        assert translator.in_flight == 6
         last = asyncio.create_task(translator.translate(request("f")))
-        while translator.in_flight < 4:
+        while translator.in_flight < 8:
             await asyncio.sleep(0.001)
-        gate.set()
+        backend.gate.set()
         assert (await first)[0].text == "A\nB\nC"
         assert (await last)[0].text == "F"
         assert translator.in_flight == 0
 
 
 async def test_a_request_that_could_never_be_admitted_is_refused_by_another_name() -> None:
-    async with translating(max_sentences=2) as translator:
-        with pytest.raises(TextTooLarge, match="3 sentences; at most 2"):
+    async with translating(max_tokens=5) as translator:
+        with pytest.raises(TextTooLarge, match="6 tokens; at most 5"):
             await translator.translate(request("a\nb\nc"))
         assert translator.in_flight == 0
 
 
 async def test_a_cancelled_request_frees_what_it_held() -> None:
-    gate = threading.Event()
-
-    class Gated(ScriptedBackend):
-        def step(self, batch: StepBatch) -> Candidates:
-            gate.wait()
-            return super().step(batch)
-
-    backend = Gated(shouting, make_limits())
+    backend = Gated()
     async with translating(backend) as translator:
         abandoned = asyncio.create_task(translator.translate(request("a" * 60 + "\nb")))
         while translator.in_flight < 2:
@@ -150,7 +172,18 @@ async def test_a_cancelled_request_frees_what_it_held() -> None:
         abandoned.cancel()
         await asyncio.gather(abandoned, return_exceptions=True)
         assert translator.in_flight == 0
-        gate.set()
+        backend.gate.set()
+        await translator.translate(request("b"))
+    assert len(backend.batch_sizes) < 10
+
+
+async def test_a_request_that_is_not_done_in_time_is_told_so_and_frees_what_it_held() -> None:
+    backend = Gated()
+    async with translating(backend) as translator:
+        with pytest.raises(DeadlineExceeded, match=r"within 0\.05 seconds"):
+            await translator.translate(replace(request("a" * 60), deadline=0.05))
+        assert translator.in_flight == 0
+        backend.gate.set()
         await translator.translate(request("b"))
     assert len(backend.batch_sizes) < 10
 
@@ -185,11 +218,13 @@ async def test_long_requests_are_prepared_beside_the_event_loop(
 ) -> None:
     threads: set[str] = set()
 
-    def noting(text: str, language: str, limit: TokenLimit) -> SegmentedText:
+    def noting(
+        text: str, language: str, limit: TokenLimit, splitting: Splitting
+    ) -> SegmentedText:
         threads.add(threading.current_thread().name)
-        return segment(text, language, limit)
+        return segment(text, language, limit, splitting)
 
-    monkeypatch.setattr("service.translation.translator.segment", noting)
+    monkeypatch.setattr("service.translation.preparing.segment", noting)
     async with translating() as translator:
         await translator.translate(request("kurz."))
         assert threads == {threading.current_thread().name}
@@ -199,8 +234,7 @@ async def test_long_requests_are_prepared_beside_the_event_loop(
 
 async def test_a_language_into_itself_is_untouched() -> None:
     async with translating() as translator:
-        pair = translator.pair("DE", "de")
-        (translation,) = await translator.translate(TranslateRequest(("Ja.",), pair))
+        (translation,) = await translator.translate(TranslateRequest(("Ja.",), "de", "DE"))
     assert (translation.text, translation.model) == ("Ja.", None)
 
 
@@ -208,6 +242,117 @@ async def test_half_a_surrogate_pair_is_refused_by_its_text() -> None:
     async with translating() as translator:
         with pytest.raises(InvalidText, match="text 2 is not valid Unicode"):
             await translator.translate(request("gut", "\ud83d"))
+
+
+async def test_identical_sentences_in_flight_are_decoded_once() -> None:
+    backend = Gated()
+    async with translating(backend) as translator:
+        calls = [asyncio.create_task(translator.translate(request("abc"))) for _ in range(5)]
+        await asyncio.sleep(0.02)
+        backend.gate.set()
+        assert {(await call)[0].text for call in calls} == {"ABC"}
+    assert sum(backend.encode_sizes) == 1
+
+
+async def test_a_joined_sentence_goes_on_when_the_first_who_asked_for_it_leaves() -> None:
+    backend = Gated()
+    async with translating(backend) as translator:
+        first = asyncio.create_task(translator.translate(request("abc")))
+        second = asyncio.create_task(translator.translate(request("abc")))
+        await asyncio.sleep(0.02)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        backend.gate.set()
+        assert (await second)[0].text == "ABC"
+    assert sum(backend.encode_sizes) == 1
+
+
+async def test_a_recent_sentence_is_not_decoded_again() -> None:
+    backend = ScriptedBackend(shouting, make_limits())
+    async with translating(backend, result_bytes=1 << 20) as translator:
+        first = await translator.translate(request("abc"))
+        assert await translator.translate(request("abc")) == first
+        await translator.translate(request("abc", num_hypotheses=2))
+    assert sum(backend.encode_sizes) == 2
+
+
+async def test_languages_without_a_model_of_their_own_go_through_a_pivot() -> None:
+    async with translating(pairs=["de-en", "en-fr"]) as translator:
+        (translation,) = await translator.translate(TranslateRequest(("ja. so",), "fr", "de"))
+    assert translation.text == "JA. SO"
+    assert translation.model == "shout-de-en+shout-en-fr"
+    assert [str(leg.pair) for leg in translation.legs] == ["de-en", "en-fr"]
+    assert [sentence.source for sentence in translation.legs[1].sentences] == ["JA.", "SO"]
+
+
+async def test_the_pivot_is_english_where_there_are_several() -> None:
+    async with translating(pairs=["de-cs", "cs-fr", "de-en", "en-fr"]) as translator:
+        (translation,) = await translator.translate(TranslateRequest(("ja",), "fr", "de"))
+    assert translation.model == "shout-de-en+shout-en-fr"
+
+
+async def test_a_model_may_be_named() -> None:
+    async with translating(pairs=["de-en", "en-de"]) as translator:
+        named = replace(request("ja"), model="shout-de-en")
+        assert (await translator.translate(named))[0].model == "shout-de-en"
+        with pytest.raises(UnknownModel, match="no model shout; on offer: shout-de-en"):
+            await translator.translate(replace(named, model="shout"))
+        with pytest.raises(UnsupportedPair, match="with shout-en-de"):
+            await translator.translate(replace(named, model="shout-en-de"))
+
+
+async def test_each_text_is_in_a_language_of_its_own() -> None:
+    async with translating(pairs=["de-en", "fr-en"]) as translator:
+        texts = ("fr oui", "de ja", "en yes", "123")
+        translations = await translator.translate(TranslateRequest(texts, "en"))
+    assert [t.text for t in translations] == ["FR OUI", "DE JA", "en yes", "123"]
+    assert [t.model for t in translations] == ["shout-fr-en", "shout-de-en", None, None]
+    detections = [t.detection for t in translations]
+    assert detections[0] == Detection("fr", 0.9)
+    assert detections[3] == Detection("en", 0.0)
+
+
+async def test_a_text_in_no_language_on_offer_is_refused() -> None:
+    async with translating() as translator:
+        with pytest.raises(UndetectedLanguage, match="text 2 cannot be detected"):
+            await translator.translate(TranslateRequest(("de ja", "???a"), "en"))
+
+
+async def test_parts_come_in_order_and_make_up_the_translations() -> None:
+    texts = (" lang und laenger. kurz.\n", "", "en same", "zwei. drei!  ")
+    async with translating(pairs=["de-en", "en-de"]) as translator:
+        wanted = TranslateRequest(texts, "en", "de")
+        told = [each async for each in translator.stream(wanted)]
+    *parts, translations = told
+    assert isinstance(translations, list)
+    numbers = [part.text for part in parts if isinstance(part, Part)]
+    assert numbers == sorted(numbers)
+    for number, translation in enumerate(translations):
+        own = [p.target for p in parts if isinstance(p, Part) and p.text == number]
+        assert "".join(own) == translation.text
+
+
+async def test_closing_a_stream_frees_what_it_held() -> None:
+    backend = Gated()
+    async with translating(backend) as translator:
+        stream = translator.stream(request("a" * 60))
+        waiting = asyncio.ensure_future(anext(stream))
+        while not translator.in_flight:
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await stream.aclose()
+        assert translator.in_flight == 0
+        backend.gate.set()
+
+
+async def test_scores_are_there_for_whoever_asks() -> None:
+    async with translating() as translator:
+        wanted = replace(request("ab", num_hypotheses=2))
+        scored = replace(wanted, decoding=replace(wanted.decoding, return_scores=True))
+        (translation,) = await translator.translate(scored)
+    best, second = translation.scores
+    assert second < best < 0
 
 
 @given(st.lists(st.sampled_from([*"abc .!?,\n\t\r\u00a0😀", "das ist "]), max_size=40).map("".join))

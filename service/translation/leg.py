@@ -1,0 +1,159 @@
+"""What one model does for texts: its sentences are decoded together, and marked up again."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from service.engine.types import Decoded, FinishReason, Hypothesis, Priority
+from service.translation.alignment import Alignment
+from service.translation.attention import align
+from service.translation.preparing import Sentence, Text
+from service.translation.repository import LoadedModel
+from service.translation.terms import honour
+from service.translation.types import Leg, TranslatedSentence
+
+Tell = Callable[[int, int, str], None]
+"""Hears of a finished sentence: the number of its text, its own, and what it became."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    sentence: Sentence
+    decoded: Decoded
+    rendered: tuple[str, ...]
+    """Each hypothesis with the markup of its source."""
+    target: str
+    """The best one without."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDone:
+    """A text after one leg. See ``Translation`` for hypotheses and scores."""
+
+    hypotheses: tuple[str, ...]
+    scores: tuple[float, ...]
+    leg: Leg
+    source_tokens: int
+    target_tokens: int
+    finish_reason: FinishReason
+    queued: float
+    decoding: float
+
+
+async def run_leg(
+    model: LoadedModel, texts: Sequence[Text], priority: Priority, tell: Tell | None = None
+) -> list[TextDone]:
+    """Decode every sentence of the texts; the first that fails fails them all."""
+
+    async def one(text: int, number: int, sentence: Sentence) -> _Done:
+        done = await _sentence(model, sentence, priority)
+        if tell is not None:
+            tell(text, number, done.rendered[0])
+        return done
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                [
+                    group.create_task(one(text, number, sentence))
+                    for number, sentence in enumerate(texts[text].sentences)
+                ]
+                for text in range(len(texts))
+            ]
+    except ExceptionGroup as failures:
+        # The others are either the same refusal or were cancelled because of the first.
+        first = failures.exceptions[0]
+        raise first from first.__cause__
+    return [
+        _text(model, text, [task.result() for task in of_text])
+        for text, of_text in zip(texts, tasks, strict=True)
+    ]
+
+
+async def _sentence(model: LoadedModel, sentence: Sentence, priority: Priority) -> _Done:
+    decoded = await model.results.decode(sentence.source_ids, sentence.options, priority)
+    if sentence.said:
+        decoded = await _with_terms(model, sentence, decoded, priority)
+    targets = [model.tokenizer.decode(h.token_ids) for h in decoded.hypotheses]
+    rendered = []
+    for hypothesis, target in zip(decoded.hypotheses, targets, strict=True):
+        alignment = None
+        if sentence.marked.marked:
+            alignment = await _align(model, sentence, hypothesis, target)
+        rendered.append(sentence.marked.render(target, alignment))
+    return _Done(sentence, decoded, tuple(rendered), targets[0])
+
+
+async def _align(
+    model: LoadedModel, sentence: Sentence, hypothesis: Hypothesis, target: str
+) -> Alignment:
+    return await align(model, sentence.text, target, sentence.source_ids, hypothesis.token_ids)
+
+
+async def _with_terms(
+    model: LoadedModel, sentence: Sentence, decoded: Decoded, priority: Priority
+) -> Decoded:
+    """What the sentence becomes when every hypothesis begins as its terms demand."""
+    latest = decoded
+
+    def best() -> Hypothesis:
+        return latest.hypotheses[0]
+
+    async def aligned(translation: str) -> Alignment:
+        return await _align(model, sentence, best(), translation)
+
+    async def go_on(prefix: str) -> str:
+        nonlocal latest
+        token_ids = model.tokenizer.encode(prefix)
+        longest = sentence.options.max_decoding_length
+        options = replace(
+            sentence.options,
+            target_prefix=token_ids,
+            prefix_bias_beta=0.0,
+            max_decoding_length=max(longest, len(token_ids) + 1),
+        )
+        latest = await model.results.decode(sentence.source_ids, options, priority)
+        return model.tokenizer.decode(best().token_ids)
+
+    given = model.tokenizer.decode(sentence.options.target_prefix)
+    await honour(
+        model.tokenizer.decode(best().token_ids), sentence.said, aligned, go_on, prefix=given
+    )
+    return latest
+
+
+def _text(model: LoadedModel, text: Text, done: Sequence[_Done]) -> TextDone:
+    def rank(number: int) -> tuple[str, float]:
+        """Each sentence's hypothesis of this rank, or its last."""
+        left = [min(number, len(each.rendered) - 1) for each in done]
+        rendered = [each.rendered[n] for each, n in zip(done, left, strict=True)]
+        scores = [each.decoded.hypotheses[n].score for each, n in zip(done, left, strict=True)]
+        return text.join(rendered), math.fsum(scores) / len(scores) if scores else math.nan
+
+    ranks = [rank(n) for n in range(max((len(each.rendered) for each in done), default=1))]
+    cut = any(each.decoded.finish_reason is FinishReason.LENGTH for each in done)
+    sentences = tuple(
+        TranslatedSentence(
+            source=each.sentence.text,
+            target=each.target,
+            source_ids=each.sentence.source_ids,
+            target_ids=each.decoded.hypotheses[0].token_ids,
+            score=each.decoded.hypotheses[0].score,
+            finish_reason=each.decoded.finish_reason,
+        )
+        for each in done
+    )
+    durations = [each.decoded.durations for each in done]
+    return TextDone(
+        hypotheses=tuple(hypothesis for hypothesis, _ in ranks),
+        scores=tuple(score for _, score in ranks),
+        leg=Leg(model.name, model.manifest.version, model.pair, sentences),
+        source_tokens=sum(len(sentence.source_ids) - 1 for sentence in sentences),
+        target_tokens=sum(len(sentence.target_ids) for sentence in sentences),
+        finish_reason=FinishReason.LENGTH if cut else FinishReason.COMPLETE,
+        queued=max((d.queued for d in durations), default=0.0),
+        decoding=max((d.decoding for d in durations), default=0.0),
+    )

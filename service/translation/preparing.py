@@ -1,0 +1,90 @@
+"""From marked-up texts to sentences that a model can decode. Blocks, touches nothing shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from service.engine.types import DecodingOptions
+from service.translation.decoding import DecodingOverrides
+from service.translation.markup import MarkedSentence, MarkedText
+from service.translation.repository import LoadedModel
+from service.translation.segmentation import Splitting, TokenLimit, segment
+from service.translation.terms import Said, said_in
+from service.translation.types import Term
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How texts are to be read and decoded."""
+
+    decoding: DecodingOverrides
+    splitting: Splitting
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    marked: MarkedSentence
+    source_ids: tuple[int, ...]
+    """Ends with ``eos``."""
+    options: DecodingOptions
+    said: tuple[Said, ...]
+    """The glossary's terms in it."""
+
+    @property
+    def text(self) -> str:
+        return self.marked.text
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text's sentences and, ready for output, what is around them: one separator more."""
+
+    separators: tuple[str, ...]
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(sentence.source_ids) for sentence in self.sentences)
+
+    def join(self, sentences: Sequence[str]) -> str:
+        """The text with ``sentences``, markup included, in the places of its own."""
+        pairs = zip_longest(self.separators, sentences, fillvalue="")
+        return "".join(chain.from_iterable(pairs))
+
+
+def prepare(texts: Sequence[MarkedText], model: LoadedModel, job: Job) -> list[Text]:
+    """Raises ``SentenceTooLong`` for a word that the model cannot read, and ``InvalidOption``."""
+    manifest = model.manifest
+    encoded: dict[str, tuple[int, ...]] = {}
+
+    def count(sentence: str) -> int:
+        encoded[sentence] = (*model.tokenizer.encode(sentence), manifest.special_ids.eos)
+        return len(encoded[sentence])
+
+    limit = TokenLimit(count, manifest.limits.source_length)
+
+    def sentence(marked: MarkedSentence, number: int) -> Sentence:
+        source_ids = encoded[marked.text]
+        options = job.decoding.resolve(
+            manifest.decoding, manifest.limits, len(source_ids), model.tokenizer.encode, number
+        )
+        said = said_in(marked.text, job.terms) if job.terms else ()
+        return Sentence(marked, source_ids, options, said)
+
+    def text(marked: MarkedText) -> Text:
+        sentences: list[Sentence] = []
+        separators = [marked.between[0]]
+        for run, after in zip(marked.runs, marked.between[1:], strict=True):
+            cut = run.cut(segment(run.text, manifest.source, limit, job.splitting).spans)
+            for each in cut.sentences:
+                sentences.append(sentence(each, len(sentences)))
+            first, *others = cut.separators
+            separators[-1] += first
+            separators += others
+            separators[-1] += after
+        return Text(tuple(separators), tuple(sentences))
+
+    return [text(marked) for marked in texts]

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.manifest import AlignmentSource
+from service.engine.errors import SentenceTooLong
+from service.translation.attention import Kind, Wanted, align, choose, look, numbered
+from service.translation.errors import InvalidOption
+from service.translation.reader import TargetTooLong
+from service.translation.repository import LoadedModel
+from tests.support.shouting import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
+
+pytestmark = pytest.mark.anyio
+TOKENIZER = ByteTokenizer()
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[LoadedModel]:
+    model = await make_model(make_manifest("a", "de", "en"))
+    yield model
+    await model.close()
+
+
+def ids(source: str, target: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return (*TOKENIZER.encode(source), EOS), TOKENIZER.encode(target)
+
+
+@pytest.mark.parametrize(
+    ("choice", "chosen"),
+    [
+        ("0", (0,)),
+        ("5", (5,)),
+        ("0-2", (0, 1, 2)),
+        ("2,0", (0, 2)),
+        ("4,0-1,1", (0, 1, 4)),
+        ("all", (0, 1, 2, 3, 4, 5)),
+        ("mean", "mean"),
+    ],
+)
+def test_layers_and_heads_are_chosen_by_number_range_list_or_name(
+    choice: str, chosen: object
+) -> None:
+    assert choose("layer", choice, 6) == chosen
+
+
+@pytest.mark.parametrize(
+    ("choice", "problem"),
+    [
+        ("6", "layer 6 does not exist; this model has 6, counted from 0"),
+        ("0-9999", "layer 0-9999 does not exist"),
+        ("2-1", "layer 2-1 is an empty range"),
+        ("-1", "layer must be a number, a range"),
+        ("99999999999", "layer must be"),
+        ("1,", "layer must be"),
+        ("first", "layer must be"),
+        ("", "layer must be"),
+        ("٣", "does not exist|must be"),
+    ],
+)
+def test_what_cannot_be_chosen_is_refused_with_what_can(choice: str, problem: str) -> None:
+    with pytest.raises(InvalidOption, match=problem):
+        choose("layer", choice, 6 if choice != "٣" else 2)
+
+
+@given(st.text(alphabet="0123456789-,meanl", max_size=12), st.integers(1, 8))
+def test_whatever_is_asked_for_something_there_is_is_chosen_or_it_is_refused(
+    choice: str, count: int
+) -> None:
+    try:
+        chosen = choose("head", choice, count)
+    except InvalidOption:
+        return
+    assert chosen == "mean" or (chosen and set(chosen) <= set(range(count)))
+
+
+async def test_maps_have_the_pieces_of_their_rows_and_columns(model: LoadedModel) -> None:
+    source_ids, target_ids = ids("ab", "ABC")
+    expected: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+        "cross": (("A", "B", "C", "</s>"), ("a", "b", "</s>")),
+        "decoder": (("<s>", "A", "B", "C"), ("<s>", "A", "B", "C")),
+        "encoder": (("a", "b", "</s>"), ("a", "b", "</s>")),
+    }
+    for kind, (rows, columns) in expected.items():
+        maps = await look(model, Wanted(kind), source_ids, target_ids)
+        assert (maps.model, maps.kind, maps.rows, maps.columns) == ("a", kind, rows, columns)
+        assert maps.weights_LHRC.shape == (1, 1, len(rows), len(columns))
+        assert (maps.layers, maps.heads) == ((0,), "mean")
+        np.testing.assert_allclose(maps.weights_LHRC.sum(-1), 1, atol=1e-6)
+
+
+async def test_a_mean_is_that_of_what_it_is_the_mean_of(model: LoadedModel) -> None:
+    source_ids, target_ids = ids("ab", "AB")
+    every = await look(model, Wanted(layer="all", head="all"), source_ids, target_ids)
+    assert every.weights_LHRC.shape[:2] == (1, 2)
+    for layer, head in product(("all", "mean"), repeat=2):
+        maps = await look(model, Wanted(layer=layer, head=head), source_ids, target_ids)
+        expected = every.weights_LHRC
+        expected = expected.mean(0, keepdims=True) if layer == "mean" else expected
+        expected = expected.mean(1, keepdims=True) if head == "mean" else expected
+        np.testing.assert_allclose(maps.weights_LHRC, expected, atol=1e-6)
+        assert len(numbered(maps.heads)) == expected.shape[1]
+
+
+async def test_a_translation_that_was_cut_is_looked_at_without_its_last_token(
+    model: LoadedModel,
+) -> None:
+    source_ids, target_ids = ids("ab", "X" * TARGET_LENGTH)
+    maps = await look(model, Wanted(), source_ids, target_ids)
+    assert len(maps.rows) == TARGET_LENGTH
+    alignment = await align(model, "ab", "X" * TARGET_LENGTH, source_ids, target_ids)
+    assert alignment.weights_TS.shape == (1, 1)
+    with pytest.raises(TargetTooLong):
+        await model.attention.read(source_ids, target_ids)
+
+
+async def test_words_are_aligned_with_words(model: LoadedModel) -> None:
+    source, target = "ja, das", "JA, DAS"
+    alignment = await align(model, source, target, *ids(source, target))
+    assert alignment.source_words == alignment.target_words == ((0, 2), (2, 3), (4, 7))
+    assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
+
+
+async def test_the_bundle_says_where_alignments_are_read(model: LoadedModel) -> None:
+    """The scripted model looks ahead, so a row further means a token further."""
+    source, target = "a b c", "A B C"
+    shifted = AlignmentSource(layer=0, shifted=True)
+    model.manifest = model.manifest.model_copy(update={"alignment": shifted})
+    alignment = await align(model, source, target, *ids(source, target))
+    assert alignment.weights_TS[0].argmax() == 1
+
+
+async def test_letters_of_several_bytes_are_aligned_whole(model: LoadedModel) -> None:
+    source, target = "süß ist", "SÜẞ IST"
+    alignment = await align(model, source, target, *ids(source, target))
+    words = [target[start:end] for start, end in alignment.target_words]
+    assert words == ["SÜẞ", "IST"]
+    assert {(link.source, link.target) for link in alignment.links()} == {(0, 0), (1, 1)}
+
+
+@pytest.mark.parametrize(("source", "target"), [("", "A"), ("a", ""), ("", ""), (" ", "A")])
+async def test_without_words_there_is_nothing_to_align(
+    model: LoadedModel, source: str, target: str
+) -> None:
+    alignment = await align(model, source, target, *ids(source, target))
+    assert alignment.links() == ()
+    assert alignment.weights_TS.shape == (len(target), len(source.strip()))
+
+
+async def test_tokens_of_other_texts_are_a_mistake_that_is_named(model: LoadedModel) -> None:
+    with pytest.raises(ValueError, match="source_ids are not the tokens of source_text"):
+        await align(model, "abc", "AB", *ids("ab", "AB"))
+    with pytest.raises(ValueError, match="target_ids are not the tokens of target_text"):
+        await align(model, "ab", "ABC", *ids("ab", "AB"))
+
+
+async def test_what_is_too_long_to_read_is_refused(model: LoadedModel) -> None:
+    with pytest.raises(SentenceTooLong):
+        await look(model, Wanted(), *ids("a" * 70, "A"))

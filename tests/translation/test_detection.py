@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.translation.detection import LinguaDetector
+
+DETECTOR = LinguaDetector()
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Zwei junge Männer spielen Fußball.", "de"),
+        ("Two young men are playing soccer.", "en"),
+        ("Deux jeunes hommes jouent au football.", "fr"),
+    ],
+)
+def test_a_text_is_in_the_likeliest_language_on_offer(text: str, language: str) -> None:
+    found = DETECTOR.detect(text, ["de", "en", "fr"])
+    assert found[0].language == language
+    assert found[0].confidence > 0.7
+
+
+def test_only_languages_on_offer_are_guessed() -> None:
+    found = DETECTOR.detect("Deux jeunes hommes jouent au football.", ["de", "en"])
+    assert {each.language for each in found} <= {"de", "en"}
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12 + 30", "🎉 …"])
+def test_text_without_letters_is_in_no_language(text: str) -> None:
+    assert DETECTOR.detect(text, ["de", "en"]) == ()
+
+
+def test_a_script_that_no_language_on_offer_is_written_in_is_not_guessed() -> None:
+    assert DETECTOR.detect("人工智能", ["de", "en"]) == ()
+
+
+def test_a_language_that_is_alone_on_offer_needs_no_guess() -> None:
+    assert DETECTOR.detect("abc", ["x-digits"])[0].language == "x-digits"
+
+
+def test_the_variant_on_offer_stands_for_its_language() -> None:
+    found = DETECTOR.detect("Dois homens jovens jogam futebol.", ["en", "pt-BR"])
+    assert found[0].language == "pt-BR"
+
+
+@given(st.text(max_size=60))
+def test_confidences_are_shares_in_descending_order(text: str) -> None:
+    shares = [each.confidence for each in DETECTOR.detect(text, ["de", "en", "fr"])]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= 1 + 1e-6

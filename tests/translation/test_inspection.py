@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from service.engine.errors import SentenceTooLong
+from service.engine.types import FinishReason
+from service.loading import discover
+from service.runtime.scripted import log_softmax
+from service.translation.attention import Wanted
+from service.translation.errors import (
+    InvalidOption,
+    InvalidText,
+    Overloaded,
+    UnknownModel,
+    UnsupportedPair,
+)
+from service.translation.inspection import (
+    Asked,
+    Inspector,
+    ModelGone,
+    Pair,
+    Place,
+    Score,
+    ScoredToken,
+)
+from service.translation.repository import ModelRepository
+from service.translation.store import TranslationStore, UnknownTranslation
+from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
+from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
+
+pytestmark = pytest.mark.anyio
+TOKENIZER = ByteTokenizer()
+DE_EN = LanguagePair("de", "en")
+ASKED = Asked("de", "en")
+
+
+@pytest.fixture
+async def repository(tmp_path: Path) -> AsyncIterator[ModelRepository]:
+    put_bundle(tmp_path, "a", "de", "en")
+    put_bundle(tmp_path, "b", "fr", "de")
+    repository = ModelRepository(lambda: discover(tmp_path), load_found)
+    await repository.reload()
+    yield repository
+    await repository.close()
+
+
+@pytest.fixture
+def store() -> TranslationStore:
+    return TranslationStore(1)
+
+
+@pytest.fixture
+def inspector(repository: ModelRepository, store: TranslationStore) -> Inspector:
+    return Inspector(repository, store, most=4)
+
+
+def translated(*sources: str, version: str = "1", model: str = "a") -> Translation:
+    sentences = tuple(
+        TranslatedSentence(
+            source,
+            source.upper(),
+            (*TOKENIZER.encode(source), EOS),
+            TOKENIZER.encode(source.upper()),
+            -0.05,
+            FinishReason.COMPLETE,
+        )
+        for source in sources
+    )
+    text = " ".join(sources).upper()
+    return Translation((text,), (-0.05,), DE_EN, (Leg(model, version, DE_EN, sentences),))
+
+
+async def test_a_kept_translation_can_be_looked_at(
+    inspector: Inspector, store: TranslationStore
+) -> None:
+    kept = store.put([translated("ja"), translated("eins", "zwei drei")])
+    (first, second) = await inspector.texts(kept)
+    assert first.translation.text == "JA"
+    (leg,) = second.legs
+    assert (leg.encoder_layers, leg.decoder_layers, leg.heads) == (1, 1, 2)
+    assert leg.sentences[0].source_pieces == ("e", "i", "n", "s", "</s>")
+    assert leg.sentences[1].target_pieces[-2:] == ("I", "</s>")
+    maps = await inspector.attention(Place(kept, 1, 0, 1), Wanted())
+    assert maps.rows == leg.sentences[1].target_pieces
+    aligned = await inspector.alignment(Place(kept, 1, 0, 1))
+    assert aligned.pair == Pair("zwei drei", "ZWEI DREI")
+    assert [(link.source, link.target) for link in aligned.alignment.links()] == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        (Place("", 2), "text 2 does not exist; this translation has 2, counted from 0"),
+        (Place("", 0, 1), "leg 1 does not exist; this translation has 1"),
+        (Place("", 0, 0, 7), "sentence 7 does not exist; this translation has 1"),
+        (Place("", 1), "leg 0 does not exist; this translation has none"),
+    ],
+)
+async def test_a_place_that_is_not_there_is_named(
+    inspector: Inspector, store: TranslationStore, place: Place, problem: str
+) -> None:
+    kept = store.put([translated("ja"), Translation(("x",), (), LanguagePair("en", "en"))])
+    place = Place(kept, place.text, place.leg, place.sentence)
+    with pytest.raises(InvalidOption, match=problem):
+        await inspector.attention(place, Wanted())
+    with pytest.raises(InvalidOption, match=problem):
+        await inspector.alignment(place)
+
+
+async def test_an_unknown_translation_is_named(inspector: Inspector) -> None:
+    for looking in (inspector.texts("x"), inspector.alignment(Place("x"))):
+        with pytest.raises(UnknownTranslation):
+            await looking
+
+
+@pytest.mark.parametrize("gone", [{"version": "0"}, {"model": "c"}, {"model": "b"}])
+async def test_only_the_very_model_that_translated_is_asked(
+    inspector: Inspector, store: TranslationStore, gone: dict[str, str]
+) -> None:
+    kept = store.put([translated("ja", **gone)])
+    for looking in (
+        inspector.texts(kept),
+        inspector.attention(Place(kept), Wanted()),
+        inspector.alignment(Place(kept)),
+    ):
+        with pytest.raises(ModelGone, match="no longer on offer: translate again"):
+            await looking
+
+
+async def test_any_pair_of_texts_can_be_looked_at(inspector: Inspector) -> None:
+    pair = Pair("ja. nein.", "NO")
+    maps = await inspector.attention_of(pair, Asked("DE", "eng", "a"), Wanted("cross", head="0-1"))
+    assert maps.columns == (*"ja. nein.", "</s>")
+    assert maps.heads == (0, 1)
+    aligned = await inspector.alignment_of(pair, ASKED)
+    assert aligned.alignment.weights_TS.shape == (1, 4)
+
+
+async def test_the_score_is_the_log_probability_of_every_token(inspector: Inspector) -> None:
+    (score,) = await inspector.scores([Pair("ab", "Ab")], ASKED)
+    source_ids = (*TOKENIZER.encode("ab"), EOS)
+    target_ids = (*TOKENIZER.encode("Ab"), EOS)
+    expected = [
+        float(log_softmax(shouting(source_ids, (BOS, *target_ids[:t])))[token])
+        for t, token in enumerate(target_ids)
+    ]
+    assert [token.log_prob for token in score.tokens] == pytest.approx(expected)
+    assert [token.piece for token in score.tokens] == ["A", "b", "</s>"]
+    assert score.log_prob == pytest.approx(sum(expected))
+    assert score.per_token == pytest.approx(sum(expected) / 3)
+    assert score.perplexity == pytest.approx(math.exp(-sum(expected) / 3))
+
+
+async def test_an_empty_target_has_the_score_of_ending_at_once(inspector: Inspector) -> None:
+    (score,) = await inspector.scores([Pair("ab", "")], ASKED)
+    assert [token.piece for token in score.tokens] == ["</s>"]
+
+
+def test_what_is_all_but_impossible_has_a_perplexity() -> None:
+    assert math.isfinite(Score((ScoredToken("x", -1e6),)).perplexity)
+
+
+async def test_what_cannot_be_read_whole_is_refused_before_anything_is_read(
+    inspector: Inspector, repository: ModelRepository
+) -> None:
+    with pytest.raises(SentenceTooLong):
+        await inspector.scores([Pair("a", "A"), Pair("a" * 70, "A")], ASKED)
+    with pytest.raises(InvalidText, match="text 1"):
+        await inspector.scores([Pair("a", "A"), Pair("a", "\ud800")], ASKED)
+
+
+async def test_only_a_model_that_leads_there_directly_can_say_what_it_looks_at(
+    inspector: Inspector,
+) -> None:
+    with pytest.raises(UnsupportedPair, match=r"on offer: German \(de\)"):
+        await inspector.alignment_of(Pair("a", "b"), Asked("fr", "en"))
+    with pytest.raises(UnsupportedPair):
+        await inspector.alignment_of(Pair("a", "b"), Asked("de", "de"))
+    with pytest.raises(UnknownModel):
+        await inspector.alignment_of(Pair("a", "b"), Asked("de", "en", "nobody"))
+
+
+async def test_more_than_can_be_done_is_refused_and_nothing_stays_counted(
+    inspector: Inspector,
+) -> None:
+    pairs = [Pair("a", "A")] * 3
+    outcomes = await asyncio.gather(
+        *(inspector.scores(pairs, ASKED) for _ in range(6)), return_exceptions=True
+    )
+    assert [isinstance(outcome, Overloaded) for outcome in outcomes] == [False] * 4 + [True] * 2
+    with pytest.raises(SentenceTooLong):
+        await inspector.scores([Pair("a" * 70, "A")], ASKED)
+    outcomes = await asyncio.gather(*(inspector.scores(pairs, ASKED) for _ in range(4)))
+    assert [len(scores) for scores in outcomes] == [3] * 4

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.types import FinishReason
+from service.translation.store import TranslationStore, UnknownTranslation, size_of
+from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
+
+PAIR = LanguagePair("de", "en")
+
+
+def make(characters: int = 40, tokens: int = 12, sentences: int = 1, seed: int = 0) -> Translation:
+    """Everything in it is an object of its own."""
+
+    def text(n: int) -> str:
+        return chr(0x391 + (seed + n) % 20) * characters
+
+    def ids(n: int) -> tuple[int, ...]:
+        return tuple(range(1000 + n + seed, 1000 + n + seed + tokens))
+
+    done = tuple(
+        TranslatedSentence(
+            text(2 * n), text(2 * n + 1), ids(n), ids(-n), -0.5 - n, FinishReason.COMPLETE
+        )
+        for n in range(sentences)
+    )
+    hypotheses = (text(5) * sentences,)
+    return Translation(hypotheses, (-0.5 - seed,), PAIR, (Leg("m", "1", PAIR, done),))
+
+
+def test_what_is_kept_is_found_by_its_id() -> None:
+    store = TranslationStore(1)
+    translations = [make(seed=1), make(seed=2)]
+    one, other = store.put(translations), store.put([make(seed=3)])
+    assert one != other
+    assert store.get(one) == tuple(translations)
+    assert len(store) == 2
+
+
+def test_an_unknown_id_is_named_with_what_to_do() -> None:
+    with pytest.raises(UnknownTranslation, match=r"no translation abc.*POST /attention"):
+        TranslationStore(1).get("abc")
+    with pytest.raises(UnknownTranslation) as caught:
+        TranslationStore(1).get("x" * 10_000)
+    assert len(str(caught.value)) < 250
+
+
+def test_the_least_recently_used_go_first() -> None:
+    store = TranslationStore(1)
+    first, second = store.put([make()]), store.put([make()])
+    while len(store) * size_of([make()]) < (1 << 20) - size_of([make()]):
+        store.put([make()])
+    store.get(first)
+    store.put([make()])
+    assert store.get(first)
+    with pytest.raises(UnknownTranslation):
+        store.get(second)
+
+
+def test_what_is_larger_than_the_store_is_not_kept_and_nothing_goes_for_it() -> None:
+    told: list[dict[str, Any]] = []
+    store = TranslationStore(1, lambda **facts: told.append(facts))
+    small = store.put([make()])
+    large = store.put([make(characters=1 << 20)])
+    with pytest.raises(UnknownTranslation):
+        store.get(large)
+    assert store.get(small)
+    assert told[-1] == {"entries": 1, "size": size_of([make()]), "evicted": 0}
+
+
+def test_the_observer_hears_what_is_kept() -> None:
+    told: list[dict[str, Any]] = []
+    store = TranslationStore(1, lambda **facts: told.append(facts))
+    store.put([make()])
+    assert told == [{"entries": 1, "size": store.size, "evicted": 0}]
+    assert store.size == size_of([make()])
+
+
+@given(st.lists(st.integers(1, 120_000), max_size=30))
+def test_the_bound_holds_and_the_latest_that_fit_are_kept(lengths: list[int]) -> None:
+    store = TranslationStore(1)
+    kept = [(store.put([translation]), translation) for translation in map(make, lengths)]
+    assert store.size <= 1 << 20
+    size = 0
+    for translation_id, translation in reversed(kept):
+        if size_of([translation]) > 1 << 20:
+            continue
+        size += size_of([translation])
+        if size > 1 << 20:
+            break
+        assert store.get(translation_id) == (translation,)
+
+
+@pytest.mark.parametrize(
+    "shape", [(40, 12, 1), (400, 120, 1), (60, 15, 50)], ids=["short", "long", "many"]
+)
+def test_the_estimate_is_near_what_is_taken(shape: tuple[int, int, int]) -> None:
+    if sys.implementation.name != "cpython":
+        pytest.skip("estimates are CPython's")
+    make(*shape)
+    tracemalloc.start()
+    kept = [make(*shape, seed=seed) for seed in range(50)]
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    estimated = sum(size_of([translation]) for translation in kept)
+    assert taken * 0.8 < estimated < taken * 4
