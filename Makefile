@@ -67,7 +67,7 @@ lock: ## pin everything anew; see the top of requirements.lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade pip
 	build/lock/bin/python -m pip install --quiet --use-feature=fast-deps --dry-run \
-		--ignore-installed --report build/lock/report.json '.[cpu,gpu,train,bench,dev]'
+		--ignore-installed --report build/lock/report.json '.[cpu,gpu,train,tracing,bench,dev]'
 	{ grep '^#' requirements.lock; build/lock/bin/python -c 'import json, sys; \
 		print(*sorted("{name}=={version}".format(**each["metadata"]).lower().replace("_", "-") \
 		for each in json.load(sys.stdin)["install"] if not each["is_direct"]), sep="\n")' \

@@ -9,30 +9,51 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 
 import service
+from service.api import attention, libretranslate, operations
+from service.api.access import Access, AccessPolicy
 from service.api.app import create_root_app
-from service.api.libretranslate import RequestLimits
-from service.engine.observer import EngineObserver
-from service.loading import announcing, discover, load_model, only, pair_of
+from service.api.deepl import describing as deepl
+from service.api.deepl.app import create_deepl_app, create_deepl_v3_app
+from service.api.desk import Desk, RequestLimits
+from service.api.document_work import DocumentWork
+from service.api.documents import DocumentJobs, DocumentLimits
+from service.api.draining import Drain
+from service.documents import SUPPORTED
+from service.figures.painter import Painter
+from service.loading import ModelObserver, announcing, discover, load_model, only, pair_of
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
+from service.observability.tracing import open_tracing
+from service.reloading import Reloader
 from service.settings import Settings
+from service.state.database import FILE_NAME, Database
+from service.state.glossaries import GlossaryStore
+from service.state.keys import KeyStore
+from service.state.rates import RateLimits
+from service.state.suggestions import SuggestionStore
+from service.state.usage import UsageLedger
+from service.translation.admission import Admission
+from service.translation.detection import LinguaDetector
 from service.translation.errors import NotReady
+from service.translation.inspection import Inspector
 from service.translation.repository import LoadedModel, ModelRepository
+from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
 
 logger = logging.getLogger(__name__)
 
-LoadModel = Callable[[Path, Settings, Callable[[str], EngineObserver]], Awaitable[LoadedModel]]
+LoadModel = Callable[[Path, Settings, Callable[[str], ModelObserver]], Awaitable[LoadedModel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +64,93 @@ class Service:
     repository: ModelRepository
     translator: Translator
     metrics: Metrics
+    drain: Drain
+    reloader: Reloader
     loaded: asyncio.Event
     """Set once the bundles that were there at the start are on offer or known to be broken."""
 
 
 def build(settings: Settings, load: LoadModel = load_model) -> Service:
     metrics = Metrics()
+    drain = Drain()
+    tracing = open_tracing(settings.tracing)
     load_path = partial(_load, load, settings, metrics)
     repository = ModelRepository(
         partial(discover, settings.bundles), announcing(load_path, metrics.model_loaded)
     )
-    translator = Translator(repository, max_sentences=settings.max_sentences)
-    loaded = asyncio.Event()
-    app = create_root_app(
-        repository,
-        translator,
-        metrics,
-        limits=RequestLimits(
-            texts=settings.max_texts,
-            characters=settings.max_characters,
-            alternatives=settings.max_beam_size - 1,
+    reloader = Reloader(repository, metrics, settings.reload_seconds)
+    detector = LinguaDetector()
+    admission = Admission(settings.max_queue_tokens)
+    translator = Translator(repository, admission, detector)
+    state = _State(settings)
+    access = Access(_policy(settings), state.keys, state.usage, RateLimits())
+    limits = RequestLimits(
+        texts=settings.max_texts,
+        characters=settings.max_characters,
+        alternatives=settings.max_beam_size - 1,
+        seconds=settings.request_seconds,
+    )
+    desk = Desk(translator, access, metrics, limits)
+    store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
+    painter = Painter()
+    documents = DocumentJobs(
+        DocumentWork(translator, repository, detector, metrics),
+        access,
+        settings.state / "documents",
+        DocumentLimits(document_bytes=settings.max_document_bytes),
+    )
+    kept = documents if settings.documents else None
+    routers = [
+        libretranslate.create_router(
+            desk,
+            repository,
+            access,
+            detector,
+            store,
+            kept,
+            state.suggestions if settings.suggestions else None,
+            _frontend(settings),
         ),
+        attention.create_router(Inspector(repository, store), painter, access, limits),
+        operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),
+    ]
+    loaded = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.callback(logger.info, "stopped")
+            stack.push_async_callback(asyncio.to_thread, tracing.close)
+            await stack.enter_async_context(state.open())
+            stack.push_async_callback(painter.close)
+            if kept is not None:
+                await kept.start()
+                stack.push_async_callback(kept.close)
+            stack.push_async_callback(repository.close)
+            await stack.enter_async_context(reloader.running())
+            loading = _load_all(repository, reloader, loaded)
+            await stack.enter_async_context(_cancelled_at_the_end(loading))
+            yield
+
+    app = create_root_app(
+        routers,
+        {
+            "/v2": create_deepl_app(
+                desk, access, repository, state.glossaries, kept, version=service.__version__
+            ),
+            "/v3": create_deepl_v3_app(
+                access, repository, state.glossaries, version=service.__version__
+            ),
+        },
+        metrics,
+        drain,
+        tracing,
         max_body_bytes=settings.max_body_bytes,
         version=service.__version__,
-        lifespan=lambda _: _lifespan(repository, loaded),
+        describe=partial(_described, repository),
+        lifespan=lifespan,
     )
-    return Service(app, repository, translator, metrics, loaded)
+    return Service(app, repository, translator, metrics, drain, reloader, loaded)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -100,7 +182,7 @@ async def local_translator(
     )
     try:
         await repository.reload()
-        yield Translator(repository, max_sentences=sys.maxsize)
+        yield Translator(repository, Admission(sys.maxsize), LinguaDetector())
     finally:
         await repository.close()
 
@@ -116,20 +198,67 @@ async def _load(load: LoadModel, settings: Settings, metrics: Metrics, path: Pat
     return await load(path, settings, metrics.observer)
 
 
+class _State:
+    """What outlives the process: keys, usage, glossaries, suggestions."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._database = Database(settings.state / FILE_NAME)
+        self.keys = KeyStore(self._database)
+        self.usage = UsageLedger(self._database)
+        self.glossaries = GlossaryStore(self._database)
+        self.suggestions = SuggestionStore(self._database)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with self._database:
+            self.usage.start()
+            try:
+                yield
+            finally:
+                await self.usage.close()
+
+
+def _policy(settings: Settings) -> AccessPolicy:
+    return AccessPolicy(
+        settings.api_keys,
+        settings.api_key_link,
+        settings.admin_key,
+        settings.requests_per_minute,
+        settings.characters_per_month,
+    )
+
+
+def _described(repository: ModelRepository, document: dict[str, Any]) -> dict[str, Any]:
+    try:
+        offer = repository.offer
+    except NotReady:
+        return document
+    return deepl.describe(libretranslate.describe(document, offer), offer)
+
+
+def _frontend(settings: Settings) -> libretranslate.Frontend:
+    return libretranslate.Frontend(
+        characters=settings.max_characters,
+        keys=settings.api_keys != "off",
+        key_required=settings.api_keys == "required",
+        suggestions=settings.suggestions,
+        documents=settings.documents,
+        extensions=SUPPORTED if settings.documents else (),
+    )
+
+
 @asynccontextmanager
-async def _lifespan(repository: ModelRepository, loaded: asyncio.Event) -> AsyncIterator[None]:
-    loading = asyncio.create_task(_load_all(repository, loaded))
+async def _cancelled_at_the_end(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
-        loading.cancel()
-        await asyncio.gather(loading, return_exceptions=True)
-        await repository.close()
-        logger.info("stopped")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-async def _load_all(repository: ModelRepository, loaded: asyncio.Event) -> None:
-    await repository.reload()
+async def _load_all(repository: ModelRepository, reloader: Reloader, loaded: asyncio.Event) -> None:
+    await reloader.reload("start")
     loaded.set()
     try:
         names = ", ".join(model.name for model in repository.offer.models)

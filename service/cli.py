@@ -17,17 +17,19 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
-
-import uvicorn
+from typing import Any, BinaryIO
 
 import service
 from models.bundle.bundle import Bundle
 from models.bundle.languages import canonical, display_name
 from models.bundle.manifest import InvalidBundle
-from service.bootstrap import configure_logging, create_app, local_translator
+from service import cli_keys
+from service.bootstrap import build, configure_logging, local_translator
 from service.loading import discover
+from service.observability.tracing import TracingUnavailable
+from service.serving import leaving_quietly, serve
 from service.settings import InvalidSetting, Settings
+from service.state.errors import KeyRefused, StateError, StateUnavailable
 from service.translation.errors import TranslationError
 from service.translation.lines import LineFailed, translate_lines
 from service.translation.types import LanguagePair, Translation
@@ -41,6 +43,18 @@ class CommandFailed(Exception):
     """What was asked for could not be done; the message is all that is shown."""
 
 
+_TOLD = (
+    CommandFailed,
+    InvalidSetting,
+    KeyRefused,
+    LineFailed,
+    StateError,
+    StateUnavailable,
+    TracingUnavailable,
+    TranslationError,
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = options.run
@@ -52,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough; without this Python complains while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE
-    except (CommandFailed, InvalidSetting, TranslationError, LineFailed) as error:
+    except _TOLD as error:
         print(f"dragoman: {error}", file=sys.stderr)
         return _FAILED
     except OSError as error:
@@ -85,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     bundles = commands.add_parser("bundles", help="list the bundles and verify them")
     bundles.set_defaults(run=_bundles)
 
+    cli_keys.add_commands(commands)
+
     for command in (serve, translate, bundles):
         command.add_argument("--bundles", metavar="DIR", help="directory that holds the bundles")
     return parser
@@ -105,22 +121,18 @@ def _serve(options: argparse.Namespace) -> int:
     configure_logging(settings)
     # The engine's thread asks for the interpreter after every step and must not wait 5 ms for it.
     sys.setswitchinterval(0.0005)
-    with _listener(settings.host, settings.port) as listener:
-        config = uvicorn.Config(
-            create_app(settings),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            timeout_graceful_shutdown=settings.shutdown_seconds,
-        )
-        # uvicorn drains on SIGTERM and then raises it again; having drained is no failure.
-        signal.signal(signal.SIGTERM, _exit_done)
+    with leaving_quietly(), _listener(settings.host, settings.port) as listener:
+        built = build(settings)
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
         print(f"Dragoman listens on http://{address}:{port}", file=sys.stderr, flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
-    return _DONE
+        return serve(
+            built.app,
+            built.drain,
+            listener,
+            shutdown_seconds=settings.shutdown_seconds,
+            on_hangup=built.reloader.request,
+        )
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -143,10 +155,6 @@ def _listener(host: str, port: int) -> socket.socket:
             case _:
                 problem = f"cannot listen on {host}, port {port}: {error.strerror}"
         raise CommandFailed(problem) from error
-
-
-def _exit_done(*_: object) -> NoReturn:
-    raise SystemExit(_DONE)
 
 
 def _translate(options: argparse.Namespace) -> int:

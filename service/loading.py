@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -23,12 +24,15 @@ from service.engine.engine import Engine
 from service.engine.errors import EngineError
 from service.engine.observer import EngineObserver
 from service.engine.scheduler import Scheduler
-from service.runtime.backend import Backend
+from service.runtime.attention import AttentionGraph
+from service.runtime.backend import Backend, TeacherForced
 from service.runtime.onnx import OnnxBackend
 from service.runtime.sessions import Device, DeviceUnavailable, available_device
 from service.settings import Settings
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.repository import FoundBundle, LoadedModel, Tokenizer
+from service.translation.reader import AttentionReader
+from service.translation.repository import FoundBundle, LoadedModel, Stamp, Tokenizer
+from service.translation.results import Lookup, Results
 from service.translation.types import LanguagePair
 
 logger = logging.getLogger(__name__)
@@ -58,7 +62,18 @@ class OpenedBundle:
     precision: Precision
     tokenizer: Tokenizer
     backend: Backend
+    attention: TeacherForced
     device: Device = "cpu"
+
+    def close(self) -> None:
+        self.backend.close()
+        self.attention.close()
+
+
+class ModelObserver(EngineObserver, Protocol):
+    """Hears what the engine of a model and its memory of results report."""
+
+    def looked_up(self, result: Lookup) -> None: ...
 
 
 class Announce(Protocol):
@@ -81,21 +96,37 @@ def discover(directory: Path) -> list[FoundBundle]:
     """The bundles in a directory: what has a manifest and is not hidden, by name.
 
     One whose manifest cannot even be looked at is listed, too, so that somebody hears of it.
+    Blocks; raises ``OSError`` where the directory itself cannot be listed.
     """
     found = []
     for path in sorted(directory.iterdir()):
         if path.name.startswith("."):
             continue
         try:
-            status = (path / MANIFEST).stat()
+            (path / MANIFEST).stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
             found.append(FoundBundle(path.name, path))
         else:
-            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
-            found.append(FoundBundle(path.name, path, stamp))
+            found.append(FoundBundle(path.name, path, _stamp(path)))
     return found
+
+
+def _stamp(bundle: Path) -> Stamp:
+    """All of a bundle's files, not only its manifest, which may be the first that is copied."""
+    stamp = []
+    for directory, _, names in os.walk(bundle):
+        for path in (Path(directory, name) for name in names):
+            name = str(path.relative_to(bundle))
+            try:
+                status = path.stat()
+            except OSError:
+                # It went while we looked, or it leads nowhere; its name is all there is to know.
+                stamp.append((name, 0, 0, 0))
+            else:
+                stamp.append((name, status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(sorted(stamp))
 
 
 def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
@@ -117,6 +148,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     if settings.shortlist and shortlist is None:
         raise InvalidBundle(f"{path} has no shortlist, which the service is set to use")
     logger.info("loading %s in %s on %s", manifest.name, precision, device)
+    attention = AttentionGraph.load(bundle, precision, device=device)
     backend = OnnxBackend.load(
         bundle,
         precision,
@@ -127,13 +159,13 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
         device=device,
         shortlist=shortlist,
     )
-    return OpenedBundle(manifest, precision, tokenizer, backend, device)
+    return OpenedBundle(manifest, precision, tokenizer, backend, attention, device)
 
 
 async def load_model(
     path: Path,
     settings: Settings,
-    observer_for: Callable[[str], EngineObserver],
+    observer_for: Callable[[str], ModelObserver],
     *,
     open_bundle: Callable[[Path, Settings], OpenedBundle] = open_bundle,
 ) -> LoadedModel:
@@ -146,14 +178,17 @@ async def load_model(
         max_padded_tokens=settings.max_padded_tokens,
         max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
     )
-    engine = Engine(opened.backend, scheduler, observer_for(manifest.name))
-    model = LoadedModel(manifest, opened.precision, opened.tokenizer, engine)
+    observer = observer_for(manifest.name)
+    engine = Engine(opened.backend, scheduler, observer)
+    attention = AttentionReader(opened.attention, manifest.limits)
+    results = Results(engine.decode, settings.result_megabytes << 20, observer.looked_up)
+    model = LoadedModel(manifest, opened.precision, opened.tokenizer, engine, attention, results)
     try:
         await engine.start()
         for example in manifest.examples:
             await _prove(model, example, path)
     except BaseException:
-        await engine.close()
+        await model.close()
         raise
     return model
 
@@ -218,7 +253,7 @@ async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:
 
 def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
     if not opening.cancelled() and opening.exception() is None:
-        opening.result().backend.close()
+        opening.result().close()
 
 
 async def _prove(model: LoadedModel, example: Example, path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 PREFIX = "DRAGOMAN_"
 
@@ -65,13 +65,77 @@ class Settings(BaseModel):
         description="source tokens, padding included, of all sentences decoded together; 0 takes "
         "what suits the device",
     )
-    max_sentences: int = Field(
-        default=4096, ge=1, description="sentences accepted and not yet answered, over all requests"
+    max_queue_tokens: int = Field(
+        default=65_536,
+        ge=1,
+        description="source tokens accepted and not yet translated, over all requests; more are "
+        "refused with 503",
     )
     max_texts: int = Field(default=1024, ge=1, description="texts in one request")
     max_characters: int = Field(default=100_000, ge=1, description="characters in one request")
     max_body_bytes: int = Field(
         default=2 * 1024 * 1024, ge=1024, description="bytes of a request's body"
+    )
+    max_document_bytes: int = Field(
+        default=10 * 1024 * 1024, ge=1024, description="bytes of a document"
+    )
+    request_seconds: int = Field(
+        default=60,
+        ge=1,
+        description="how long a request may wait and be translated; then it is answered 504",
+    )
+    result_megabytes: int = Field(
+        default=32,
+        ge=0,
+        description="memory for recent results, which are given again to whoever asks the same; "
+        "0 keeps none",
+    )
+    attention_megabytes: int = Field(
+        default=32,
+        ge=1,
+        description="memory for recent translations whose attention may be asked for",
+    )
+    reload_seconds: int = Field(
+        default=10,
+        ge=0,
+        description="how often to look for bundles that came, changed or went; 0 looks on SIGHUP "
+        "and POST /models/reload only",
+    )
+    state: Path = Field(
+        default=Path("state"),
+        description="directory for keys, usage, glossaries and documents; made if it is missing",
+    )
+    api_keys: Literal["off", "optional", "required"] = Field(
+        default="off",
+        description="whether callers need a key made by `dragoman keys add`; optional serves "
+        "those without one, too, and refuses wrong ones",
+    )
+    api_key_link: str = Field(
+        default="", description="where to get a key; told to whoever needs one"
+    )
+    admin_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="what POST /models/reload asks for; without one it is refused to everybody",
+    )
+    requests_per_minute: int = Field(
+        default=0,
+        ge=0,
+        description="requests of a key that has no limit of its own, or of an address without a "
+        "key; 0 is unlimited",
+    )
+    characters_per_month: int = Field(
+        default=0,
+        ge=0,
+        description="characters of a key that has no quota of its own; 0 is unlimited",
+    )
+    documents: bool = Field(default=True, description="whether files are translated")
+    suggestions: bool = Field(
+        default=False, description="whether users' better translations are collected"
+    )
+    tracing: str = Field(
+        default="",
+        description="OTLP address that traces are sent to over HTTP, such as "
+        "http://localhost:4318/v1/traces; needs the extra tracing",
     )
     shutdown_seconds: int = Field(
         default=30,

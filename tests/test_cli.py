@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -16,6 +19,8 @@ from models.bundle.bundle import Bundle
 from service import cli
 from service.bootstrap import local_translator
 from service.settings import Settings
+from service.state.database import Database
+from service.state.keys import KeyStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
@@ -118,6 +123,75 @@ def test_a_bundle_that_cannot_be_loaded_is_named(
     (tmp_path / "in.txt").write_text("gut\n")
     assert translate(tmp_path / "in.txt") == 2
     assert "shout: manifest has schema 7" in capfd.readouterr().err
+
+
+def keys(directory: Path, *arguments: str) -> int:
+    return cli.main(["keys", *arguments, "--state", str(directory / "state")])
+
+
+def test_a_key_is_printed_once_and_works_until_it_is_removed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert keys(tmp_path, "add", "weblate", "--requests-per-minute", "60") == 0
+    out, err = capfd.readouterr()
+    key = out.removesuffix("\n")
+    assert err == "dragoman: keep this key; it is stored nowhere else\n"
+    assert keys(tmp_path, "add", "mastodon", "--characters-per-month", "5000") == 0
+    capfd.readouterr()
+    assert keys(tmp_path, "list") == 0
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    assert capfd.readouterr().out == (
+        f"mastodon: added {today}, unlimited requests a minute, 0 of 5000 characters and "
+        "0 documents this month\n"
+        f"weblate: added {today}, 60 requests a minute, 0 of unlimited characters and "
+        "0 documents this month\n"
+    )
+    assert asyncio.run(holder(tmp_path, key)) == "weblate"
+    assert keys(tmp_path, "remove", "weblate") == 0
+    assert asyncio.run(holder(tmp_path, key)) is None
+    assert keys(tmp_path, "remove", "mastodon") == 0
+    assert keys(tmp_path, "list") == 0
+    place = tmp_path / "state" / "dragoman.db"
+    assert capfd.readouterr().out == f"{place} has no keys; see `dragoman keys add`\n"
+
+
+async def holder(directory: Path, key: str) -> str | None:
+    async with Database(directory / "state" / "dragoman.db") as database:
+        found = await KeyStore(database).find(key)
+    return found.name if found else None
+
+
+def test_a_key_may_be_chosen_and_kept_out_of_the_command_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = "f63c02c5-f056-4a2e-9b3d:fx"
+    assert keys(tmp_path, "add", "deepl", "--key", chosen) == 0
+    assert capfd.readouterr() == (f"{chosen}\n", "")
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    assert keys(tmp_path, "add", "short", "--key", "-") == 0
+    assert capfd.readouterr() == ("short\n", "dragoman: a key this short can be guessed\n")
+    assert asyncio.run(holder(tmp_path, chosen)) == "deepl"
+    assert asyncio.run(holder(tmp_path, "short")) == "short"
+
+
+def test_what_cannot_be_done_with_keys_is_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert keys(tmp_path, "add", "weblate") == 0
+    capfd.readouterr()
+    for arguments, sentence in (
+        (("add", "weblate"), "there is a key named 'weblate' already; remove it first"),
+        (("add", "a b"), "'a b' is no name for a key"),
+        (("add", "b", "--requests-per-minute", "-1"), "-1 is no limit"),
+        (("remove", "b"), "there is no key named 'b'; see `dragoman keys list`"),
+    ):
+        assert keys(tmp_path, *arguments) == 2
+        err = capfd.readouterr().err
+        assert err.startswith(f"dragoman: {sentence}")
+        assert err.count("\n") == 1
+    (tmp_path / "state" / "dragoman.db").write_text("no database" * 100)
+    assert keys(tmp_path, "list") == 2
+    assert "file is not a database" in capfd.readouterr().err
 
 
 def test_a_misspelt_setting_is_one_sentence(

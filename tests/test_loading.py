@@ -10,8 +10,9 @@ import pytest
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import DecodingDefaults, Example, InvalidBundle, Manifest
-from service.engine.observer import EngineObserver, SilentObserver
+from service.engine.observer import SilentObserver
 from service.loading import (
+    ModelObserver,
     OpenedBundle,
     announcing,
     discover,
@@ -23,12 +24,14 @@ from service.loading import (
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
 from service.translation.repository import FoundBundle, LoadedModel
+from service.translation.results import Lookup
 from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.shouting import (
     EOS,
     ByteTokenizer,
     load_found,
+    make_attention,
     make_limits,
     make_manifest,
     put_broken_bundle,
@@ -57,15 +60,21 @@ class Opened:
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self.backend = ScriptedBackend(shouting, make_limits())
+        self.attention = make_attention(manifest)
         self.thread = ""
 
     def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
         self.thread = threading.current_thread().name
-        return OpenedBundle(self.manifest, "int8", TOKENIZER, self.backend)
+        return OpenedBundle(self.manifest, "int8", TOKENIZER, self.backend, self.attention)
 
 
-def silent(_: str) -> EngineObserver:
-    return SilentObserver()
+class Silent(SilentObserver):
+    def looked_up(self, result: Lookup) -> None:
+        pass
+
+
+def silent(_: str) -> ModelObserver:
+    return Silent()
 
 
 async def load(opened: Opened) -> LoadedModel:
@@ -81,14 +90,14 @@ async def test_a_model_proves_itself_before_it_is_handed_over() -> None:
     model = await load(opened)
     assert model.engine.alive
     assert len(opened.backend.encode_sizes) == 2
-    await model.engine.close()
+    await model.close()
 
 
 async def test_opening_does_not_hold_up_the_event_loop() -> None:
     opened = Opened(with_examples())
     model = await load(opened)
     assert opened.thread != threading.current_thread().name
-    await model.engine.close()
+    await model.close()
 
 
 @pytest.mark.parametrize(
@@ -115,6 +124,7 @@ async def test_a_model_that_does_not_prove_itself_leaves_nothing_behind(
         await load(opened)
     assert str(caught.value).startswith(problem)
     assert opened.backend.closed
+    assert opened.attention.closed
     started = set(threading.enumerate()) - before
     assert "engine" not in {thread.name for thread in started}
 
@@ -151,7 +161,7 @@ def write_tiny(path: Path, **changes: Any) -> None:
             Settings(),
             "decodes with beam_size 9; the service is set to at most 8",
         ),
-        ({}, Settings(), "encoder.fp32.onnx"),
+        ({}, Settings(), "attention.fp32.onnx"),
     ],
     ids=["precision", "beam", "graph"],
 )
@@ -204,6 +214,23 @@ def test_a_replaced_bundle_looks_different(tmp_path: Path) -> None:
     assert discover(tmp_path) != before
 
 
+def test_any_file_of_a_bundle_makes_it_look_different(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    weights = tmp_path / "a" / "weights.bin"
+    looks = [discover(tmp_path)]
+    weights.write_bytes(b"half")
+    looks.append(discover(tmp_path))
+    weights.write_bytes(b"whole")
+    looks.append(discover(tmp_path))
+    weights.rename(tmp_path / "a" / "weights.other")
+    looks.append(discover(tmp_path))
+    (tmp_path / "a" / "weights.other").unlink()
+    (tmp_path / "a" / "weights.other").symlink_to("nowhere")
+    looks.append(discover(tmp_path))
+    assert len(set(map(tuple, looks))) == len(looks)
+    assert discover(tmp_path) == looks[-1]
+
+
 def test_the_bundles_of_one_pair_and_those_that_do_not_say(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a", "de", "en")
     put_bundle(tmp_path, "b", "en", "de")
@@ -229,7 +256,7 @@ async def test_a_loaded_model_is_announced(tmp_path: Path) -> None:
 
     (bundle,) = discover(tmp_path)
     model = await announcing(load_path, announce)(bundle)
-    await model.engine.close()
+    await model.close()
     assert heard.pop("seconds") > 0
     assert len(heard.pop("sha256")) == 64
     assert heard == {

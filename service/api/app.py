@@ -1,40 +1,47 @@
-"""The root app: LibreTranslate's routes and error bodies, operations, pages, middleware."""
+"""The root app: routes, dialects mounted beside them, pages, middleware around everything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api import libretranslate, operations
+from service.api.bodies import BodyLimit
+from service.api.draining import Drain, RefuseWhileDraining
 from service.api.errors import EXPECTED, UNKNOWN_PATH, BadRequest, headers_of, refusal_of
-from service.api.libretranslate import RequestLimits
-from service.api.middleware import BodyLimit, CancelOnHangUp, RequestLog, facts_of
+from service.api.middleware import CancelOnHangUp, Cors, RequestLog, facts_of
+from service.api.openapi import document_of
 from service.api.pages import add_pages
 from service.api.responses import Json, error_body
 from service.observability.metrics import Metrics
-from service.translation.repository import ModelRepository
-from service.translation.translator import Translator
+from service.observability.tracing import Tracing
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+Describe = Callable[[dict[str, Any]], dict[str, Any]]
+"""Adds to the OpenAPI document what is only known while the service runs."""
 
-_DESCRIPTION = """Machine translation in LibreTranslate's shape, with the decoding options of a
-beam search. Errors are always `{"error": "..."}` and say what is wrong and what would do."""
+_DESCRIPTION = """Machine translation in LibreTranslate's shape, and in DeepL's at `/v2`, with the
+decoding options of a beam search and every attention map. Errors are always `{"error": "..."}`
+(`{"message": "..."}` under `/v2` and `/v3`) and say what is wrong and what would do."""
 
 
 def create_root_app(
-    repository: ModelRepository,
-    translator: Translator,
+    routers: Sequence[APIRouter],
+    dialects: Mapping[str, FastAPI],
     metrics: Metrics,
+    drain: Drain,
+    tracing: Tracing,
     *,
-    limits: RequestLimits,
     max_body_bytes: int,
     version: str,
+    describe: Describe,
     lifespan: Lifespan,
 ) -> FastAPI:
+    """``dialects`` are apps with error bodies of their own, by the path they are mounted at."""
     app = FastAPI(
         title="Dragoman",
         version=version,
@@ -43,9 +50,13 @@ def create_root_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.include_router(libretranslate.create_router(translator, repository, metrics, limits))
-    app.include_router(operations.create_router(repository, metrics))
+    for router in routers:
+        app.include_router(router)
+    for path, dialect in dialects.items():
+        app.mount(path, dialect)
     add_pages(app)
+    # FastAPI's own way of saying something else; its type is of a method.
+    app.openapi = lambda: describe(document_of(app, dialects))  # type: ignore[method-assign]
     for kind in EXPECTED:
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_plainly)
@@ -53,7 +64,9 @@ def create_root_app(
     # The last one added is the outermost.
     app.add_middleware(CancelOnHangUp)
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
-    app.add_middleware(RequestLog, metrics=metrics)
+    app.add_middleware(RefuseWhileDraining, drain=drain)
+    app.add_middleware(RequestLog, metrics=metrics, tracing=tracing)
+    app.add_middleware(Cors)
     return app
 
 

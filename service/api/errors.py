@@ -8,6 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from service.documents.types import (
+    BrokenDocument,
+    DocumentError,
+    MarkupLost,
+    UnsupportedDocument,
+)
 from service.engine.errors import (
     BackendFailed,
     BeamTooWide,
@@ -17,16 +23,35 @@ from service.engine.errors import (
     SentenceTooLong,
 )
 from service.observability.metrics import FailureReason, Outcome
+from service.state.errors import (
+    DictionaryNotFound,
+    GlossaryNotFound,
+    InvalidGlossary,
+    InvalidSuggestion,
+    QuotaExceeded,
+    RateLimited,
+    StateError,
+    StateFailed,
+    SuggestionsFull,
+    TooManyGlossaries,
+)
 from service.translation.errors import (
+    DeadlineExceeded,
     InvalidOption,
     InvalidText,
     NotReady,
     Overloaded,
     TextTooLarge,
     TranslationError,
+    UndetectedLanguage,
     UnknownLanguage,
+    UnknownModel,
     UnsupportedPair,
 )
+from service.translation.inspection import ModelGone
+from service.translation.markup import MalformedMarkup
+from service.translation.reader import TargetTooLong
+from service.translation.store import UnknownTranslation
 
 
 class RequestError(Exception):
@@ -43,6 +68,72 @@ class BodyTooLarge(RequestError):
         self.limit = limit
 
 
+class KeyMissing(RequestError):
+    """Only who has a key is served; ``link`` says where to get one, if the operator told."""
+
+    def __init__(self, link: str = "") -> None:
+        where = f"Visit {link}" if link else "Please contact the server operator"
+        super().__init__(f"{where} to get an API key")
+
+
+class KeyInvalid(RequestError):
+    def __init__(self) -> None:
+        super().__init__("Invalid API key")
+
+
+class DocumentTooLarge(RequestError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the document is too large; at most {limit} bytes are translated")
+        self.limit = limit
+
+
+class DocumentNotFound(RequestError):
+    """No such document, or its key is wrong, or its translation has been removed."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such document; translations are removed after some time")
+
+
+class DocumentNotReady(RequestError):
+    """The document is still being translated; ``retry_after`` is in seconds."""
+
+    def __init__(self, retry_after: int = 5) -> None:
+        super().__init__("the document is still being translated; ask for its status")
+        self.retry_after = retry_after
+
+
+class DocumentsFull(RequestError):
+    """Too many documents wait to be translated or fetched; ``retry_after`` is in seconds."""
+
+    def __init__(self, retry_after: int = 30) -> None:
+        super().__init__("too many documents are waiting; try again shortly")
+        self.retry_after = retry_after
+
+
+class Disabled(RequestError):
+    """The operator has switched this off."""
+
+
+class AdminRefused(RequestError):
+    """Only the operator may do this, and what would show that it is the operator."""
+
+
+class BodyTooSlow(RequestError):
+    def __init__(self) -> None:
+        super().__init__("the body did not arrive in time; send it faster, or in smaller requests")
+
+
+class ShuttingDown(RequestError):
+    """Nobody new is served; ``cut`` is of a request that was, and ran out of time."""
+
+    def __init__(self, *, cut: bool = False) -> None:
+        super().__init__(
+            "the service shut down before this was done; try again"
+            if cut
+            else "the service is shutting down; try again"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     status: HTTPStatus
@@ -51,36 +142,71 @@ class Refusal:
 
 
 _INVALID = Refusal(HTTPStatus.BAD_REQUEST, "invalid", "validation")
+_FORBIDDEN = Refusal(HTTPStatus.FORBIDDEN, "rejected", "unauthorized")
+_NOT_FOUND = Refusal(HTTPStatus.NOT_FOUND, "invalid", "validation")
 _TOO_LARGE = Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "invalid", "validation")
 
 REFUSALS: dict[type[Exception], Refusal] = {
     BadRequest: _INVALID,
     InvalidText: _INVALID,
     InvalidOption: _INVALID,
+    MalformedMarkup: _INVALID,
     ImpossiblePrefix: _INVALID,
     UnknownLanguage: _INVALID,
     UnsupportedPair: _INVALID,
+    UndetectedLanguage: _INVALID,
     BeamTooWide: _INVALID,
+    KeyMissing: Refusal(HTTPStatus.BAD_REQUEST, "rejected", "unauthorized"),
+    KeyInvalid: _FORBIDDEN,
+    AdminRefused: _FORBIDDEN,
+    Disabled: _FORBIDDEN,
+    InvalidGlossary: _INVALID,
+    TooManyGlossaries: _INVALID,
+    GlossaryNotFound: _NOT_FOUND,
+    DictionaryNotFound: _NOT_FOUND,
+    InvalidSuggestion: _INVALID,
+    UnknownModel: _NOT_FOUND,
+    UnknownTranslation: _NOT_FOUND,
+    ModelGone: Refusal(HTTPStatus.GONE, "invalid", "model_unloaded"),
+    UnsupportedDocument: _INVALID,
+    BrokenDocument: _INVALID,
+    DocumentNotFound: _NOT_FOUND,
     BodyTooLarge: _TOO_LARGE,
+    BodyTooSlow: Refusal(HTTPStatus.REQUEST_TIMEOUT, "timeout", "slow_body"),
+    DocumentTooLarge: _TOO_LARGE,
     TextTooLarge: _TOO_LARGE,
     SentenceTooLong: _TOO_LARGE,
+    TargetTooLong: _TOO_LARGE,
+    RateLimited: Refusal(HTTPStatus.TOO_MANY_REQUESTS, "rejected", "rate_limit"),
+    # What clients of LibreTranslate take for a spent quota; of 429 they believe that it passes.
+    QuotaExceeded: Refusal(HTTPStatus.FORBIDDEN, "rejected", "quota"),
+    SuggestionsFull: Refusal(HTTPStatus.FORBIDDEN, "rejected", "overloaded"),
+    DocumentNotReady: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "overloaded"),
+    DocumentsFull: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "overloaded"),
+    StateFailed: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "error", "internal"),
     Overloaded: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "overloaded"),
+    ShuttingDown: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "draining"),
     NotReady: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "model_unloaded"),
+    DeadlineExceeded: Refusal(HTTPStatus.GATEWAY_TIMEOUT, "timeout", "deadline"),
     EngineStopped: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "error", "model_unloaded"),
+    MarkupLost: Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal"),
     BackendFailed: Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal"),
 }
 
-EXPECTED = (RequestError, TranslationError, EngineError)
+EXPECTED = (RequestError, DocumentError, StateError, TranslationError, EngineError)
 """The bases of everything in the table."""
 
 UNKNOWN_PATH = Refusal(HTTPStatus.NOT_FOUND, "invalid", "unknown_path")
 """No such path, or not by this method."""
 
+CUT_SHORT = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "cancelled", "shutdown")
+"""Accepted, and cancelled because the service could not wait for it any longer."""
+
 BUG = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal")
 
 
 _RESTART_SECONDS = 5
-"""About how long a supervisor takes to bring a dead model back."""
+"""About how long a supervisor takes to bring back a dead model, or a service that was stopped."""
 
 
 def refusal_of(error: Exception) -> Refusal:
@@ -90,9 +216,16 @@ def refusal_of(error: Exception) -> Refusal:
 def headers_of(error: Exception) -> dict[str, str]:
     """What an answer to ``error`` says beside its body."""
     match error:
-        case Overloaded() | NotReady():
+        case (
+            Overloaded()
+            | NotReady()
+            | RateLimited()
+            | StateFailed()
+            | DocumentsFull()
+            | DocumentNotReady()
+        ):
             return {"retry-after": str(error.retry_after)}
-        case EngineStopped():
+        case EngineStopped() | ShuttingDown():
             return {"retry-after": str(_RESTART_SECONDS)}
         case _:
             return {}

@@ -1,8 +1,9 @@
 """What is done for every request, around all routes: plain ASGI, nothing of translation.
 
-From the outside in: ``RequestLog`` names the request, times it, counts it, logs it and answers
-for bugs; ``BodyLimit`` refuses what is too large before it is read; ``CancelOnHangUp`` stops
-work that nobody waits for any more.
+From the outside in: ``Cors`` lets scripts of other sites read every answer; ``RequestLog`` names
+the request, times it, counts it, traces it, logs it and answers for bugs;
+``draining.RefuseWhileDraining`` turns away who comes too late; ``bodies.BodyLimit`` refuses what
+is too large or too slow; ``CancelOnHangUp`` stops work that nobody waits for any more.
 """
 
 from __future__ import annotations
@@ -12,33 +13,55 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.errors import BUG, REFUSALS, BodyTooLarge, Refusal
-from service.api.responses import Json, error_body
-from service.observability.logging import request_id
-from service.observability.metrics import NO_MODEL, Metrics
+from service.api.draining import PROBES
+from service.api.errors import BUG, Refusal
+from service.api.responses import Json, error_body_for
+from service.observability.logging import request_id, trace_id
+from service.observability.metrics import NO_MODEL, Metrics, Outcome
+from service.observability.tracing import RequestFinished, RequestSpan, SilentTracing, Tracing
+from service.translation.types import Timing
 
 logger = logging.getLogger(__name__)
 access_logger = logging.getLogger("service.access")
 
 _VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_QUIET = frozenset({"/livez", "/readyz", "/health", "/metrics"})
-"""Routes that machines ask every few seconds; logged at debug level."""
 
 _CLIENT_CLOSED_REQUEST = 499
 """What nginx calls a client that hung up. It is logged; nobody receives it."""
 
+_CORS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-credentials": "true",
+    "access-control-allow-headers": "Authorization, Content-Type",
+    "access-control-allow-methods": "GET, POST",
+    "access-control-max-age": "1728000",
+    "access-control-expose-headers": "Retry-After, X-Request-Id, X-Translation-Id",
+}
+"""LibreTranslate's, and what else a script may read. Because of the ``*`` browsers withhold answers
+to requests with cookies in spite of ``allow-credentials``; naming the origin instead, as is often
+done, would let every site act for whoever is logged in at a proxy before us."""
+
 
 @dataclass(slots=True)
 class RequestFacts:
-    """What handlers find out about a request, for the log and the metrics."""
+    """What handlers find out about a request, for the log, the metrics, headers and traces."""
 
     model: str = NO_MODEL
+    model_version: str | None = None
+    characters: int | None = None
+    """Of the source texts."""
+    tokens: int | None = None
+    """Of source and translation."""
+    timing: Timing | None = None
     refusal: Refusal | None = None
 
 
@@ -48,22 +71,71 @@ def facts_of(request: Request) -> RequestFacts:
     return facts
 
 
+async def answer_bug(request: Request, error: Exception) -> Response:
+    """For ``Exception`` in apps that are mounted: each would answer for bugs in a shape of its own
+    before ``RequestLog`` hears of them."""
+    return _bug_answer(request.scope["path"])
+
+
+def _bug_answer(path: str) -> Response:
+    problem = f"internal error; it was logged as request {request_id.get()}"
+    return Json(error_body_for(path, problem), BUG.status)
+
+
+class Cors:
+    """Says of every answer that any site may read it, and answers who asks beforehand."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_open(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_CORS)
+            await send(message)
+
+        asks = "access-control-request-method" in Headers(scope=scope)
+        app = Response(status_code=204) if scope["method"] == "OPTIONS" and asks else self.app
+        await app(scope, receive, send_open)
+
+
 class RequestLog:
     """Gives every request an id, a line in the log, a place in the metrics, and an answer."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
         self.app = app
         self.metrics = metrics
+        self.tracing = tracing or SilentTracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
+        self.metrics.request_accepted()
+        headers = Headers(scope=scope)
+        identifier = _identifier(headers)
+        # Probes come by the thousand and would hide everything else.
+        tracing = SilentTracing() if scope["path"] in PROBES else self.tracing
+        with tracing.request(scope["method"], headers) as span, _named(identifier, span):
+            await self._answer(scope, receive, send, started, identifier, span)
+
+    async def _answer(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        started: float,
+        identifier: str,
+        span: RequestSpan,
+    ) -> None:
         facts = RequestFacts()
         scope.setdefault("state", {})["facts"] = facts
-        identifier = _identifier(Headers(scope=scope))
-        token = request_id.set(identifier)
+        behind = scope.get("root_path", "")
         status: int | None = None
 
         async def send_named(message: Message) -> None:
@@ -72,7 +144,7 @@ class RequestLog:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = identifier
-                headers["x-total-time"] = f"{_milliseconds_since(started):.1f}"
+                headers.update(_told(facts, time.perf_counter() - started))
             await send(message)
 
         hung_up = False
@@ -88,72 +160,42 @@ class RequestLog:
             facts.refusal = BUG
             logger.exception("a request failed unexpectedly")
             if status is None:
-                body = error_body(f"internal error; it was logged as request {identifier}")
-                await Json(body, BUG.status)(scope, receive, send_named)
+                await _bug_answer(scope["path"])(scope, receive, send_named)
         finally:
             shown = _CLIENT_CLOSED_REQUEST if hung_up else status
-            self._record(scope, facts, shown, time.perf_counter() - started)
-            request_id.reset(token)
+            route = _route(scope, behind)
+            seconds = time.perf_counter() - started
+            outcome = self._count(route, facts, hung_up, seconds)
+            access_logger.log(
+                logging.DEBUG if route in PROBES else logging.INFO,
+                "%s %s",
+                scope["method"],
+                scope["path"],
+                extra={"status": shown, "milliseconds": round(seconds * 1000, 1)},
+            )
+            span.finish(
+                RequestFinished(
+                    route,
+                    shown,
+                    outcome,
+                    identifier,
+                    facts.model,
+                    facts.characters,
+                    facts.tokens,
+                    _stages(facts.timing),
+                )
+            )
 
-    def _record(
-        self, scope: Scope, facts: RequestFacts, status: int | None, seconds: float
-    ) -> None:
-        route = getattr(scope.get("route"), "path", "other")
-        if status == _CLIENT_CLOSED_REQUEST:
-            self.metrics.request_finished(route, facts.model, "cancelled", seconds)
+    def _count(self, route: str, facts: RequestFacts, hung_up: bool, seconds: float) -> Outcome:
+        outcome: Outcome = "ok"
+        if hung_up:
+            outcome = "cancelled"
             self.metrics.request_failed("disconnect")
         elif facts.refusal is not None:
-            self.metrics.request_finished(route, facts.model, facts.refusal.outcome, seconds)
+            outcome = facts.refusal.outcome
             self.metrics.request_failed(facts.refusal.reason)
-        else:
-            self.metrics.request_finished(route, facts.model, "ok", seconds)
-        access_logger.log(
-            logging.DEBUG if route in _QUIET else logging.INFO,
-            "%s %s",
-            scope["method"],
-            scope["path"],
-            extra={"status": status, "milliseconds": round(seconds * 1000, 1)},
-        )
-
-
-class BodyLimit:
-    """Refuses a body that is too large: by its announced length at once, else when it gets there.
-
-    The rest of a refused body is the server's to discard, which keeps the connection usable. Who
-    waits for ``100 Continue`` sends no body at all, so there the connection has to end.
-    """
-
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self.app = app
-        self.max_bytes = max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        announced = headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > self.max_bytes:
-            await self._refuse(scope, receive, send, closing="expect" in headers)
-            return
-        received = 0
-
-        async def receive_limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self.max_bytes:
-                raise BodyTooLarge(self.max_bytes)
-            return message
-
-        await self.app(scope, receive_limited, send)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
-        refusal = REFUSALS[BodyTooLarge]
-        scope["state"]["facts"].refusal = refusal
-        headers = {"connection": "close"} if closing else {}
-        body = error_body(str(BodyTooLarge(self.max_bytes)))
-        await Json(body, refusal.status, headers=headers)(scope, receive, send)
+        self.metrics.request_finished(route, facts.model, outcome, seconds)
+        return outcome
 
 
 class CancelOnHangUp:
@@ -218,5 +260,41 @@ def _identifier(headers: Headers) -> str:
     return given if _VALID_ID.fullmatch(given) else uuid.uuid4().hex
 
 
-def _milliseconds_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
+@contextmanager
+def _named(identifier: str, span: RequestSpan) -> Iterator[None]:
+    """Lines of the log carry the request's id, and its trace's if there is one."""
+    of_request, of_trace = request_id.set(identifier), trace_id.set(span.trace_id)
+    try:
+        yield
+    finally:
+        request_id.reset(of_request)
+        trace_id.reset(of_trace)
+
+
+def _route(scope: Scope, behind: str) -> str:
+    """The template of the path with that of the app mounted there, but not of a proxy's path."""
+    mounted = scope.get("root_path", "").removeprefix(behind)
+    return mounted + getattr(scope.get("route"), "path", "") or "other"
+
+
+def _told(facts: RequestFacts, seconds: float) -> dict[str, str]:
+    """Headers in the spelling of TGI and TEI, whose tools read them; times in milliseconds."""
+    told: dict[str, object] = {"x-total-time": _milliseconds(seconds)}
+    if facts.timing is not None:
+        told["x-tokenization-time"] = _milliseconds(facts.timing.preparing)
+        told["x-queue-time"] = _milliseconds(facts.timing.queued)
+        told["x-inference-time"] = _milliseconds(facts.timing.decoding)
+    told["x-compute-characters"] = facts.characters
+    told["x-compute-tokens"] = facts.tokens
+    told["x-model-version"] = facts.model_version
+    return {name: str(value) for name, value in told.items() if value is not None}
+
+
+def _stages(timing: Timing | None) -> dict[str, float]:
+    if timing is None:
+        return {}
+    return {"prepare": timing.preparing, "queue": timing.queued, "decode": timing.decoding}
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.1f}"

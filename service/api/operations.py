@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from service.api.draining import Drain
 from service.api.responses import Json
 from service.observability.metrics import Metrics
 from service.translation.errors import NotReady
-from service.translation.repository import LoadedModel, ModelRepository
+from service.translation.repository import LoadedModel, ModelRepository, Reloaded
 
 
 class Alive(BaseModel):
@@ -19,7 +21,7 @@ class Alive(BaseModel):
 
 
 class Readiness(BaseModel):
-    status: str = Field(examples=["ready"])
+    status: str = Field(description="ready, not ready or draining.", examples=["ready"])
     reasons: list[str] = Field(description="Why the service is not ready; empty if it is.")
     models: list[str] = Field(examples=[["multi30k-de-en"]])
     failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
@@ -57,7 +59,34 @@ class ModelsAnswer(BaseModel):
     failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
 
 
-def create_router(repository: ModelRepository, metrics: Metrics) -> APIRouter:
+class ReloadAnswer(ModelsAnswer):
+    loaded: list[str] = Field(description="Models that came, or came again with other files.")
+    retired: list[str] = Field(description="Models that went. Work in flight keeps them.")
+
+
+class ErrorAnswer(BaseModel):
+    error: str = Field(examples=["Please contact the server operator to get an API key"])
+
+
+Authorize = Callable[[Request], None]
+"""Raises by name unless the caller may run the service."""
+
+Reload = Callable[[], Awaitable[Reloaded]]
+
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorAnswer, "description": "There is no key."},
+    403: {"model": ErrorAnswer, "description": "The key is not the one for this."},
+    503: {"model": ErrorAnswer, "description": "The service is shutting down."},
+}
+
+
+def create_router(
+    repository: ModelRepository,
+    metrics: Metrics,
+    drain: Drain,
+    reload: Reload,
+    authorize: Authorize,
+) -> APIRouter:
     router = APIRouter(tags=["operations"])
 
     @router.get("/livez", summary="Whether the process answers", response_model=Alive)
@@ -75,14 +104,18 @@ def create_router(repository: ModelRepository, metrics: Metrics) -> APIRouter:
         responses={503: {"model": Readiness, "description": "Not ready, and why."}},
     )
     async def readyz() -> Response:
-        """Ready means: at least one model is on offer, and none of those on offer has died.
+        """Ready means: at least one model is on offer, none of those on offer has died, and the
+        service is not shutting down.
 
         A bundle that could not be loaded is listed in `failed` and does not count.
         """
         models, reasons = _models(repository)
         reasons += [f"model {name} has stopped" for name in repository.stopped]
+        if drain.begun:
+            reasons.append("the service is shutting down")
+        not_ready = "draining" if drain.begun else "not ready"
         body = {
-            "status": "not ready" if reasons else "ready",
+            "status": not_ready if reasons else "ready",
             "reasons": reasons,
             "models": [model.name for model in models],
             "failed": dict(repository.failed),
@@ -94,6 +127,26 @@ def create_router(repository: ModelRepository, metrics: Metrics) -> APIRouter:
         offered, _ = _models(repository)
         answers = [_describe(model) for model in offered]
         return Json({"models": answers, "failed": dict(repository.failed)})
+
+    @router.post(
+        "/models/reload",
+        summary="Make the offer equal to the bundle directory",
+        response_model=ReloadAnswer,
+        responses=_REFUSED,
+    )
+    async def reload_models(request: Request) -> Response:
+        """Answers once it is done. Bundles that failed before are tried again."""
+        authorize(request)
+        done = await reload()
+        offered, _ = _models(repository)
+        return Json(
+            {
+                "models": [_describe(model) for model in offered],
+                "failed": dict(done.failed),
+                "loaded": list(done.loaded),
+                "retired": list(done.retired),
+            }
+        )
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
     def exposition() -> Response:

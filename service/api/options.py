@@ -9,6 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from service.engine.types import LengthNormalisation, Priority
 from service.translation.decoding import DecodingOverrides
 
+_MOST_TOKENS = 10_000
+"""More than any network reads or writes."""
+_MOST_CHOICES = 1_000_000
+"""More than any vocabulary holds."""
+
 
 def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
@@ -16,9 +21,24 @@ def _no_boolean(value: Any) -> Any:
     return value
 
 
-Number = Annotated[int, BeforeValidator(_no_boolean)]
-Decimal = Annotated[float, BeforeValidator(_no_boolean)]
-_Ratio = Annotated[Decimal, Field(gt=0, le=100, allow_inf_nan=False)]
+def _whole(value: Any) -> Any:
+    # To JSON, 2.0 and 2 are the same number.
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return _no_boolean(value)
+
+
+WHOLE = BeforeValidator(_whole)
+"""Behind ``int`` and its bounds: in front of them, pydantic would not tell them to OpenAPI."""
+_DECIMAL = BeforeValidator(_no_boolean)
+Number = Annotated[int, WHOLE]
+
+_Natural = Annotated[int, Field(ge=0, le=_MOST_TOKENS), WHOLE]
+_Positive = Annotated[int, Field(ge=1, le=_MOST_TOKENS), WHOLE]
+_UpTo10 = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False), _DECIMAL]
+_Ratio = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False), _DECIMAL]
+_Penalty = Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False), _DECIMAL]
+_Text = Annotated[str, Field(min_length=1)]
 
 
 class DecodingParameters(BaseModel):
@@ -26,59 +46,45 @@ class DecodingParameters(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    beam_size: Number | None = Field(None, ge=1, description="Width of the beam search.")
-    patience: Decimal | None = Field(
-        None,
-        gt=0,
-        le=10,
-        allow_inf_nan=False,
-        description="The search ends when this times `beam_size` hypotheses have ended.",
+    beam_size: _Positive | None = Field(None, description="Width of the beam search.")
+    patience: Annotated[float, Field(ge=0.1, le=10, allow_inf_nan=False), _DECIMAL] | None = Field(
+        None, description="The search ends when this times `beam_size` hypotheses have ended."
     )
-    num_hypotheses: Number | None = Field(
-        None, ge=1, description="Translations to return; one more than `alternatives`."
+    num_hypotheses: _Positive | None = Field(
+        None, description="Translations to return; one more than `alternatives`."
     )
-    length_penalty: Decimal | None = Field(
-        None,
-        ge=-10,
-        le=10,
-        allow_inf_nan=False,
-        description="Scores are divided by the length to this power.",
+    length_penalty: Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False), _DECIMAL] | None = (
+        Field(None, description="Scores are divided by the length to this power.")
     )
     length_normalisation: LengthNormalisation | None = Field(
         None,
         description="`power` divides by T^length_penalty, `gnmt` by ((5 + T) / 6)^length_penalty.",
     )
-    coverage_penalty: Decimal | None = Field(
-        None,
-        ge=0,
-        le=10,
-        allow_inf_nan=False,
-        description="Punishes translations that have not looked at all of the source.",
+    coverage_penalty: _UpTo10 | None = Field(
+        None, description="Punishes translations that have not looked at all of the source."
     )
-    repetition_penalty: Decimal | None = Field(
-        None, gt=0, le=100, allow_inf_nan=False, description="Above 1, repetitions get unlikelier."
+    repetition_penalty: _Penalty | None = Field(
+        None, description="Above 1, repetitions get unlikelier."
     )
-    no_repeat_ngram_size: Number | None = Field(
-        None, ge=0, description="No sequence of so many tokens is written twice."
+    no_repeat_ngram_size: _Natural | None = Field(
+        None, description="No sequence of so many tokens is written twice; 0 allows it."
     )
     disable_unk: bool | None = Field(None, description="Never write the unknown token.")
-    suppress_sequences: list[str] | None = Field(
-        None, max_length=100, description="Texts that are never written (JSON only)."
+    suppress_sequences: Annotated[list[_Text], Field(max_length=100)] | None = Field(
+        None, description="Texts that are never written (JSON only)."
     )
     target_prefix: str | None = Field(None, description="What each translation begins with.")
-    prefix_bias_beta: Decimal | None = Field(
-        None,
-        ge=0,
-        lt=1,
-        allow_inf_nan=False,
-        description="Above 0, `target_prefix` is favoured by this much rather than forced.",
+    prefix_bias_beta: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), _DECIMAL] | None = (
+        Field(
+            None,
+            description="Above 0, `target_prefix` is favoured by this much rather than forced.",
+        )
     )
-    min_decoding_length: Number | None = Field(
-        None, ge=0, description="Shortest translation of a sentence, in tokens; 1 if not given."
+    min_decoding_length: _Natural | None = Field(
+        None, description="Shortest translation of a sentence, in tokens; 1 if not given."
     )
-    max_decoding_length: Number | None = Field(
+    max_decoding_length: _Positive | None = Field(
         None,
-        ge=1,
         description="Longest translation of a sentence, in tokens; three times the tokens of the "
         "source and 20 more where it is not given.",
     )
@@ -88,29 +94,28 @@ class DecodingParameters(BaseModel):
     max_length_ratio: _Ratio | None = Field(
         None, description="Target tokens per source token, at most."
     )
-    sampling_topk: Number | None = Field(
+    sampling_topk: Annotated[int, Field(ge=0, le=_MOST_CHOICES), WHOLE] | None = Field(
+        None, description="1 searches; more draws each token from so many likeliest, 0 from all."
+    )
+    sampling_topp: Annotated[float, Field(gt=0, le=1), _DECIMAL] | None = Field(
+        None, description="Draws from the likeliest tokens that make up this much."
+    )
+    sampling_temperature: Annotated[float, Field(ge=0.001, le=100), _DECIMAL] | None = Field(
+        None, description="Above 1, draws are more even; below, more certain."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**64 - 1), WHOLE] | None = Field(
+        None, description="Draws with the same seed are the same; without one they differ."
+    )
+    priority: Priority | None = Field(
         None,
-        ge=0,
-        description="1 searches; more draws each token from so many likeliest, 0 from all.",
+        description="`bulk` waits behind those who are waited for; `interactive` if not given.",
     )
-    sampling_topp: Decimal | None = Field(
-        None, gt=0, le=1, description="Draws from the likeliest tokens that make up this much."
-    )
-    sampling_temperature: Decimal | None = Field(
-        None, gt=0, le=100, description="Above 1, draws are more even; below, more certain."
-    )
-    seed: Number | None = Field(
-        None,
-        ge=0,
-        lt=2**64,
-        description="Draws with the same seed are the same; without one they differ.",
-    )
-    priority: Priority = Field(
-        "interactive", description="`bulk` waits behind those who are waited for."
+    return_scores: bool | None = Field(
+        None, description="Whether to say how likely the translations are, in `scores`."
     )
 
     def overrides(self, num_hypotheses: int) -> DecodingOverrides:
         given = self.model_dump(include=set(DecodingParameters.model_fields), exclude_none=True)
-        del given["priority"]
+        given.pop("priority", None)
         given["suppress_sequences"] = tuple(self.suppress_sequences or ())
         return DecodingOverrides(**{**given, "num_hypotheses": num_hypotheses})

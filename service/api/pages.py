@@ -13,25 +13,41 @@ from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.responses import Response
+from starlette.types import Scope
 
 _STATIC = Path(__file__).parent / "static"
 
+# The modules of a page belong together: after an upgrade a browser must not mix old and new ones.
+_ASK_EACH_TIME = {"cache-control": "no-cache"}
+
 _OWN_THINGS_ONLY = {
-    "content-security-policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
 
 
+class _PageFiles(StaticFiles):
+    """The files of the page, which browsers keep and ask about before each use."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(_ASK_EACH_TIME)
+        response.headers["x-content-type-options"] = "nosniff"
+        return response
+
+
 def add_pages(app: FastAPI) -> None:
-    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    app.mount("/static", _PageFiles(directory=_STATIC), name="static")
     swagger_ui = Path(str(files("fastapi_offline"))) / "static"
     app.mount("/swagger-ui", StaticFiles(directory=swagger_ui), name="swagger-ui")
 
     @app.get("/", include_in_schema=False)
     async def index() -> FileResponse:
-        return FileResponse(_STATIC / "index.html", headers=_OWN_THINGS_ONLY)
+        return FileResponse(_STATIC / "index.html", headers=_OWN_THINGS_ONLY | _ASK_EACH_TIME)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -2,51 +2,161 @@
 
 The rules are LibreTranslate's: a JSON body is an object and the only source; otherwise fields
 come from the query string and the form, whichever has them, in this order, and the first of
-several values counts.
+several values counts. JSON has types and is held to them; the values of a form are text, where an
+empty one says as much as none.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, UploadFile
 
 from service.api.errors import BadRequest
 
+M = TypeVar("M", bound=BaseModel)
+
 _MOST_FIELDS = 100
+_NOT_A_NUMBER = frozenset(
+    {"int_parsing", "int_parsing_size", "int_type", "float_parsing", "float_type", "value_error"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    values: dict[str, Any]
+    values: dict[str, Any] = field(repr=False)
     as_json: bool
     hint: str = ""
     """What to tell somebody who misses a field that they did send."""
 
+    @property
+    def key(self) -> str | None:
+        """The caller's API key, if it is in a field."""
+        key = self.values.get("api_key")
+        return key if isinstance(key, str) else None
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raises ``BadRequest`` for the first that is missing or empty."""
+        for name in names:
+            if self.values.get(name) in (None, "", []):
+                raise BadRequest(f"Invalid request: missing {name} parameter{self.hint}")
+
+    def parse(self, model: type[M], required: Sequence[str] = ()) -> M:
+        """Check the fields against ``model``; raises ``BadRequest`` for the first problem."""
+        self.require(required)
+        given = {name: value for name, value in self.values.items() if value is not None}
+        if not self.as_json:
+            given = {name: value for name, value in given.items() if value != ""}
+        try:
+            return model.model_validate(given, strict=self.as_json)
+        except ValidationError as error:
+            raise BadRequest(_first_problem(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a form."""
+
+    filename: str
+    content: bytes = field(repr=False)
+
+
+async def read_upload(request: Request, name: str) -> tuple[Fields, Upload | None]:
+    """The fields of a form, and its file of this name; raises ``BadRequest``."""
+    pairs = _pairs(request.scope["query_string"])
+    upload = None
+    if _content_type(request) == "multipart/form-data":
+        async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
+            pairs += _texts_of(form)
+            file = form.get(name)
+            if isinstance(file, UploadFile):
+                upload = Upload(file.filename or "", await file.read())
+    return Fields(_first_of_each(pairs), as_json=False), upload
+
 
 async def read_fields(request: Request) -> Fields:
     """Read the fields of a request; raises ``BadRequest`` for what cannot be read."""
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = _content_type(request)
     if content_type == "application/json" or content_type.endswith("+json"):
         return Fields(_object(await request.body()), as_json=True)
     pairs = _pairs(request.scope["query_string"])
     hint = ""
     if content_type == "multipart/form-data":
         async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
-            pairs += [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+            pairs += _texts_of(form)
     else:
         body = await request.body()
         if body.lstrip().startswith((b"{", b"[")):
             hint = "; the body looks like JSON: send it with content-type application/json"
         elif content_type == "application/x-www-form-urlencoded":
             pairs += _pairs(body)
+    return Fields(_first_of_each(pairs), as_json=False, hint=hint)
+
+
+def body_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """The ``openapi_extra`` of a route that reads its fields by ``read_fields``.
+
+    ``schema`` is that of the JSON body; a form has the same fields, but neither nulls nor lists.
+    """
+    form = form_schema(schema)
+    return {
+        "requestBody": {
+            "required": True,
+            "description": "The same fields may also come in the query string, with no body.",
+            "content": {
+                "application/json": {"schema": schema},
+                "application/x-www-form-urlencoded": {"schema": form},
+                "multipart/form-data": {"schema": form},
+            },
+        }
+    }
+
+
+def form_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """What of a JSON Schema a form can say."""
+    properties = {}
+    for name, described in schema["properties"].items():
+        rest = {key: said for key, said in described.items() if key not in ("anyOf", "default")}
+        choices = described.get("anyOf", [{}])
+        sayable = [choice for choice in choices if choice.get("type") not in ("null", "array")]
+        if len(sayable) == 1:
+            properties[name] = sayable[0] | rest
+        elif sayable:
+            properties[name] = {"anyOf": sayable} | rest
+    return {**schema, "properties": properties}
+
+
+def _texts_of(form: FormData) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _first_of_each(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in pairs:
         values.setdefault(name, value.replace("\r\n", "\n").replace("\r", "\n"))
-    return Fields(values, as_json=False, hint=hint)
+    return values
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = first["loc"][0]
+    if name == "q":
+        problem = "must be a text or a list of texts"
+    elif first["type"] in _NOT_A_NUMBER:
+        problem = "is not a number"
+    else:
+        problem = first["msg"].replace("Input should", "must")
+    return f"Invalid request: {name} parameter {problem}"
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -1,21 +1,70 @@
-"""JSON as every endpoint of the root writes it."""
+"""What every endpoint of the root answers in: JSON as we write it, and refusals by status."""
 
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
 
 class Json(JSONResponse):
     """Compact UTF-8. What is no Unicode, an echoed lone surrogate, is escaped instead of fatal."""
 
     def render(self, content: Any) -> bytes:
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8", "backslashreplace")
+        return json_bytes(content)
+
+
+def json_bytes(content: Any) -> bytes:
+    """One line; see ``Json``."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
+
+
+class ErrorAnswer(BaseModel):
+    error: str = Field(examples=["zz is not supported; on offer: de, en"])
+
+
+_DEEPL = ("/v2/", "/v3/")
+
+
+def error_body_for(path: str, message: str) -> dict[str, str]:
+    """The shape of a refusal on a path that no dialect has looked at."""
+    return {"message": message} if path.startswith(_DEEPL) else error_body(message)
 
 
 def error_body(message: str) -> dict[str, str]:
     """The shape of every refusal of the root: LibreTranslate's."""
     return {"error": message}
+
+
+_REASONS = MappingProxyType(
+    {
+        400: "A field is missing or not what it should be, or a key is needed.",
+        403: "The key is wrong, its quota is spent, or the operator has switched this off.",
+        404: "There is no such thing, or no longer.",
+        410: "What made it is no longer on offer.",
+        413: "The body, the text or a word in it is too large.",
+        429: "More requests than this caller may send in a minute.",
+        500: "The model failed, or the service has a bug.",
+        503: "The service is full, has no model yet, or is shutting down.",
+        504: "The request was not done in the time it had.",
+    }
+)
+_RETRY_AFTER = MappingProxyType(
+    {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
+)
+_PASSING = frozenset({429, 503})
+"""What is worth another try, and says when."""
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of a route that may be answered with these statuses."""
+    described: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        described[status] = {"model": ErrorAnswer, "description": _REASONS[status]}
+        if status in _PASSING:
+            described[status]["headers"] = dict(_RETRY_AFTER)
+    return described

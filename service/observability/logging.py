@@ -25,6 +25,9 @@ Format = Literal["json", "console"]
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the request being served in this context."""
 
+trace_id: ContextVar[str | None] = ContextVar("trace_id", default=None)
+"""The id of the trace that it belongs to, where somebody traces."""
+
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _WITHHELD = "[withheld]"
@@ -57,7 +60,7 @@ def configure(level: str, format: Format) -> None:
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else ConsoleFormatter())
-    handler.addFilter(_add_request_id)
+    handler.addFilter(_add_ids)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -131,9 +134,11 @@ def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
     }
 
 
-def _add_request_id(record: logging.LogRecord) -> bool:
+def _add_ids(record: logging.LogRecord) -> bool:
     if _request_id_of(record) is None:
         record.request_id = request_id.get()
+    if (identifier := trace_id.get()) is not None:
+        record.trace_id = identifier
     return True
 
 

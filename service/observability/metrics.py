@@ -27,8 +27,9 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 
 import service
-from service.engine.observer import EngineObserver, LeaveReason
+from service.engine.observer import LeaveReason
 from service.engine.types import FinishReason
+from service.observability.books import RequestBooks
 
 Outcome = Literal["ok", "rejected", "invalid", "cancelled", "timeout", "error"]
 FailureReason = Literal[
@@ -36,11 +37,19 @@ FailureReason = Literal[
     "deadline",
     "oom",
     "disconnect",
+    "draining",
+    "shutdown",
+    "slow_body",
     "validation",
+    "unauthorized",
+    "rate_limit",
+    "quota",
     "unknown_path",
     "model_unloaded",
     "internal",
 ]
+
+ReloadOutcome = Literal["changed", "unchanged", "failed", "error"]
 
 NO_MODEL = ""
 """The ``model`` of a request that was refused before a model was chosen."""
@@ -89,9 +98,8 @@ class Metrics:
             return Histogram(name, help_, labels, buckets=buckets, registry=self.registry)
 
         # Requests, as clients see them.
-        self.requests = counter(
-            "nmt_requests_total", "Requests answered.", "route", "model", "outcome"
-        )
+        self.books = RequestBooks("nmt_requests")
+        self.registry.register(self.books)
         self.failures = counter(
             "nmt_request_failures_total", "Requests not answered as asked, by cause.", "reason"
         )
@@ -133,6 +141,12 @@ class Metrics:
             "model",
             "reason",
             "batch",
+        )
+        self.lookups = counter(
+            "nmt_cache_lookups_total",
+            "Sentences asked for: found among recent results, in flight for somebody else, or new.",
+            "model",
+            "result",
         )
         self.finished_sentences = counter(
             "nmt_finished_sentences_total",
@@ -184,6 +198,15 @@ class Metrics:
             "model",
         )
 
+        # Translations whose attention may be asked for.
+        self.store_entries = gauge(
+            "nmt_attention_store_entries", "Translations whose attention may be asked for."
+        )
+        self.store_bytes = gauge("nmt_attention_store_bytes", "Memory they take, by estimate.")
+        self.store_evictions = counter(
+            "nmt_attention_evictions_total", "Translations forgotten to make room for others."
+        )
+
         # What is being served.
         self.model_info = gauge(
             "nmt_model_info",
@@ -196,6 +219,20 @@ class Metrics:
             _LOAD_SECONDS,
             "model",
         )
+        self.reloads = counter(
+            "nmt_reloads_total",
+            "Times the offer was compared with the bundle directory, by what came of it.",
+            "outcome",
+        )
+        for outcome in get_args(ReloadOutcome):
+            self.reloads.labels(outcome)
+        self.reloaded_at = gauge(
+            "nmt_reload_success_timestamp_seconds",
+            "When the offer was last found or made equal to the bundle directory.",
+        )
+        self.bundles_failed = gauge(
+            "nmt_bundles_failed", "Bundles that were found and could not be loaded."
+        )
         gauge("nmt_build_info", "The service that runs.", "version").labels(
             version=service.__version__
         ).set(1)
@@ -204,13 +241,17 @@ class Metrics:
         """The exposition and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
-    def observer(self, model: str) -> EngineObserver:
-        """A new observer for one engine that serves ``model``."""
+    def observer(self, model: str) -> _ModelObserver:
+        """A new observer for one engine that serves ``model``, and for its memory of results."""
         return _ModelObserver(self, model)
+
+    def request_accepted(self) -> None:
+        """Count a request that has arrived. ``request_finished`` follows, whatever happens."""
+        self.books.accept()
 
     def request_finished(self, route: str, model: str, outcome: Outcome, seconds: float) -> None:
         """Count an answered request. ``model`` is a name on offer, or ``NO_MODEL``."""
-        self.requests.labels(route, model, outcome).inc()
+        self.books.finish(route, model, outcome)
         self.request_seconds.labels(route).observe(seconds)
 
     def request_failed(self, reason: FailureReason) -> None:
@@ -218,6 +259,12 @@ class Metrics:
 
     def characters(self, model: str, count: int) -> None:
         self.source_characters.labels(model).inc(count)
+
+    def attention_store(self, *, entries: int, size: int, evicted: int) -> None:
+        """What the store of translations holds by now, ``size`` in bytes."""
+        self.store_entries.set(entries)
+        self.store_bytes.set(size)
+        self.store_evictions.inc(evicted)
 
     def model_loaded(
         self,
@@ -238,6 +285,13 @@ class Metrics:
     def model_unloaded(self, model: str) -> None:
         """``model`` is no longer on offer. Its counters stay, as Prometheus expects of counters."""
         self.model_info.remove_by_labels({"model": model})
+
+    def reloaded(self, outcome: ReloadOutcome, failed: int) -> None:
+        """A reload has ended with ``failed`` bundles that cannot be offered."""
+        self.reloads.labels(outcome).inc()
+        self.bundles_failed.set(failed)
+        if outcome in {"changed", "unchanged"}:
+            self.reloaded_at.set_to_current_time()
 
 
 class _ModelObserver:
@@ -266,6 +320,9 @@ class _ModelObserver:
         self._padding_ratio = metrics.padding_ratio.labels(model)
         self._source_tokens = metrics.source_tokens.labels(model)
         self._target_tokens = metrics.target_tokens.labels(model)
+        self._lookups = {
+            result: metrics.lookups.labels(model, result) for result in ("hit", "miss", "coalesced")
+        }
         self._source_length = metrics.source_length.labels(model)
         self._target_length = metrics.target_length.labels(model)
         self._length_ratio = metrics.length_ratio.labels(model)
@@ -295,6 +352,9 @@ class _ModelObserver:
         self._source_length.observe(source_tokens)
         self._target_length.observe(target_tokens)
         self._length_ratio.observe(target_tokens / source_tokens)
+
+    def looked_up(self, result: str) -> None:
+        self._lookups[result].inc()
 
     def waiting(self, sentences: int, tokens: int) -> None:
         self._waiting.inc(sentences - self._in_line)

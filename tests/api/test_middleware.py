@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client.parser import text_string_to_metric_families
 
+from service.api.bodies import BodyLimit
+from service.api.errors import RequestError, refusal_of
+from service.api.middleware import Cors, RequestLog, answer_bug, facts_of
 from service.bootstrap import Service
+from service.observability.metrics import Metrics
+from service.translation.types import Timing
 
 pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
@@ -77,3 +86,164 @@ async def test_a_body_that_grows_too_large_is_refused(client: httpx.AsyncClient)
         )
         assert response.status_code == 413
         assert "at most 65536 bytes" in response.json()["error"]
+
+
+class Mounted:
+    """A root app with one of DeepL's kind mounted below it, within our middleware."""
+
+    def __init__(self, handler: Callable[[Request], None] = lambda _: None) -> None:
+        self.metrics = Metrics()
+        self.app, below = FastAPI(), FastAPI()
+
+        @below.get("/translate/{number}")
+        async def translate(request: Request, number: int) -> str:
+            handler(request)
+            return "ok"
+
+        below.add_exception_handler(Exception, answer_bug)
+        self.app.mount("/v2", below)
+        self.app.add_middleware(BodyLimit, max_bytes=100)
+        self.app.add_middleware(RequestLog, metrics=self.metrics)
+        self.app.add_middleware(Cors)
+
+    def client(self) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://test")
+
+    def routes(self) -> set[str]:
+        return {
+            sample.labels["route"]
+            for family in self.metrics.registry.collect()
+            if family.name == "nmt_requests"
+            for sample in family.samples
+        }
+
+
+async def test_routes_of_a_mounted_app_are_named_in_full_and_never_by_their_path() -> None:
+    mounted = Mounted()
+    async with mounted.client() as client:
+        await client.get("/v2/translate/7")
+        await client.post("/v2/translate/8")
+        assert mounted.routes() == {"/v2/translate/{number}"}
+        await client.get("/v2/secret")
+        await client.get("/secret")
+    assert mounted.routes() == {"/v2/translate/{number}", "/v2", "other"}
+
+
+async def test_below_v2_refusals_have_the_shape_that_deepls_clients_read() -> None:
+    def broken(_: Request) -> None:
+        raise KeyError
+
+    async with Mounted(broken).client() as client:
+        refused = await client.post("/v2/translate", content=b"x" * 200)
+        failed = await client.get("/v2/translate/1", headers={"x-request-id": "r1"})
+    assert refused.json() == {"message": "the body is too large; at most 100 bytes are accepted"}
+    assert failed.json() == {"message": "internal error; it was logged as request r1"}
+
+
+async def test_what_handlers_find_out_is_told_in_headers() -> None:
+    def find_out(request: Request) -> None:
+        facts = facts_of(request)
+        facts.timing = Timing(preparing=0.001, queued=0.02, decoding=0.3)
+        facts.characters, facts.tokens, facts.model_version = 12, 34, "7"
+
+    async with Mounted(find_out).client() as client:
+        headers = (await client.get("/v2/translate/1")).headers
+    assert headers["x-tokenization-time"] == "1.0"
+    assert headers["x-queue-time"] == "20.0"
+    assert headers["x-inference-time"] == "300.0"
+    assert headers["x-compute-characters"] == "12"
+    assert headers["x-compute-tokens"] == "34"
+    assert headers["x-model-version"] == "7"
+
+
+async def test_what_nobody_found_out_is_not_told(client: httpx.AsyncClient) -> None:
+    headers = (await client.get("/livez")).headers
+    told = {name for name in headers if name.startswith("x-")}
+    assert told == {"x-request-id", "x-total-time"}
+
+
+async def test_any_site_may_read_every_answer(client: httpx.AsyncClient) -> None:
+    answers = [
+        await client.get("/livez"),
+        await client.get("/nowhere", headers={"origin": "https://a.example"}),
+        await client.post("/translate", json={}),
+        await client.post("/translate", content=b"x" * 70_000),
+        await client.options(
+            "/translate",
+            headers={"origin": "https://a.example", "access-control-request-method": "POST"},
+        ),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 404, 400, 413, 204]
+    for answer in answers:
+        allowed = {
+            name.removeprefix("access-control-"): value
+            for name, value in answer.headers.items()
+            if name.startswith("access-control-")
+        }
+        assert allowed.pop("expose-headers")
+        assert allowed == {
+            "allow-origin": "*",
+            "allow-credentials": "true",
+            "allow-headers": "Authorization, Content-Type",
+            "allow-methods": "GET, POST",
+            "max-age": "1728000",
+        }
+
+
+def books(text: str) -> tuple[float, float, float]:
+    """Accepted, answered and running, by a scrape."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0) + sample.value
+    names = ("nmt_requests_accepted_total", "nmt_requests_total", "nmt_requests_running")
+    accepted, answered, running = (found.get(name, 0) for name in names)
+    return accepted, answered, running
+
+
+async def test_the_books_balance_at_every_scrape(client: httpx.AsyncClient) -> None:
+    async def ask(number: int) -> None:
+        path = "/translate" if number % 3 else "/nowhere"
+        asking = asyncio.create_task(client.post(path, json={"q": "wort " * 9, **DE_EN}))
+        if number % 4 == 0:
+            await asyncio.sleep(0.002)
+            asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    async def scrape() -> list[tuple[float, float, float]]:
+        return [books((await client.get("/metrics")).text) for _ in range(20)]
+
+    *_, scrapes = await asyncio.gather(*map(ask, range(60)), scrape())
+    for accepted, answered, running in scrapes:
+        assert accepted == answered + running
+    assert max(running for *_, running in scrapes) > 1
+    accepted, answered, running = books((await client.get("/metrics")).text)
+    assert (accepted, running) == (60 + 20 + 1, 1)
+
+
+async def test_a_body_that_does_not_come_is_refused_and_its_connection_ends() -> None:
+    mounted = Mounted()
+
+    @mounted.app.post("/read")
+    async def read(request: Request) -> int:
+        return len(await request.body())
+
+    mounted.app.add_exception_handler(RequestError, refuse)
+    for middleware in mounted.app.user_middleware:
+        if middleware.cls is BodyLimit:
+            middleware.kwargs["seconds"] = 0.01
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.sleep(60)
+
+    async with mounted.client() as client:
+        response = await client.post("/read", content=pieces())
+    assert response.status_code == 408
+    assert response.headers["connection"] == "close"
+    assert "did not arrive in time" in response.json()["error"]
+
+
+async def refuse(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, refusal_of(error).status)

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI, Request
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api.operations import create_router
 from service.bootstrap import Service, build, running
-from service.engine.observer import EngineObserver
+from service.loading import ModelObserver
 from service.settings import Settings
 from service.translation.repository import LoadedModel
-from tests.support.shouting import load_shouting
+from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
@@ -54,7 +57,7 @@ async def test_the_service_answers_while_it_loads(settings: Settings) -> None:
     gate = asyncio.Event()
 
     async def load(
-        path: Path, settings: Settings, observer_for: Callable[[str], EngineObserver]
+        path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
     ) -> LoadedModel:
         await gate.wait()
         return await load_shouting(path, settings, observer_for)
@@ -113,6 +116,46 @@ async def test_models_tell_what_they_are(client: httpx.AsyncClient) -> None:
     assert model["data"] == [{"name": "none", "licence": "CC0-1.0", "pairs": 1}]
 
 
+async def test_an_administrator_reloads(service: Service, settings: Settings) -> None:
+    class NotAllowed(Exception):
+        pass
+
+    def authorize(request: Request) -> None:
+        if request.headers.get("authorization") != "Bearer right":
+            raise NotAllowed
+
+    app = FastAPI()
+    app.include_router(
+        create_router(
+            service.repository, service.metrics, service.drain, service.reloader.reload, authorize
+        )
+    )
+    put_bundle(settings.bundles, "broken", "nl", "en")
+    put_bundle(settings.bundles, "bad", "nl", "de")
+    put_broken_bundle(settings.bundles, "bad")
+    shutil.rmtree(settings.bundles / "shout-fr-en")
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        with pytest.raises(NotAllowed):
+            await client.post("/models/reload")
+        assert (await client.get("/models/reload")).status_code == 405
+        response = await client.post("/models/reload", headers={"authorization": "Bearer right"})
+    answer = response.json()
+    assert response.status_code == 200
+    assert [model["name"] for model in answer["models"]] == ["broken", *OFFERED[:2]]
+    assert answer["failed"] == {"bad": "manifest has schema 7; this reader knows 1"}
+    assert (answer["loaded"], answer["retired"]) == (["broken"], ["shout-fr-en"])
+
+
+async def test_readiness_is_off_while_draining(service: Service, client: httpx.AsyncClient) -> None:
+    service.drain.begin()
+    response = await client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["status"] == "draining"
+    assert response.json()["models"] == OFFERED
+    assert (await client.get("/livez")).status_code == 200
+
+
 async def test_metrics_count_requests_by_what_became_of_them(client: httpx.AsyncClient) -> None:
     await client.post("/translate", json={"q": "hallo", **DE_EN})
     await client.post("/translate", json={"q": "hallo", "source": "zz", "target": "en"})
@@ -128,7 +171,7 @@ async def test_metrics_count_requests_by_what_became_of_them(client: httpx.Async
 
 
 async def test_metrics_show_sentences_that_join_a_running_batch(client: httpx.AsyncClient) -> None:
-    texts = ["wort " * (n % 9 + 1) for n in range(32)]
+    texts = [f"wort{n} " * (n % 9 + 1) for n in range(32)]
     answers = await asyncio.gather(
         *(client.post("/translate", json={"q": text, **DE_EN}) for text in texts)
     )

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import httpx
 import pytest
 
+from service.api import pages
+
 pytestmark = pytest.mark.anyio
+STATIC = Path(pages.__file__).parent / "static"
+IMPORT = re.compile(r'^import .* from "\./([a-z]+\.js)";$', re.MULTILINE)
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:(]\s*["']?([^"'\s)>]+)""")
 ELSEWHERE = re.compile(r"https?:|^//")
 
@@ -23,24 +28,50 @@ async def test_a_page_and_all_it_needs_come_from_here(client: httpx.AsyncClient,
         assert (await client.get(f"/{address}")).status_code == 200, address
 
 
-@pytest.mark.parametrize("file", ["index.html", "style.css", "translate.js"])
+@pytest.mark.parametrize("file", sorted(path.name for path in STATIC.iterdir()))
 async def test_the_page_refers_to_nothing_elsewhere(client: httpx.AsyncClient, file: str) -> None:
     response = await client.get(f"/static/{file}")
     assert response.status_code == 200
-    assert not re.search(r"https?://", response.text)
+    assert response.headers["cache-control"] == "no-cache"
+    # The name of a vocabulary is no address.
+    text = response.text.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.search(r"https?://|//[a-z]+\.", text)
+
+
+async def test_every_module_that_the_page_imports_is_there(client: httpx.AsyncClient) -> None:
+    modules = [path for path in STATIC.iterdir() if path.suffix == ".js"]
+    imported = {name for path in modules for name in IMPORT.findall(path.read_text("utf-8"))}
+    assert len(imported) > 10
+    for name in imported:
+        response = await client.get(f"/static/{name}")
+        assert response.status_code == 200, name
+        assert "javascript" in response.headers["content-type"]
+    named = set(ADDRESS.findall((STATIC / "index.html").read_text("utf-8")))
+    started = {address.removeprefix("static/") for address in named}
+    assert {path.name for path in modules} == imported | {n for n in started if n.endswith(".js")}
 
 
 async def test_the_page_may_load_nothing_from_elsewhere(client: httpx.AsyncClient) -> None:
-    response = await client.get("/")
-    assert response.headers["content-security-policy"].startswith("default-src 'self'")
+    policy = (await client.get("/")).headers["content-security-policy"]
+    directives = dict(directive.split(" ", 1) for directive in policy.split("; "))
+    assert directives.pop("default-src") == "'none'"
+    assert directives.pop("require-trusted-types-for") == "'script'"
+    assert set(directives.values()) == {"'self'", "'none'"}
+
+
+def test_no_file_of_the_page_is_long() -> None:
+    for path in STATIC.iterdir():
+        assert len(path.read_text("utf-8").splitlines()) < 300, path.name
 
 
 async def test_the_api_is_described(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
-    assert set(document["paths"]) == {
-        *("/translate", "/languages", "/models"),
-        *("/livez", "/readyz", "/health", "/metrics"),
+    assert set(document["paths"]) >= {
+        *("/translate", "/languages", "/detect", "/translate_file", "/frontend/settings"),
+        *("/translations/{id}/attention", "/translations/{id}/alignment", "/attention", "/score"),
+        *("/models", "/models/reload", "/livez", "/readyz", "/health", "/metrics"),
     }
+    assert not {"/", "/docs", "/static"} & set(document["paths"]), "pages are for people"
     translate = document["paths"]["/translate"]["post"]
     assert set(translate["requestBody"]["content"]) == {
         *("application/json", "application/x-www-form-urlencoded", "multipart/form-data"),
@@ -48,4 +79,4 @@ async def test_the_api_is_described(client: httpx.AsyncClient) -> None:
     schema = translate["requestBody"]["content"]["application/json"]["schema"]
     assert schema["required"] == ["q", "source", "target"]
     assert "beam_size" in schema["properties"]
-    assert set(translate["responses"]) == {"200", "400", "413", "500", "503"}
+    assert {"200", "400", "403", "413", "429", "500", "503", "504"} <= set(translate["responses"])

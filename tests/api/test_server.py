@@ -17,7 +17,7 @@ import uvicorn
 
 from models.bundle.manifest import Manifest
 from service.bootstrap import Service, build
-from service.engine.observer import EngineObserver
+from service.loading import ModelObserver
 from service.runtime.backend import Candidates, StepBatch
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
@@ -57,7 +57,7 @@ class Served:
 @asynccontextmanager
 async def served(settings: Settings, backend: Gated) -> AsyncIterator[Served]:
     async def load(
-        path: Path, _: Settings, observer_for: Callable[[str], EngineObserver]
+        path: Path, _: Settings, observer_for: Callable[[str], ModelObserver]
     ) -> LoadedModel:
         manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
         of_its_own = ScriptedBackend(shouting, make_limits())
@@ -108,7 +108,7 @@ async def test_a_client_that_hangs_up_frees_its_sentences(settings: Settings) ->
         backend.gate.set()
         async with running.client() as client:
             response = await client.post("/translate", json=BODY)
-            assert response.json() == {"translatedText": "HALLO"}
+            assert response.json()["translatedText"] == "HALLO"
             metrics = (await client.get("/metrics")).text
     assert len(backend.batch_sizes) < 15
     assert 'outcome="cancelled",route="/translate"' in metrics.replace('model="",', "")
@@ -134,7 +134,7 @@ async def test_a_refused_body_is_not_waited_for_and_leaves_the_connection_usable
         writer.write(b"x" * 70_000)
         good = json.dumps(BODY).encode()
         writer.write(post(good, f"content-length: {len(good)}"))
-        assert (await answer(reader))[2] == b'{"translatedText":"HALLO"}'
+        assert json.loads((await answer(reader))[2])["translatedText"] == "HALLO"
         writer.close()
 
 
@@ -173,4 +173,4 @@ async def test_accepted_requests_are_answered_when_the_server_stops(settings: Se
         await asyncio.sleep(0.3)
         assert not asked.done()
         backend.gate.set()
-        assert (await asked).json() == {"translatedText": "HALLO"}
+        assert (await asked).json()["translatedText"] == "HALLO"

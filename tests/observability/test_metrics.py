@@ -25,6 +25,10 @@ def anyio_backend() -> str:
 
 
 NAMES = {
+    *("nmt_requests_accepted_total", "nmt_requests_running", "nmt_bundles_failed"),
+    *("nmt_reloads_total", "nmt_reload_success_timestamp_seconds"),
+    *("nmt_attention_store_entries", "nmt_attention_store_bytes", "nmt_attention_evictions_total"),
+    "nmt_cache_lookups_total",
     *("nmt_requests_total", "nmt_request_failures_total", "nmt_request_duration_seconds"),
     *("nmt_characters_total", "nmt_source_tokens_total", "nmt_target_tokens_total"),
     *("nmt_sentences_running", "nmt_sentences_waiting", "nmt_queue_tokens"),
@@ -175,7 +179,7 @@ def test_what_is_exposed_is_named_as_prometheus_asks() -> None:
         for sample in family.samples:
             labels = set(sample.labels)
             assert labels <= {
-                *("model", "version", "route", "outcome", "reason", "batch", "finish_reason"),
+                *("model", "version", "route", "outcome", "reason", "batch", "finish_reason", "result"),
                 *("source", "target", "precision", "sha256", "le"),
             }
 

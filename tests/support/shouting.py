@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,17 @@ from models.bundle.manifest import (
     SentenceLimits,
     SpecialIds,
 )
+from models.bundle.tokenizer import Span
 from service.engine.engine import Engine
-from service.engine.observer import EngineObserver, SilentObserver
+from service.engine.observer import SilentObserver
 from service.engine.scheduler import Scheduler
+from service.loading import ModelObserver
 from service.runtime.backend import FloatArray, Limits
-from service.runtime.scripted import ScriptedBackend
+from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.settings import Settings
+from service.translation.reader import AttentionReader
 from service.translation.repository import FoundBundle, LoadedModel
+from service.translation.results import Results
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_IDS = SpecialIds(pad=PAD, unk=UNK, bos=BOS, eos=EOS)
@@ -43,6 +48,22 @@ class ByteTokenizer:
 
     def decode(self, ids: tuple[int, ...]) -> str:
         return bytes(i - _FIRST_BYTE for i in ids).decode(errors="replace")
+
+    def spans(self, text: str) -> tuple[Span, ...]:
+        """Every byte of a character has the whole character."""
+        lengths = (len(character.encode()) for character in text)
+        return tuple((i, i + 1) for i, length in enumerate(lengths) for _ in range(length))
+
+    def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
+        """A character that is not complete is a mark, which its next byte replaces."""
+        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
+        return tuple((min(start, end), end) for start, end in pairwise(ends))
+
+    def pieces(self, ids: tuple[int, ...]) -> tuple[str, ...]:
+        names = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
+        return tuple(
+            names[i] if i in names else bytes([i - _FIRST_BYTE]).decode("latin-1") for i in ids
+        )
 
 
 def shouting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
@@ -120,14 +141,29 @@ def put_broken_bundle(directory: Path, name: str) -> None:
 async def make_model(
     manifest: Manifest,
     backend: ScriptedBackend | None = None,
-    observer: EngineObserver | None = None,
+    observer: ModelObserver | None = None,
+    result_bytes: int = 0,
 ) -> LoadedModel:
     if backend is None:
         backend = ScriptedBackend(shouting, make_limits())
     scheduler = Scheduler(backend.limits, SPECIAL_IDS)
     engine = Engine(backend, scheduler, observer or SilentObserver())
     await engine.start()
-    return LoadedModel(manifest, "int8", ByteTokenizer(), engine)
+    attention = AttentionReader(make_attention(manifest, backend.script), manifest.limits)
+    told = observer.looked_up if observer is not None else (lambda _: None)
+    results = Results(engine.decode, result_bytes, told)
+    return LoadedModel(manifest, "int8", ByteTokenizer(), engine, attention, results)
+
+
+def make_attention(manifest: Manifest, script: Script = shouting) -> ScriptedAttention:
+    return ScriptedAttention(
+        script,
+        encoder_layers=manifest.dimensions.encoder_layers,
+        decoder_layers=manifest.dimensions.decoder_layers,
+        heads=manifest.dimensions.heads,
+        bos=BOS,
+        eos=EOS,
+    )
 
 
 def make_limits(slots: int = 8, rows_per_slot: int = 4) -> Limits:
@@ -135,13 +171,14 @@ def make_limits(slots: int = 8, rows_per_slot: int = 4) -> Limits:
 
 
 async def load_shouting(
-    path: Path, settings: Settings, observer_for: Callable[[str], EngineObserver]
+    path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
 ) -> LoadedModel:
     """In the place of ``service.loading.load_model``: the manifest, but no weights."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     limits = make_limits(settings.slots or 8, settings.max_beam_size)
     backend = ScriptedBackend(shouting, limits)
-    return await make_model(manifest, backend, observer_for(manifest.name))
+    observer = observer_for(manifest.name)
+    return await make_model(manifest, backend, observer, settings.result_megabytes << 20)
 
 
 async def load_found(bundle: FoundBundle) -> LoadedModel:

@@ -1,0 +1,160 @@
+"""Who is calling, and whether they may. Knows requests and keys; knows nobody's wire format.
+
+A key comes in a header, or in a field that the dialect has read. The address of a caller is what
+the server says it is: behind a proxy, the server has to be told whom to believe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import SecretStr
+from starlette.requests import HTTPConnection
+
+from service.api.errors import AdminRefused, KeyInvalid, KeyMissing
+from service.state.keys import ApiKey, KeyStore
+from service.state.rates import RateLimits
+from service.state.usage import Usage, UsageLedger
+
+_SCHEMES = ("deepl-auth-key", "bearer")
+_IPV6_PREFIX = 64
+"""Bits that one household gets; the others it chooses itself."""
+_LONGEST_HOST = 64
+"""Of what a proxy says in place of an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPolicy:
+    """What the operator has decided. Of the limits, 0 is unlimited."""
+
+    keys: Literal["off", "optional", "required"] = "off"
+    key_link: str = ""
+    admin_key: SecretStr = field(default_factory=lambda: SecretStr(""))
+    requests_per_minute: int = 0
+    """Of a key that has no limit of its own, or of an address without a key."""
+    characters_per_month: int = 0
+    """Of a key that has no quota of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request. Its limits are those in force; 0 is unlimited."""
+
+    name: str | None
+    """The name of the key; ``None`` for whoever has none."""
+    counted_as: str = field(repr=False)
+    """Whose requests count together: a key's or an address's."""
+    requests_per_minute: int = field(default=0, repr=False)
+    characters_per_month: int = field(default=0, repr=False)
+
+
+class Access:
+    def __init__(
+        self, policy: AccessPolicy, keys: KeyStore, usage: UsageLedger, rates: RateLimits
+    ) -> None:
+        self._policy = policy
+        self._keys = keys
+        self._usage = usage
+        self._rates = rates
+
+    async def identify(self, connection: HTTPConnection, key: str | None = None) -> Caller:
+        """Find out who is calling; ``key`` is what a field of the request says, if any does.
+
+        Raises ``KeyMissing`` or ``KeyInvalid``. Where keys are off, whatever is sent is ignored.
+        """
+        address = _address(connection)
+        anonymous = Caller(None, f"address {address}", self._policy.requests_per_minute)
+        if self._policy.keys == "off":
+            return anonymous
+        presented = key or next(iter(_presented(connection)), None)
+        if presented is None:
+            if self._policy.keys == "required":
+                raise KeyMissing(self._policy.key_link)
+            return anonymous
+        known = await self._keys.find(presented)
+        if known is None:
+            # Guessing counts as calling.
+            self.admit(anonymous)
+            raise KeyInvalid
+        return self._holder(known)
+
+    def admit(self, caller: Caller) -> None:
+        """Count a request that translates nothing; raises ``RateLimited``."""
+        self._rates.hit(caller.counted_as, caller.requests_per_minute)
+
+    @asynccontextmanager
+    async def charge(
+        self, caller: Caller, characters: int, *, documents: int = 0
+    ) -> AsyncIterator[None]:
+        """Count a request, and charge for the work done inside unless it raises.
+
+        Raises ``RateLimited`` or ``QuotaExceeded`` before any work is done.
+        """
+        self.admit(caller)
+        async with self._usage.charge(
+            caller.name, characters, documents, caller.characters_per_month
+        ):
+            yield
+
+    async def usage(self, caller: Caller) -> Usage:
+        """What a caller has used this month; all who have no key are one."""
+        return await self._usage.of(caller.name)
+
+    def require_admin(self, connection: HTTPConnection) -> None:
+        """Raises ``AdminRefused`` unless the request carries the admin key."""
+        configured = self._policy.admin_key.get_secret_value().encode("utf-8")
+        if not configured:
+            raise AdminRefused(
+                "there is no admin key, so nobody may do this; set DRAGOMAN_ADMIN_KEY and restart"
+            )
+        wanted = hashlib.sha256(configured).digest()
+        allowed = False
+        for presented in _presented(connection):
+            digest = hashlib.sha256(presented.encode("latin-1")).digest()
+            allowed |= hmac.compare_digest(digest, wanted)
+        if not allowed:
+            raise AdminRefused(
+                "this needs the admin key; send it as Authorization: Bearer, or as X-API-Key"
+            )
+
+    def _holder(self, key: ApiKey) -> Caller:
+        requests, characters = key.requests_per_minute, key.characters_per_month
+        return Caller(
+            key.name,
+            f"key {key.name}",
+            self._policy.requests_per_minute if requests is None else requests,
+            self._policy.characters_per_month if characters is None else characters,
+        )
+
+
+def _presented(connection: HTTPConnection) -> list[str]:
+    """The keys in the headers, as Starlette decodes them: one character for each byte."""
+    presented = []
+    for value in connection.headers.getlist("authorization"):
+        scheme, _, key = value.strip().partition(" ")
+        if scheme.lower() in _SCHEMES and key.strip():
+            presented.append(key.strip())
+    presented += [key for key in connection.headers.getlist("x-api-key") if key]
+    return presented
+
+
+def _address(connection: HTTPConnection) -> str:
+    """The address to count by: of IPv6, the network that one subscriber has."""
+    if connection.client is None:
+        return "unknown"
+    host = connection.client.host
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host[:_LONGEST_HOST]
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address), _IPV6_PREFIX), strict=False))

@@ -1,0 +1,197 @@
+"""Looking inside: what a model looked at, which words belong together, how sure it was.
+
+Of translations that were asked for with ``attention``, by their id, and of any two texts that a
+caller sends. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from service.api.access import Access
+from service.api.attention_answers import (
+    AlignmentAnswer,
+    AttentionAnswer,
+    AttentionOfPairAnswer,
+    ScoresAnswer,
+    TranslationAnswer,
+    alignment_document,
+    scores_document,
+    translation_document,
+)
+from service.api.attention_parameters import (
+    AlignmentParameters,
+    AttentionOfPairParameters,
+    AttentionParameters,
+    PlaceParameters,
+    ScoreParameters,
+    described_parameters,
+)
+from service.api.desk import RequestLimits
+from service.api.errors import BadRequest
+from service.api.middleware import facts_of
+from service.api.parameters import Fields, body_of, read_fields
+from service.api.responses import Json, refusals
+from service.figures.arrays import as_json, as_npy
+from service.figures.painter import Painter
+from service.translation.alignment import pharaoh
+from service.translation.attention import Maps
+from service.translation.errors import DeadlineExceeded
+from service.translation.inspection import AlignedPair, Inspector, Pair, Place
+
+_TEXT: dict[str, Any] = {"schema": {"type": "string"}}
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+_FILES = {"application/octet-stream": _BINARY, "image/png": _BINARY}
+_ABOUT_KEPT = refusals(400, 403, 404, 410, 413, 429, 500, 503, 504)
+_ABOUT_GIVEN = refusals(400, 403, 404, 413, 429, 500, 503, 504)
+
+
+def create_router(
+    inspector: Inspector, painter: Painter, access: Access, limits: RequestLimits
+) -> APIRouter:
+    router = APIRouter(tags=["attention"])
+
+    @asynccontextmanager
+    async def admitted(request: Request, fields: Fields) -> AsyncIterator[None]:
+        """A request about what has been paid for: who asks is counted, and has so long."""
+        access.admit(await access.identify(request, fields.key))
+        async with _in_time(limits.seconds):
+            yield
+
+    @asynccontextmanager
+    async def charged(request: Request, fields: Fields, pairs: list[Pair]) -> AsyncIterator[None]:
+        """A request that brings its own texts: they are limited and charged like any."""
+        characters = sum(len(pair.source_text) + len(pair.target_text) for pair in pairs)
+        for size, limit in ((len(pairs), limits.texts), (characters, limits.characters)):
+            if size > limit:
+                raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        caller = await access.identify(request, fields.key)
+        async with access.charge(caller, characters), _in_time(limits.seconds):
+            yield
+
+    async def rendered(request: Request, maps: Maps, format: str) -> Response:
+        facts_of(request).model = maps.model
+        if format == "png":
+            return Response(await painter.heatmap(maps), media_type="image/png")
+        if format == "npy":
+            name = {"content-disposition": 'attachment; filename="attention.npy"'}
+            return Response(as_npy(maps), headers=name, media_type="application/octet-stream")
+        return await _json(maps)
+
+    @router.get(
+        "/translations/{id}",
+        summary="What a recent translation is made of",
+        response_model=TranslationAnswer,
+        responses=_ABOUT_KEPT,
+        openapi_extra=described_parameters(),
+    )
+    async def translation(request: Request) -> Response:
+        """Of a translation that was asked for with `attention`: its sentences and their pieces."""
+        translation_id = request.path_params["id"]
+        async with admitted(request, await read_fields(request)):
+            texts = await inspector.texts(translation_id)
+            return Json(translation_document(translation_id, texts))
+
+    @router.get(
+        "/translations/{id}/attention",
+        summary="What a model looked at while it translated a sentence",
+        response_model=AttentionAnswer,
+        responses={200: {"content": _FILES}, **_ABOUT_KEPT},
+        openapi_extra=described_parameters(AttentionParameters),
+    )
+    async def attention(request: Request) -> Response:
+        """Of a translation that was asked for with `attention`. A row of `cross` is what was
+        looked at where that piece was predicted."""
+        fields = await read_fields(request)
+        parameters = fields.parse(AttentionParameters)
+        async with admitted(request, fields):
+            maps = await inspector.attention(_place(request, parameters), parameters.wanted)
+            return await rendered(request, maps, parameters.format)
+
+    @router.get(
+        "/translations/{id}/alignment",
+        summary="Which words of a sentence became which",
+        response_model=AlignmentAnswer,
+        responses={200: {"content": {"text/plain": _TEXT}}, **_ABOUT_KEPT},
+        openapi_extra=described_parameters(AlignmentParameters),
+    )
+    async def alignment(request: Request) -> Response:
+        """Of a translation that was asked for with `attention`."""
+        fields = await read_fields(request)
+        parameters = fields.parse(AlignmentParameters)
+        async with admitted(request, fields):
+            aligned = await inspector.alignment(_place(request, parameters))
+            if parameters.format == "pharaoh":
+                return _pharaoh(aligned)
+            return Json(alignment_document(aligned))
+
+    @router.post(
+        "/attention",
+        summary="What a model looks at in two given texts",
+        response_model=AttentionOfPairAnswer,
+        responses={200: {"content": {**_FILES, "text/plain": _TEXT}}, **_ABOUT_GIVEN},
+        openapi_extra=body_of(AttentionOfPairParameters.model_json_schema()),
+    )
+    async def attention_of_pair(request: Request) -> Response:
+        """As if the model had translated the one to the other."""
+        fields = await read_fields(request)
+        wanted = fields.parse(AttentionOfPairParameters, required=("source", "target"))
+        if wanted.alignment and wanted.format != "json":
+            raise BadRequest(
+                "Invalid request: alignment is added to json only; format pharaoh is the alignment "
+                "alone"
+            )
+        pair = Pair(wanted.source_text, wanted.target_text)
+        async with charged(request, fields, [pair]):
+            if wanted.format == "pharaoh":
+                return _pharaoh(await inspector.alignment_of(pair, wanted.asked))
+            maps = await inspector.attention_of(pair, wanted.asked, wanted.wanted)
+            if not wanted.alignment:
+                return await rendered(request, maps, wanted.format)
+            facts_of(request).model = maps.model
+            aligned = await inspector.alignment_of(pair, wanted.asked)
+            return await _json(maps, alignment=alignment_document(aligned))
+
+    @router.post(
+        "/score",
+        summary="How likely a model finds given translations",
+        response_model=ScoresAnswer,
+        responses=_ABOUT_GIVEN,
+        openapi_extra=body_of(ScoreParameters.model_json_schema()),
+    )
+    async def score(request: Request) -> Response:
+        """Every text is read as one sentence, however many it has."""
+        fields = await read_fields(request)
+        parameters = fields.parse(ScoreParameters, required=("source", "target"))
+        pairs = parameters.pairs
+        async with charged(request, fields, pairs):
+            return Json(scores_document(await inspector.scores(pairs, parameters.asked)))
+
+    return router
+
+
+@asynccontextmanager
+async def _in_time(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise DeadlineExceeded(seconds) from error
+
+
+async def _json(maps: Maps, **beside: Any) -> Response:
+    content = await asyncio.to_thread(as_json, maps, **beside)
+    return Response(content, media_type="application/json")
+
+
+def _place(request: Request, parameters: PlaceParameters) -> Place:
+    return Place(request.path_params["id"], parameters.text, parameters.leg, parameters.sentence)
+
+
+def _pharaoh(aligned: AlignedPair) -> Response:
+    return Response(pharaoh(aligned.alignment.links()) + "\n", media_type="text/plain")

@@ -1,0 +1,193 @@
+"""The wire shapes of what a model looked at. Decides nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from service.translation.alignment import Span
+from service.translation.inspection import AlignedPair, LegView, Score, TextView
+
+_DECIMALS = 6
+
+
+class Layers(BaseModel):
+    encoder: int = Field(examples=[3])
+    decoder: int = Field(examples=[3])
+
+
+class SentenceAnswer(BaseModel):
+    source: str = Field(examples=["Zwei Hunde."])
+    target: str = Field(examples=["Two dogs."])
+    source_pieces: list[str] = Field(examples=[["▁Zwei", "▁Hunde", ".", "</s>"]])
+    target_pieces: list[str] = Field(examples=[["▁Two", "▁dogs", ".", "</s>"]])
+    score: float | None = Field(
+        description="Log-probability of a token, as the search normalised it; null if it had none."
+    )
+
+
+class LegAnswer(BaseModel):
+    model: str = Field(examples=["multi30k-de-en"])
+    version: str
+    source: str = Field(examples=["de"])
+    target: str = Field(examples=["en"])
+    layers: Layers
+    heads: int = Field(examples=[4])
+    sentences: list[SentenceAnswer]
+
+
+class DetectedLanguage(BaseModel):
+    language: str = Field(examples=["de"])
+    confidence: float = Field(ge=0, le=100, description="In percent.", examples=[98.5])
+
+
+class TextAnswer(BaseModel):
+    translatedText: str = Field(examples=["Two dogs."])
+    source: str = Field(examples=["de"])
+    target: str = Field(examples=["en"])
+    detectedLanguage: DetectedLanguage | None = Field(
+        None, description="Only if the source was to be detected."
+    )
+    legs: list[LegAnswer] = Field(
+        description="What each model did: two where there is a pivot, none where source and target "
+        "are one language."
+    )
+
+
+class TranslationAnswer(BaseModel):
+    id: str
+    texts: list[TextAnswer]
+
+
+class MapAnswer(BaseModel):
+    layer: int | Literal["mean"]
+    head: int | Literal["mean"]
+    weights: list[list[float]] = Field(description="Each row sums to 1, but for rounding.")
+
+
+class Word(BaseModel):
+    text: str = Field(examples=["Hunde"])
+    start: int = Field(description="Characters before it.", examples=[5])
+    end: int = Field(examples=[10])
+
+
+class LinkAnswer(BaseModel):
+    source: int = Field(description="Number of a source word, from 0.")
+    target: int = Field(description="Number of a target word, from 0.")
+    weight: float = Field(description="Share of the target word's attention to words.")
+
+
+class AlignmentAnswer(BaseModel):
+    source: str = Field(examples=["Zwei Hunde."])
+    target: str = Field(examples=["Two dogs."])
+    source_words: list[Word]
+    target_words: list[Word]
+    links: list[LinkAnswer]
+
+
+class AttentionAnswer(BaseModel):
+    model: str = Field(examples=["multi30k-de-en"])
+    kind: Literal["cross", "encoder", "decoder"]
+    rows: list[str] = Field(description="Who looks: a piece for each row of weights.")
+    columns: list[str] = Field(description="What is looked at: a piece for each column.")
+    layers: list[int] | Literal["mean"]
+    heads: list[int] | Literal["mean"]
+    maps: list[MapAnswer] = Field(description="By layer, then by head.")
+
+
+class AttentionOfPairAnswer(AttentionAnswer):
+    alignment: AlignmentAnswer | None = Field(None, description="Only if asked for.")
+
+
+class TokenAnswer(BaseModel):
+    piece: str = Field(examples=["▁dogs"])
+    log_prob: float = Field(examples=[-0.21])
+
+
+class ScoreAnswer(BaseModel):
+    log_prob: float = Field(description="Of the whole target, the end of it counted.")
+    score: float = Field(description="The same per token.")
+    perplexity: float
+    tokens: list[TokenAnswer]
+
+
+class ScoresAnswer(BaseModel):
+    scores: list[ScoreAnswer] = Field(description="One for each pair, in order.")
+
+
+def translation_document(translation_id: str, texts: Sequence[TextView]) -> dict[str, Any]:
+    return {"id": translation_id, "texts": [_text(text) for text in texts]}
+
+
+def alignment_document(aligned: AlignedPair) -> dict[str, Any]:
+    pair, alignment = aligned.pair, aligned.alignment
+    return {
+        "source": pair.source_text,
+        "target": pair.target_text,
+        "source_words": _words(pair.source_text, alignment.source_words),
+        "target_words": _words(pair.target_text, alignment.target_words),
+        "links": [
+            {"source": link.source, "target": link.target, "weight": round(link.weight, _DECIMALS)}
+            for link in alignment.links()
+        ],
+    }
+
+
+def scores_document(scores: Sequence[Score]) -> dict[str, Any]:
+    return {
+        "scores": [
+            {
+                "log_prob": score.log_prob,
+                "score": score.per_token,
+                "perplexity": score.perplexity,
+                "tokens": [
+                    {"piece": token.piece, "log_prob": token.log_prob} for token in score.tokens
+                ],
+            }
+            for score in scores
+        ]
+    }
+
+
+def _text(text: TextView) -> dict[str, Any]:
+    translation = text.translation
+    answer: dict[str, Any] = {
+        "translatedText": translation.text,
+        "source": translation.pair.source,
+        "target": translation.pair.target,
+    }
+    if translation.detection is not None:
+        answer["detectedLanguage"] = {
+            "language": translation.detection.language,
+            "confidence": round(100 * translation.detection.confidence, 1),
+        }
+    return answer | {"legs": [_leg(leg) for leg in text.legs]}
+
+
+def _leg(view: LegView) -> dict[str, Any]:
+    leg = view.leg
+    return {
+        "model": leg.model,
+        "version": leg.version,
+        "source": leg.pair.source,
+        "target": leg.pair.target,
+        "layers": {"encoder": view.encoder_layers, "decoder": view.decoder_layers},
+        "heads": view.heads,
+        "sentences": [
+            {
+                "source": each.sentence.source,
+                "target": each.sentence.target,
+                "source_pieces": each.source_pieces,
+                "target_pieces": each.target_pieces,
+                "score": None if math.isnan(each.sentence.score) else each.sentence.score,
+            }
+            for each in view.sentences
+        ],
+    }
+
+
+def _words(text: str, spans: Sequence[Span]) -> list[dict[str, Any]]:
+    return [{"text": text[start:end], "start": start, "end": end} for start, end in spans]

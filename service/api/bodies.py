@@ -1,0 +1,79 @@
+"""Bodies that are too large or too slow are refused before anybody works on them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.errors import REFUSALS, BodyTooLarge, BodyTooSlow, RequestError
+from service.api.responses import Json, error_body_for
+
+BODY_SECONDS = 20.0
+BODY_BYTES_PER_SECOND = 500
+"""How long a body may take: so many seconds, and one more for every so many bytes that came.
+
+Each unfinished body holds a connection and memory, so somebody could hold them all by sending a
+byte now and then. These are the values of Apache's mod_reqtimeout, lenient enough for a phone.
+"""
+
+
+class BodyLimit:
+    """Refuses a body that is too large: by its announced length at once, else when it gets there.
+
+    The rest of a refused body is the server's to discard, which keeps the connection usable. Who
+    waits for ``100 Continue`` sends no body at all, so there the connection has to end, and so it
+    has where a body is refused because it does not come.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float = BODY_SECONDS) -> None:
+        self.app = app
+        self.max_bytes = max_bytes
+        self.seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > self.max_bytes:
+            await self._refuse(scope, receive, send, closing="expect" in headers)
+            return
+        started = asyncio.get_running_loop().time()
+        received = 0
+        complete = too_slow = False
+
+        async def receive_limited() -> Message:
+            nonlocal received, complete, too_slow
+            if complete:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(
+                    started + self.seconds + received / BODY_BYTES_PER_SECOND
+                ):
+                    message = await receive()
+            except TimeoutError:
+                too_slow = True
+                raise BodyTooSlow from None
+            complete = not message.get("more_body", False)
+            received += len(message.get("body", b""))
+            if received > self.max_bytes:
+                raise BodyTooLarge(self.max_bytes)
+            return message
+
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and too_slow:
+                MutableHeaders(scope=message)["connection"] = "close"
+            await send(message)
+
+        await self.app(scope, receive_limited, send_closing)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
+        error: RequestError = BodyTooLarge(self.max_bytes)
+        refusal = REFUSALS[BodyTooLarge]
+        scope["state"]["facts"].refusal = refusal
+        headers = {"connection": "close"} if closing else {}
+        body = error_body_for(scope["path"], str(error))
+        await Json(body, refusal.status, headers=headers)(scope, receive, send)

@@ -1,0 +1,63 @@
+"""DeepL's dialect as apps of their own, so that errors and OpenAPI documents are its own, too.
+
+The root app mounts them, starts what they use, and does around them what it does around all.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI
+
+from service.api.access import Access
+from service.api.deepl import account, documents, glossaries, multilingual, translate
+from service.api.deepl.errors import add_error_handlers
+from service.api.desk import Desk
+from service.api.documents import DocumentJobs
+from service.state.glossaries import GlossaryStore
+from service.translation.repository import ModelRepository
+
+_DESCRIPTION = """What clients of DeepL's API speak. Any key will do where keys are off. Errors are
+always `{"message": "..."}`."""
+
+
+def create_deepl_app(
+    desk: Desk,
+    access: Access,
+    repository: ModelRepository,
+    glossary_store: GlossaryStore,
+    jobs: DocumentJobs | None,
+    *,
+    version: str,
+) -> FastAPI:
+    """To be mounted at ``/v2``. Without ``jobs``, documents are refused."""
+    return _app(
+        "Dragoman: DeepL API v2",
+        version,
+        translate.create_router(desk, access, repository, glossary_store),
+        account.create_router(access, repository),
+        documents.create_router(jobs, access, repository, glossary_store),
+        glossaries.create_router(access, repository, glossary_store),
+    )
+
+
+def create_deepl_v3_app(
+    access: Access, repository: ModelRepository, glossary_store: GlossaryStore, *, version: str
+) -> FastAPI:
+    """To be mounted at ``/v3``."""
+    router = multilingual.create_router(access, repository, glossary_store)
+    return _app("Dragoman: DeepL API v3", version, router)
+
+
+def _app(title: str, version: str, *routers: APIRouter) -> FastAPI:
+    app = FastAPI(
+        title=title,
+        version=version,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        # A path with a slash too many is unknown here as it is there.
+        redirect_slashes=False,
+    )
+    for router in routers:
+        app.include_router(router)
+    add_error_handlers(app, [route for router in routers for route in router.routes])
+    return app

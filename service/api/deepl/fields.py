@@ -1,0 +1,138 @@
+"""Fields of a request, from JSON, a form of either kind, the query string, or several of them.
+
+The official client sends forms even with GET. What the body says wins over the query string; of a
+field that stands several times, lists have every value and all others the first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from starlette.datastructures import UploadFile
+
+from service.api.access import Access, Caller
+from service.api.errors import BadRequest
+from service.api.parameters import Upload
+
+M = TypeVar("M", bound=BaseModel)
+
+_MOST_FIELDS = 4_000
+_LISTS = frozenset(
+    {
+        *("text", "custom_instructions", "suppress_sequences", "glossary_ids"),
+        *("ignore_tags", "splitting_tags", "non_splitting_tags"),
+    }
+)
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        return value
+    return [name.strip() for each in value for name in each.split(",") if name.strip()]
+
+
+CommaSeparated = Annotated[
+    list[str], BeforeValidator(_split, json_schema_input_type=str | list[str])
+]
+"""A list, or names with commas between them, as forms have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What a request says. JSON has types and is held to them; the values of a form are text."""
+
+    values: dict[str, Any] = field(repr=False)
+    """Files of a form are ``Upload``."""
+    as_json: bool
+
+    def parse(self, model: type[M]) -> M:
+        """The fields as ``model``; raises ``BadRequest`` with the first that does not fit."""
+        given = {name: value for name, value in self.values.items() if value is not None}
+        if not self.as_json:
+            given = {name: value for name, value in given.items() if value != ""}
+        try:
+            return model.model_validate(given, strict=self.as_json)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(map(str, first["loc"]))
+            if first["type"] == "missing":
+                raise BadRequest(f"Parameter '{name}' not specified.") from error
+            problem = first["msg"].replace("Input should", "it should")
+            raise BadRequest(f"Value for '{name}' not supported: {problem}.") from error
+
+
+async def read_fields(request: Request) -> Fields:
+    """Raises ``BadRequest`` for what cannot be read."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    values: dict[str, Any] = _collected(_pairs(request.scope["query_string"]))
+    if content_type == _MULTIPART:
+        async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
+            sent = [(name, await _read(value)) for name, value in form.multi_items()]
+        return Fields(values | _collected(sent), as_json=False)
+    body = await request.body()
+    if content_type == "application/json" or content_type.endswith("+json"):
+        # Clients announce JSON with requests that have no body at all.
+        return (
+            Fields(values | _object(body), as_json=True) if body else Fields(values, as_json=False)
+        )
+    if content_type == _FORM:
+        return Fields(values | _collected(_pairs(body)), as_json=False)
+    if body.lstrip().startswith((b"{", b"[")):
+        raise BadRequest("the body looks like JSON: send it with content-type application/json")
+    return Fields(values, as_json=False)
+
+
+async def identify(access: Access, request: Request, fields: Fields) -> Caller:
+    """Who is calling, by a header or the field that old clients use; raises as ``Access`` does."""
+    key = fields.values.get("auth_key")
+    return await access.identify(request, key if isinstance(key, str) else None)
+
+
+async def _read(value: str | UploadFile) -> str | Upload:
+    if isinstance(value, str):
+        return value
+    return Upload(value.filename or "", await value.read())
+
+
+def _collected(pairs: Iterable[tuple[str, str | Upload]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in _LISTS:
+            fields.setdefault(name, []).append(value)
+        else:
+            fields.setdefault(name, value)
+    return fields
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is not valid JSON") from error
+    if not isinstance(document, dict):
+        raise BadRequest("the body is JSON, but not an object")
+    return document
+
+
+def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            encoded.decode("utf-8"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except UnicodeDecodeError as error:
+        raise BadRequest("the parameters are not UTF-8") from error
+    except ValueError as error:
+        raise BadRequest(f"there are more than {_MOST_FIELDS} parameters") from error

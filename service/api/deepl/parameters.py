@@ -1,0 +1,143 @@
+"""The fields of ``/v2/translate``, and what they mean.
+
+What has no meaning here is accepted where leaving it out does no harm (``context``,
+``preserve_formatting``, as formatting is always preserved, and the version of tag handling), and
+refused by name where the translation would not be what was asked for (a formality that is not
+merely preferred, style rules, translation memories, instructions). Fields nobody knows are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from service.api.deepl.fields import CommaSeparated
+from service.api.errors import BadRequest
+from service.api.options import DecodingParameters
+from service.translation.decoding import DecodingOverrides
+from service.translation.markup import PLAIN, Markup
+from service.translation.segmentation import Splitting
+
+_Refused = Literal["more", "less"]
+Formality = Annotated[
+    Literal["default", "prefer_more", "prefer_less"] | SkipJsonSchema[_Refused] | None,
+    Field(description="`more` and `less` are refused: no language on offer supports formality."),
+]
+
+_SPLITTINGS: dict[str, Splitting] = {
+    "0": "none",
+    "1": "sentences",
+    "nonewlines": "ignoring_lines",
+}
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class TranslateParameters(DecodingParameters):
+    """The fields of ``/v2/translate``, in whichever shape they come."""
+
+    text: Annotated[list[str], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = (
+        Field(
+            description="The texts to translate. Forms repeat the field.",
+            examples=[["Zwei junge Männer spielen Fußball auf einer Wiese."]],
+        )
+    )
+    target_lang: str = Field(
+        description="In any case; variants that are not on offer are their language.",
+        examples=["EN-GB"],
+    )
+    source_lang: str | None = Field(
+        None, description="Detected for each text if left out.", examples=["DE"]
+    )
+    context: str | None = Field(None, description="Accepted; it changes nothing.")
+    split_sentences: Literal["0", "1", "nonewlines", 0, 1] | None = Field(
+        None,
+        description="Whether sentences end at full stops and at newlines (`1`), at full stops only "
+        "(`nonewlines`, the default for `html`), or only with the text (`0`).",
+    )
+    preserve_formatting: bool | None = Field(
+        None, description="Accepted; formatting is always preserved."
+    )
+    formality: Formality = None
+    glossary_id: str | None = Field(None, description="Needs `source_lang`.")
+    glossary_ids: CommaSeparated | None = Field(
+        None, description="Up to five; the first counts most."
+    )
+    tag_handling: Literal["xml", "html"] | None = Field(None, description="What the markup is.")
+    tag_handling_version: Literal["v1", "v2"] | None = Field(None, description="Accepted.")
+    outline_detection: bool | None = Field(
+        None,
+        description="XML: whether tags that no text stands next to end sentences. By "
+        "default they do.",
+    )
+    splitting_tags: CommaSeparated | None = Field(None, description="Tags that end sentences.")
+    non_splitting_tags: CommaSeparated | None = Field(None, description="Tags that never do.")
+    ignore_tags: CommaSeparated | None = Field(
+        None, description="Tags whose content is not translated."
+    )
+    model_type: (
+        Literal["quality_optimized", "latency_optimized", "prefer_quality_optimized"] | None
+    ) = Field(None, description="`latency_optimized` searches greedily, unless told how to.")
+    show_billed_characters: bool | None = Field(
+        None, description="Accepted; they are always shown."
+    )
+    style_id: SkipJsonSchema[str | None] = None
+    translation_memory_id: SkipJsonSchema[str | None] = None
+    custom_instructions: SkipJsonSchema[list[str] | None] = None
+    model: str | None = Field(None, description="A model on offer, by name.")
+    auth_key: str | None = Field(None, description="The key, for clients that send no header.")
+
+    @property
+    def markup(self) -> Markup:
+        if self.tag_handling is None:
+            return PLAIN
+        return Markup(
+            self.tag_handling,
+            ignore_tags=self._tags(self.ignore_tags),
+            splitting_tags=self._tags(self.splitting_tags),
+            non_splitting_tags=self._tags(self.non_splitting_tags),
+            outline_detection=self.outline_detection is not False,
+        )
+
+    @property
+    def splitting(self) -> Splitting:
+        by_default = "nonewlines" if self.tag_handling == "html" else "1"
+        given = self.split_sentences
+        return _SPLITTINGS[by_default if given is None else str(given)]
+
+    @property
+    def decoding(self) -> DecodingOverrides:
+        overrides = self.overrides(self.num_hypotheses or 1)
+        quick = self.model_type == "latency_optimized"
+        if quick and overrides.beam_size is None and overrides.num_hypotheses == 1:
+            return replace(overrides, beam_size=1)
+        return overrides
+
+    def _tags(self, names: Sequence[str] | None) -> frozenset[str]:
+        html = self.tag_handling == "html"
+        return frozenset(name.lower() if html else name for name in names or ())
+
+
+def refuse_formality(formality: Formality) -> None:
+    """Raises ``BadRequest`` for a formality that is not merely preferred."""
+    if formality in ("more", "less"):
+        raise BadRequest(
+            "'formality' is not supported for given 'target_lang'; "
+            f"'prefer_{formality}' does where it is, and nothing elsewhere"
+        )
+
+
+def refuse_what_is_not_offered(parameters: TranslateParameters) -> None:
+    for name, noun in (
+        ("style_id", "style rules"),
+        ("translation_memory_id", "translation memories"),
+        ("custom_instructions", "custom instructions"),
+    ):
+        if getattr(parameters, name):
+            raise BadRequest(f"Parameter '{name}' not supported: there are no {noun} here.")

@@ -1,0 +1,65 @@
+"""What requests look like, for the OpenAPI document: JSON, forms and query strings."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_NOT_EMPTY = MappingProxyType({"string": {"minLength": 1}, "array": {"minItems": 1}})
+
+
+def body_of(model: type[BaseModel], *, forms: bool = True) -> dict[str, Any]:
+    """The ``openapi_extra`` of a route that reads a body of these fields."""
+    schema = _inlined(model)
+    content = {_JSON: {"schema": schema}}
+    if forms:
+        content[_FORM] = {"schema": _in_a_form(schema)}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def query_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The ``openapi_extra`` of a route that reads these fields from the query string."""
+    schema = _in_a_form(_inlined(model))
+    required = schema.get("required", [])
+    return {
+        "parameters": [
+            {"name": name, "in": "query", "required": name in required, "schema": field}
+            for name, field in schema["properties"].items()
+        ]
+    }
+
+
+def _inlined(model: type[BaseModel]) -> dict[str, Any]:
+    # References into a schema of its own would lead nowhere in the OpenAPI document.
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolved(part: Any) -> Any:
+        if isinstance(part, list):
+            return [resolved(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return resolved(definitions[part["$ref"].rpartition("/")[2]])
+        return {name: resolved(each) for name, each in part.items()}
+
+    inlined: dict[str, Any] = resolved(schema)
+    return inlined
+
+
+def _in_a_form(schema: dict[str, Any]) -> dict[str, Any]:
+    """The fields without null; what has to be there is not empty, which says as much as nothing."""
+    properties = {}
+    for name, field in schema["properties"].items():
+        choices = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
+        # A field that is repeated is a list, and one that is not is a list of one.
+        choices = [each for each in choices if each.get("type") == "array"] or choices
+        about = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+        said = {**choices[0], **about} if len(choices) == 1 else {**about, "anyOf": choices}
+        said |= _NOT_EMPTY.get(str(said.get("type")), {})
+        properties[name] = said
+    return {**schema, "properties": properties}

@@ -1,0 +1,141 @@
+"""Translating one document: its language, its texts in batches, patience with a full queue.
+
+Knows files and the use case. Knows no callers, no jobs and nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from service.documents import Document, open_document, translate_document
+from service.observability.metrics import Metrics
+from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
+from service.translation.errors import Overloaded, UndetectedLanguage
+from service.translation.markup import Markup, parse
+from service.translation.repository import ModelRepository
+from service.translation.translator import Detector, Translator
+from service.translation.types import LanguagePair, Term, TranslateRequest
+
+_TEXTS_THAT_TELL_A_LANGUAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOrder:
+    """A file and what to make of it."""
+
+    filename: str
+    """As the client calls it: its extension says what it is."""
+    content: bytes = field(repr=False)
+    target: str
+    source: str | None = None
+    """``None`` detects the language, one for the whole document."""
+    terms: tuple[Term, ...] = ()
+    model: str | None = None
+    decoding: DecodingOverrides = NO_OVERRIDES
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDocument:
+    document: Document
+    pair: LanguagePair
+    order: DocumentOrder
+
+
+class DocumentWork:
+    def __init__(
+        self,
+        translator: Translator,
+        repository: ModelRepository,
+        detector: Detector,
+        metrics: Metrics,
+    ) -> None:
+        self._translator = translator
+        self._repository = repository
+        self._detector = detector
+        self._metrics = metrics
+
+    async def open(self, order: DocumentOrder) -> OpenedDocument:
+        """Read a document and find out what is to be done.
+
+        Raises ``DocumentError``, or a ``TranslationError`` if the languages or the model are not
+        on offer, or the language cannot be detected.
+        """
+        self._repository.offer.language(order.target, "targets")
+        if order.source is not None:
+            self._checked(order.source, order)
+        document = await asyncio.to_thread(open_document, order.filename, order.content)
+        source = order.source
+        if source is None:
+            source = await asyncio.to_thread(self._detect, document, order.target)
+        return OpenedDocument(document, self._checked(source, order), order)
+
+    async def translate(self, opened: OpenedDocument, told: Callable[[float], None]) -> bytes:
+        """The translated file; ``told`` hears how much is done, from 0 to 1, after each batch.
+
+        Waits while the service is full. Raises what ``Translator.translate`` raises, and
+        ``MarkupLost``.
+        """
+        texts = opened.document.texts
+        total, done = sum(len(text.text) for text in texts), 0
+
+        async def translate(batch: tuple[str, ...], markup: Markup) -> list[str]:
+            nonlocal done
+            translated = await self._translate(opened, batch, markup)
+            done += sum(map(len, batch))
+            told(done / total)
+            return translated
+
+        return await translate_document(opened.document, translate)
+
+    async def _translate(
+        self, opened: OpenedDocument, texts: tuple[str, ...], markup: Markup
+    ) -> list[str]:
+        order = opened.order
+        request = TranslateRequest(
+            texts,
+            opened.pair.target,
+            opened.pair.source,
+            order.model,
+            order.decoding,
+            markup,
+            terms=order.terms,
+            priority="bulk",
+        )
+        while True:
+            try:
+                translations = await self._translator.translate(request)
+                break
+            except Overloaded as error:
+                # Whoever waits for a document would rather wait longer than begin anew.
+                await asyncio.sleep(error.retry_after)
+        for text, translation in zip(texts, translations, strict=True):
+            if translation.model is not None:
+                self._metrics.characters(translation.model, len(text))
+        return [translation.text for translation in translations]
+
+    def _checked(self, source: str, order: DocumentOrder) -> LanguagePair:
+        offer = self._repository.offer
+        pair = offer.pair(source, order.target)
+        if order.model is not None and pair.source != pair.target:
+            offer.route(pair, order.model)
+        return pair
+
+    def _detect(self, document: Document, target_code: str) -> str:
+        """The language of a document, by its first texts together: most alone say little."""
+        offer = self._repository.offer
+        target = offer.language(target_code, "targets")
+        said = "\n".join(
+            run.text
+            for text in islice(document.texts, _TEXTS_THAT_TELL_A_LANGUAGE)
+            for run in parse(text.text, text.markup).runs
+        )
+        if not any(character.isalpha() for character in said):
+            return target
+        languages = [c for c in offer.sources if c == target or target in offer.targets_of(c)]
+        found = self._detector.detect(said, sorted({*languages, target}))
+        if not found:
+            raise UndetectedLanguage(1, languages)
+        return found[0].language

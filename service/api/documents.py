@@ -1,0 +1,294 @@
+"""Documents being translated, and translations of documents until they have been fetched.
+
+Shared by the dialects: one hands out a job and is asked about it, another waits for its end. Jobs
+live in this process and are forgotten with it; their results lie on disk under random names, never
+under those that clients gave. Everything is bounded: how many run and wait, for how long, and how
+many bytes are kept. Belongs to the event loop. Knows no routes and no bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import math
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from service.api.access import Access, Caller
+from service.api.document_work import DocumentOrder, DocumentWork, OpenedDocument
+from service.api.errors import EXPECTED, DocumentNotFound, DocumentsFull, DocumentTooLarge
+from service.documents.types import characters
+from service.translation.errors import DeadlineExceeded
+
+__all__ = ["DocumentJob", "DocumentJobs", "DocumentLimits", "DocumentOrder"]
+
+logger = logging.getLogger(__name__)
+
+State = Literal["queued", "translating", "done", "error"]
+
+_SWEEP_SECONDS = 60.0
+_LONGEST_NAME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLimits:
+    """Bytes are those of files, as they are uploaded and as their translations are kept."""
+
+    document_bytes: int = 10 * 2**20
+    running: int = 2
+    waiting: int = 100
+    """Documents that have been accepted and are not translated yet."""
+    waiting_bytes: int = 64 * 2**20
+    """Of all of those; they are held in memory."""
+    kept_bytes: int = 512 * 2**20
+    """Of all translations that nobody has fetched, and of the documents that wait."""
+    kept_seconds: float = 3600.0
+    """How long a translation waits for whoever fetches it."""
+    seconds: float = 1800.0
+    """How long translating a document may take; waiting for its turn is not counted."""
+
+
+@dataclass(eq=False, slots=True)
+class DocumentJob:
+    """Others read it; only ``DocumentJobs`` writes it."""
+
+    id: str
+    """Unguessable; the translation can be fetched by it."""
+    key: str = field(repr=False)
+    filename: str
+    """What whoever fetches the translation may call it: the client's own name, without a path."""
+    media_type: str
+    characters: int
+    """That are translated and charged; markup is not."""
+    size: int
+    """Bytes: of the document and, once that is done, of its translation."""
+    path: Path
+    """Where the translation is, once it is done."""
+    state: State = "queued"
+    error: Exception | None = None
+    """Why the state is ``error``."""
+    progress: float = 0.0
+    """How much is translated, from 0 to 1."""
+    changed: float = 0.0
+    """When the state last changed, in seconds of the monotonic clock."""
+
+    @property
+    def unfinished(self) -> bool:
+        return self.state in ("queued", "translating")
+
+    @property
+    def name(self) -> str:
+        """The id with the extension of the file: what a link to the translation may end with."""
+        return self.id + PurePosixPath(self.filename).suffix.lower()
+
+
+class DocumentJobs:
+    """Used between ``start`` and ``close``."""
+
+    def __init__(
+        self,
+        work: DocumentWork,
+        access: Access,
+        directory: Path,
+        limits: DocumentLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``directory`` holds nothing else; other processes may keep their documents there, too."""
+        self.limits = limits or DocumentLimits()
+        self._work = work
+        self._access = access
+        self._directory = directory / secrets.token_hex(8)
+        self._clock = clock
+        self._jobs: dict[str, DocumentJob] = {}
+        self._turns = asyncio.Semaphore(self.limits.running)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin to remove what is too old: of this process, and of those that left without it."""
+        await self.sweep()
+        self._spawn(self._sweep_forever())
+
+    async def close(self) -> None:
+        """Stop what is being translated and remove everything."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._jobs.clear()
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    async def accept(self, caller: Caller, order: DocumentOrder) -> DocumentJob:
+        """Charge a caller for a document, and translate it when its turn has come.
+
+        Raises ``DocumentTooLarge``, ``DocumentsFull``, and what ``DocumentWork.open`` and
+        ``Access.charge`` raise. What goes wrong later is the job's ``error``, and nobody is
+        charged for it.
+        """
+        job, opened, charged = await self._accepted(caller, order)
+        self._spawn(self._run_in_background(job, opened, charged))
+        return job
+
+    async def translate(self, caller: Caller, order: DocumentOrder) -> DocumentJob:
+        """Translate a document and wait for its end; who stops waiting stops the work.
+
+        Raises as ``accept`` does, and whatever keeps the document from being translated.
+        """
+        job, opened, charged = await self._accepted(caller, order)
+        await self._run(job, opened, charged)
+        return job
+
+    def status(self, identifier: str, key: str) -> DocumentJob:
+        """The job of this id, for whoever has its key; raises ``DocumentNotFound``."""
+        job = self._jobs.get(identifier)
+        presented = key.encode("utf-8", "replace")
+        if job is None or not hmac.compare_digest(job.key.encode(), presented):
+            raise DocumentNotFound
+        return job
+
+    def result(self, name: str) -> DocumentJob:
+        """The job by its ``name``, if it is done; raises ``DocumentNotFound``."""
+        job = self._jobs.get(name.partition(".")[0])
+        if job is None or job.state != "done":
+            raise DocumentNotFound
+        return job
+
+    def seconds_remaining(self, job: DocumentJob) -> int | None:
+        """About how long it will take; unknown before its first texts are translated."""
+        if job.state != "translating" or not job.progress:
+            return None
+        spent = self._clock() - job.changed
+        return math.ceil(spent * (1 - job.progress) / job.progress)
+
+    async def forget(self, job: DocumentJob) -> None:
+        """Remove a job that has ended, and its translation."""
+        if self._jobs.pop(job.id, None) is not None:
+            await asyncio.to_thread(job.path.unlink, missing_ok=True)
+
+    async def sweep(self) -> None:
+        """Remove what ended too long ago, as is done every minute."""
+        oldest = self._clock() - self.limits.kept_seconds
+        for job in list(self._jobs.values()):
+            if not job.unfinished and job.changed <= oldest:
+                await self.forget(job)
+        # Whoever is still there has removed what it had there for so long.
+        age = 2 * self.limits.kept_seconds
+        await asyncio.to_thread(_remove_old, self._directory.parent, self._directory, age)
+
+    async def _accepted(
+        self, caller: Caller, order: DocumentOrder
+    ) -> tuple[DocumentJob, OpenedDocument, AsyncExitStack]:
+        size = len(order.content)
+        if size > self.limits.document_bytes:
+            raise DocumentTooLarge(self.limits.document_bytes)
+        self._refuse_if_full(size)
+        opened = await self._work.open(order)
+        identifier = secrets.token_hex(16)
+        job = DocumentJob(
+            id=identifier,
+            key=secrets.token_hex(32),
+            filename=_without_path(order.filename),
+            media_type=opened.document.media_type,
+            characters=characters(opened.document),
+            size=size,
+            path=self._directory / identifier,
+            changed=self._clock(),
+        )
+        async with AsyncExitStack() as charged:
+            await charged.enter_async_context(
+                self._access.charge(caller, job.characters, documents=1)
+            )
+            # Others may have come in while the file was read.
+            self._refuse_if_full(size)
+            self._jobs[job.id] = job
+            return job, opened, charged.pop_all()
+
+    def _refuse_if_full(self, size: int) -> None:
+        waiting = [job.size for job in self._jobs.values() if job.unfinished]
+        kept = sum(job.size for job in self._jobs.values())
+        if (
+            len(waiting) >= self.limits.waiting
+            or sum(waiting) + size > self.limits.waiting_bytes
+            or kept + size > self.limits.kept_bytes
+        ):
+            raise DocumentsFull
+
+    async def _run_in_background(
+        self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack
+    ) -> None:
+        try:
+            await self._run(job, opened, charged)
+        # One of the borders where work of many callers meets: who asks about the job hears of it.
+        except Exception as error:
+            job.error, job.size = error, 0
+            self._enter(job, "error")
+            self._jobs[job.id] = job
+            if not isinstance(error, EXPECTED):
+                logger.exception("a document failed unexpectedly")
+
+    async def _run(self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack) -> None:
+        """Translate a document when its turn has come; a job that fails is forgotten."""
+
+        def told(progress: float) -> None:
+            job.progress = progress
+
+        try:
+            async with charged, self._turns:
+                self._enter(job, "translating")
+                translated = await self._within_time(self._work.translate(opened, told))
+                await asyncio.to_thread(_write, job.path, translated)
+            job.size = len(translated)
+            self._enter(job, "done")
+        except BaseException:
+            self._jobs.pop(job.id, None)
+            raise
+
+    async def _within_time(self, work: Coroutine[None, None, bytes]) -> bytes:
+        scope = asyncio.timeout(self.limits.seconds)
+        try:
+            async with scope:
+                return await work
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise DeadlineExceeded(self.limits.seconds) from error
+
+    def _enter(self, job: DocumentJob, state: State) -> None:
+        job.state, job.changed = state, self._clock()
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            await self.sweep()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _without_path(filename: str) -> str:
+    """A name that is safe to send back: its last part, printable, its extension kept."""
+    last = PurePosixPath(filename.strip().replace("\\", "/"))
+    printable = "".join(character for character in last.stem if character.isprintable())
+    return (printable[:_LONGEST_NAME] or "document") + last.suffix.lower()
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _remove_old(directory: Path, own: Path, seconds: float) -> None:
+    """Remove the directories of processes that have not touched theirs for so long."""
+    # Others may be doing the same.
+    with suppress(FileNotFoundError):
+        for each in directory.iterdir():
+            if each != own and each.is_dir() and time.time() - each.stat().st_mtime > seconds:
+                shutil.rmtree(each, ignore_errors=True)

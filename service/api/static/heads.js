@@ -1,0 +1,44 @@
+/** All heads of a layer on one sheet, small; each can be taken to be looked at large. */
+
+import { element, make } from "./dom.js";
+import { mostOf, paint } from "./colours.js";
+
+export class Heads {
+  #sheet = element("heads");
+  #drawn = [];
+  #taken;
+
+  /** `taken(head)` is called when somebody takes a head. */
+  constructor(taken) {
+    this.#taken = taken;
+    document.addEventListener("themechange", () => this.#paint());
+  }
+
+  /** Show maps of the same layer, one for each head; `chosen` is the head looked at. */
+  show(maps, chosen) {
+    this.#drawn = maps.map(({ head, weights }) => ({ head, weights, canvas: make("canvas") }));
+    this.#sheet.replaceChildren(...this.#drawn.map(({ head, canvas }) => {
+      const name = make("span", { textContent: `Head ${head}` });
+      const button = make("button", { type: "button", className: "head", data: { head } }, canvas, name);
+      button.addEventListener("click", () => this.#taken(String(head)));
+      return button;
+    }));
+    this.#paint();
+    this.choose(chosen);
+  }
+
+  choose(head) {
+    for (const button of this.#sheet.children) {
+      button.setAttribute("aria-pressed", String(button.dataset.head === String(head)));
+    }
+  }
+
+  clear() {
+    this.#drawn = [];
+    this.#sheet.replaceChildren();
+  }
+
+  #paint() {
+    for (const { canvas, weights } of this.#drawn) paint(canvas, weights, mostOf(weights));
+  }
+}

@@ -1,0 +1,47 @@
+/** The key that a server may ask for. It stays in this browser. */
+
+import { element } from "./dom.js";
+import { recall, remember } from "./memory.js";
+
+export class Key {
+  #box = element("key");
+  #button = element("key-button");
+  #value = element("key-value");
+
+  /** `server.key` is set, and `changed` called when somebody enters another. */
+  constructor(server, changed) {
+    server.key = this.#value.value = recall("key", "");
+    this.#button.addEventListener("click", () => {
+      if (this.#box.hidden) this.show();
+      else this.#hide();
+    });
+    element("key-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      server.key = this.#value.value.trim();
+      remember("key", server.key);
+      changed();
+    });
+  }
+
+  /** Offer the field if the server knows keys, and open it if it needs one and has none. */
+  offer({ apiKeys, keyRequired }) {
+    this.#button.hidden = !(apiKeys || keyRequired);
+    if (keyRequired && !this.#value.value) this.show();
+  }
+
+  show() {
+    this.#button.hidden = false;
+    this.#open(true);
+    this.#value.focus();
+  }
+
+  #hide() {
+    this.#open(false);
+    this.#button.focus();
+  }
+
+  #open(open) {
+    this.#box.hidden = !open;
+    this.#button.setAttribute("aria-expanded", String(open));
+  }
+}

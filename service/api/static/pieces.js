@@ -1,0 +1,39 @@
+/** Pieces of words, as SentencePiece cuts them: how they are written, and whose words they are. */
+
+const WORD_START = "\u2581";
+const SPECIAL = new Map([["<s>", "start"], ["</s>", "end"], ["<unk>", "unknown"], ["<pad>", "padding"]]);
+const FAR = 16;
+
+/** What a person reads for a piece: `text`, and whether it stands for no text at all. */
+export function written(piece) {
+  if (SPECIAL.has(piece)) return { text: SPECIAL.get(piece), special: true };
+  const bare = bareText(piece);
+  if (!bare) return { text: "␣", special: true };
+  const continues = !piece.startsWith(WORD_START) && /[\p{L}\p{N}]/u.test(bare);
+  return { text: continues ? `\u2010${bare}` : bare, special: false };
+}
+
+/** For each piece the index of its word in `words`, spans of characters of `text`; -1 for none. */
+export function wordsOfPieces(pieces, text, words) {
+  const characters = normalised(text);
+  const plain = characters.map(({ character }) => character).join("");
+  let position = 0;
+  return pieces.map((piece) => {
+    const bare = SPECIAL.has(piece) ? "" : bareText(piece);
+    if (!bare) return -1;
+    const found = plain.indexOf(bare, position);
+    if (found < 0 || found - position > FAR) return -1;
+    position = found + bare.length;
+    const { at } = characters[found];
+    return words.findIndex(({ start, end }) => start <= at && at < end);
+  });
+}
+
+/** The characters as the tokenizer sees them, blanks left out, each with its place in `text`.
+    Places count code points, as the server does; `character` is one UTF-16 unit. */
+function normalised(text) {
+  return [...text].flatMap((character, at) =>
+    bareText(character.normalize("NFKC")).split("").map((unit) => ({ character: unit, at })));
+}
+
+const bareText = (piece) => piece.replaceAll(WORD_START, "").replace(/\s/gu, "");

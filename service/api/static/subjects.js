@@ -1,0 +1,83 @@
+/** What can be looked into: a translation that the server keeps, or any pair of texts.
+    Either tells its legs, the alignment of a sentence, and its attention maps. */
+
+export class KeptTranslation {
+  #server;
+  #path;
+
+  constructor(server, id) {
+    this.#server = server;
+    this.#path = `translations/${encodeURIComponent(id)}`;
+  }
+
+  /** One for each model on the way, with its sentences and their pieces. */
+  async legs(signal) {
+    return (await this.#server.get(this.#path, signal)).texts[0].legs;
+  }
+
+  async alignment(place, signal) {
+    return this.#server.get(`${this.#path}/alignment?${new URLSearchParams(place)}`, signal);
+  }
+
+  async attention(place, query, signal) {
+    return this.#server.get(this.address(place, query), signal);
+  }
+
+  /** Where the maps are; "" would mean that no link leads there. */
+  address(place, query) {
+    return `${this.#path}/attention?${new URLSearchParams({ ...place, ...query })}`;
+  }
+
+  async bytes(place, query) {
+    return this.#server.bytes(this.address(place, query));
+  }
+}
+
+export class Pair {
+  #server;
+  #fields;
+
+  /** The server reads either text as one sentence, however many it has. */
+  constructor(server, { source, target, sourceText, targetText }) {
+    this.#server = server;
+    this.#fields = { source, target, source_text: sourceText, target_text: targetText };
+  }
+
+  async legs(signal) {
+    const [cross, encoder] = await Promise.all(["cross", "encoder"].map((kind) =>
+      this.attention({}, { kind, layer: "all", head: "all" }, signal)));
+    const { source, target, source_text: sourceText, target_text: targetText } = this.#fields;
+    return [{
+      source,
+      target,
+      layers: { encoder: encoder.layers.length, decoder: cross.layers.length },
+      heads: cross.heads.length,
+      sentences: [{
+        source: sourceText,
+        target: targetText,
+        source_pieces: cross.columns,
+        target_pieces: cross.rows,
+      }],
+    }];
+  }
+
+  async alignment(_, signal) {
+    return (await this.#post({ alignment: true }, signal)).alignment;
+  }
+
+  async attention(_, query, signal) {
+    return this.#post(query, signal);
+  }
+
+  address() {
+    return "";
+  }
+
+  async bytes(_, query) {
+    return (await this.#server.post("attention", { ...this.#fields, ...query })).blob();
+  }
+
+  async #post(more, signal) {
+    return (await this.#server.post("attention", { ...this.#fields, ...more }, signal)).json();
+  }
+}

@@ -1,0 +1,37 @@
+"""Keys, and the service with what DeepL's dialect needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from service.bootstrap import running
+from service.settings import Settings
+from service.state.database import FILE_NAME, Database
+from service.state.keys import KeyStore
+from tests.support.shouting import load_shouting
+
+Connect = Callable[..., Awaitable[httpx.AsyncClient]]
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a service of its own."""
+    async with running(settings, load_shouting) as service:
+        transport = httpx.ASGITransport(service.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client
+
+
+@pytest.fixture
+async def keys(settings: Settings) -> AsyncIterator[KeyStore]:
+    """What ``dragoman keys`` writes to while the service runs."""
+    async with Database(settings.state / FILE_NAME) as database:
+        yield KeyStore(database)
+
+
+def authorised(key: str) -> dict[str, str]:
+    return {"authorization": f"DeepL-Auth-Key {key}"}

@@ -1,0 +1,76 @@
+"""``/v2/languages`` and ``/v2/usage``, and DeepL's codes of languages."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from service.api.deepl.languages import base, stored_pair
+from service.translation.types import LanguagePair
+
+pytestmark = pytest.mark.anyio
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+async def codes(client: httpx.AsyncClient, path: str = "/v2/languages") -> list[str]:
+    return [each["language"] for each in (await client.get(path)).json()]
+
+
+async def test_sources_are_listed_unless_targets_are_asked_for(client: httpx.AsyncClient) -> None:
+    sources = [
+        {"language": "EN", "name": "English"},
+        {"language": "FR", "name": "French"},
+        {"language": "DE", "name": "German"},
+    ]
+    assert (await client.get("/v2/languages")).json() == sources
+    assert (await client.get("/v2/languages?type=source")).json() == sources
+
+
+async def test_targets_are_listed_by_variant_and_say_that_none_has_formality(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = (await client.get("/v2/languages?type=target")).json()
+    assert [each["language"] for each in answer] == ["EN-GB", "EN-US", "DE"]
+    assert {each["supports_formality"] for each in answer} == {False}
+
+
+async def test_a_form_in_the_body_of_a_get_is_read(client: httpx.AsyncClient) -> None:
+    response = await client.request("GET", "/v2/languages", content=b"type=target", headers=FORM)
+    assert [each["language"] for each in response.json()] == ["EN-GB", "EN-US", "DE"]
+    empty = await client.request("GET", "/v2/languages", content=b"", headers=FORM)
+    assert [each["language"] for each in empty.json()] == ["EN", "FR", "DE"]
+
+
+async def test_an_unknown_side_is_refused(client: httpx.AsyncClient) -> None:
+    response = await client.get("/v2/languages?type=both")
+    assert response.status_code == 400
+    assert "'type'" in response.json()["message"]
+
+
+async def test_usage_counts_what_was_translated(client: httpx.AsyncClient) -> None:
+    body = {"text": ["hallo", "welt"], "source_lang": "DE", "target_lang": "EN"}
+    await client.post("/v2/translate", json=body)
+    for method in ("GET", "POST"):
+        usage = (await client.request(method, "/v2/usage")).json()
+        assert usage["character_count"] == 9
+        assert usage["character_limit"] >= 10**12
+        assert usage["start_time"] < usage["end_time"]
+
+
+async def test_every_listed_language_can_be_asked_for(client: httpx.AsyncClient) -> None:
+    for target in await codes(client, "/v2/languages?type=target"):
+        body = {"text": ["hallo"], "source_lang": "FR", "target_lang": target}
+        assert (await client.post("/v2/translate", json=body)).status_code == 200
+
+
+def test_a_glossary_is_for_a_language_as_a_whole() -> None:
+    assert [base(code) for code in ("de", "pt-BR", "zh-Hant", "x-shout")] == [
+        "de",
+        "pt",
+        "zh",
+        "x-shout",
+    ]
+    pairs = (LanguagePair("en", "pt-BR"), LanguagePair("en", "de"))
+    assert stored_pair("EN", "PT", pairs) == pairs[0]
+    assert stored_pair("en", "pt-br", pairs) == pairs[0]
+    assert stored_pair("EN", "FR", pairs) == LanguagePair("en", "fr")

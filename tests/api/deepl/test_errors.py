@@ -1,0 +1,160 @@
+"""What DeepL's clients are told when something is wrong, and by which status."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from service.bootstrap import Service
+from service.settings import Settings
+from service.state.errors import StateError
+from service.state.keys import KeyStore
+from tests.api.deepl.conftest import authorised, connected
+
+pytestmark = pytest.mark.anyio
+BODY = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN-US"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/v2/rephrase", 404),
+        ("POST", "/v2/translate/", 404),
+        ("PUT", "/v2/translate", 405),
+        ("GET", "/v3/style_rules", 404),
+        ("GET", "/v2/glossaries/nonsense", 404),
+        ("GET", "/v3/glossaries/9a3c1a5e-0000-4000-8000-000000000000", 404),
+        ("POST", "/v2/document/nonsense", 400),
+        ("POST", "/v2/document/nonsense?document_key=x", 404),
+        ("POST", "/v2/translate", 400),
+    ],
+)
+async def test_every_refusal_has_a_message_and_nothing_else(
+    client: httpx.AsyncClient, method: str, path: str, status: int
+) -> None:
+    response = await client.request(method, path)
+    assert response.status_code == status
+    assert response.json().keys() == {"message"}
+    assert isinstance(response.json()["message"], str)
+
+
+async def test_a_wrong_method_is_told_every_right_one(client: httpx.AsyncClient) -> None:
+    for path, methods in (
+        ("/v2/translate", "GET, POST"),
+        ("/v2/glossaries/x", "DELETE, GET"),
+        ("/v3/glossaries/x/dictionaries", "DELETE, PUT"),
+    ):
+        response = await client.request("OPTIONS", path)
+        assert (response.status_code, response.headers["allow"]) == (405, methods)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{", b'"text"', b"\xff", b"[" * 100_000, b'{"text": "\\ud800"']
+)
+async def test_json_that_is_no_object_is_refused(client: httpx.AsyncClient, body: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    response = await client.post("/v2/translate", content=body[:60_000], headers=headers)
+    assert response.status_code == 400
+    assert "JSON" in response.json()["message"]
+
+
+async def test_json_sent_as_something_else_is_explained(client: httpx.AsyncClient) -> None:
+    response = await client.post("/v2/translate", content=b'{"text": ["a"]}')
+    assert response.status_code == 400
+    assert "content-type application/json" in response.json()["message"]
+
+
+async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient) -> None:
+    body = b'{"text": ["\\ud800"], "source_lang": "DE", "target_lang": "EN"}'
+    headers = {"content-type": "application/json"}
+    response = await client.post("/v2/translate", content=body, headers=headers)
+    assert response.status_code == 400
+    assert "surrogate" in response.json()["message"]
+
+
+async def test_keys_are_asked_for_where_they_are_required(settings: Settings) -> None:
+    required = settings.model_copy(update={"api_keys": "required"})
+    async with connected(required) as client:
+        for headers in ({}, authorised("wrong"), {"authorization": "Basic YTpi"}):
+            for path in ("/v2/translate", "/v2/glossaries", "/v3/glossaries"):
+                response = await client.post(path, json=BODY, headers=headers)
+                assert response.status_code == 403
+                assert "key" in response.json()["message"]
+            assert (await client.get("/v2/usage", headers=headers)).status_code == 403
+
+
+async def test_a_key_comes_in_a_header_or_as_old_clients_send_it(
+    settings: Settings, keys: KeyStore
+) -> None:
+    required = settings.model_copy(update={"api_keys": "required"})
+    key = await keys.add("somebody")
+    async with connected(required) as client:
+        answers = [
+            await client.post("/v2/translate", json=BODY, headers=authorised(key)),
+            await client.post("/v2/translate", data={**BODY, "auth_key": key}),
+            await client.get("/v2/translate", params={**BODY, "auth_key": key}),
+        ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+
+
+async def test_a_spent_quota_is_456(settings: Settings, keys: KeyStore) -> None:
+    required = settings.model_copy(update={"api_keys": "required"})
+    key = await keys.add("poor", characters_per_month=12)
+    async with connected(required) as client:
+        client.headers.update(authorised(key))
+        assert (await client.post("/v2/translate", json=BODY)).status_code == 200
+        usage = (await client.get("/v2/usage")).json()
+        assert (usage["character_count"], usage["character_limit"]) == (5, 12)
+        too_long = await client.post("/v2/translate", json={**BODY, "text": ["hallo welt"]})
+        assert too_long.status_code == 456
+        assert "Quota" in too_long.json()["message"]
+        upload = await client.post(
+            "/v2/document", data={"target_lang": "EN"}, files={"file": ("a.txt", b"Guten Morgen")}
+        )
+        assert upload.status_code == 456
+
+
+async def test_too_many_requests_are_429_and_say_when(settings: Settings) -> None:
+    limited = settings.model_copy(update={"requests_per_minute": 1})
+    async with connected(limited) as client:
+        assert (await client.post("/v2/translate", json=BODY)).status_code == 200
+        refused = await client.post("/v2/translate", json=BODY)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) > 0
+
+
+async def test_a_deadline_that_has_passed_is_504(client: httpx.AsyncClient) -> None:
+    headers = {"x-request-timeout": "0.000001"}
+    response = await client.post("/v2/translate", json=BODY, headers=headers)
+    assert response.status_code == 504
+    assert "seconds" in response.json()["message"]
+
+
+async def test_a_service_without_models_is_503_and_says_when(service: Service) -> None:
+    await service.repository.close()
+    transport = httpx.ASGITransport(service.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        response = await client.post("/v2/translate", json=BODY)
+    assert response.status_code == 503
+    assert "retry-after" in response.headers
+
+
+async def test_a_bug_is_told_without_what_it_is(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("the secret of the house")
+
+    monkeypatch.setattr(service.translator, "translate", fail)
+    transport = httpx.ASGITransport(service.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        response = await client.post("/v2/translate", json=BODY)
+    assert response.status_code == 500
+    assert isinstance(response.json()["message"], str)
+    assert "secret" not in response.text
+
+
+def test_every_error_of_the_state_has_a_status() -> None:
+    from service.api.errors import REFUSALS
+
+    assert set(StateError.__subclasses__()) <= set(REFUSALS)

@@ -1,0 +1,220 @@
+"""Glossaries of one pair at ``/v2``, of several at ``/v3``, and both applied."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from service.settings import Settings
+from service.state.keys import KeyStore
+from tests.api.deepl.conftest import authorised, connected
+
+pytestmark = pytest.mark.anyio
+MEADOW = {
+    "name": "Wiesen",
+    "source_lang": "DE",
+    "target_lang": "EN",
+    "entries": "wiese\tLAWN\ngute nacht\tSLEEP WELL",
+    "entries_format": "tsv",
+}
+BOTH = {
+    "name": "both",
+    "dictionaries": [
+        {
+            "source_lang": "de",
+            "target_lang": "en",
+            "entries": "wiese\tLAWN",
+            "entries_format": "tsv",
+        },
+        {
+            "source_lang": "en",
+            "target_lang": "de",
+            "entries": "lawn,RASEN",
+            "entries_format": "csv",
+        },
+    ],
+}
+
+
+async def created(client: httpx.AsyncClient, **fields: Any) -> str:
+    response = await client.post("/v2/glossaries", json=MEADOW | fields)
+    assert response.status_code == 201, response.text
+    identifier: str = response.json()["glossary_id"]
+    return identifier
+
+
+async def translated(client: httpx.AsyncClient, text: str, **fields: Any) -> str:
+    body = {"text": [text], "source_lang": "DE", "target_lang": "EN-US"}
+    response = await client.post("/v2/translate", json=body | fields)
+    assert response.status_code == 200, response.text
+    found: str = response.json()["translations"][0]["text"]
+    return found
+
+
+async def test_a_glossary_is_described_as_the_client_reads_it(client: httpx.AsyncClient) -> None:
+    identifier = await created(client)
+    answer = (await client.get(f"/v2/glossaries/{identifier}")).json()
+    moment = datetime.strptime(answer.pop("creation_time"), "%Y-%m-%dT%H:%M:%S.%f%z")
+    assert moment.tzinfo is not None
+    assert answer == {
+        "glossary_id": identifier,
+        "name": "Wiesen",
+        "ready": True,
+        "source_lang": "de",
+        "target_lang": "en",
+        "entry_count": 2,
+    }
+
+
+async def test_glossaries_are_listed_until_they_are_deleted(client: httpx.AsyncClient) -> None:
+    first, second = await created(client), await created(client, name="again")
+    listed = (await client.get("/v2/glossaries")).json()["glossaries"]
+    assert [each["glossary_id"] for each in listed] == [first, second]
+    deleted = await client.delete(f"/v2/glossaries/{first}")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert (await client.get(f"/v2/glossaries/{first}")).status_code == 404
+    listed = (await client.get("/v2/glossaries")).json()["glossaries"]
+    assert [each["glossary_id"] for each in listed] == [second]
+
+
+async def test_entries_come_back_in_the_format_asked_for(client: httpx.AsyncClient) -> None:
+    path = f"/v2/glossaries/{await created(client)}/entries"
+    tsv = await client.get(path, headers={"accept": "text/tab-separated-values"})
+    assert tsv.headers["content-type"].startswith("text/tab-separated-values")
+    assert tsv.text == MEADOW["entries"]
+    csv = await client.get(path, headers={"accept": "text/csv"})
+    assert csv.text == "wiese,LAWN\ngute nacht,SLEEP WELL"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"entries": ""}, "entry"),
+        ({"entries": "one\ttwo\tthree"}, "line 1"),
+        ({"entries": "a\tb\na\tc"}, "line 2"),
+        ({"entries_format": "xml"}, "entries_format"),
+        ({"name": ""}, "name"),
+        ({"source_lang": "TLH"}, "source_lang"),
+        ({"source_lang": "FR", "target_lang": "DE"}, "glossaries are not supported for fr-de"),
+    ],
+)
+async def test_a_glossary_that_cannot_be_kept_is_refused(
+    client: httpx.AsyncClient, fields: dict[str, str], problem: str
+) -> None:
+    response = await client.post("/v2/glossaries", json=MEADOW | fields)
+    assert response.status_code == 400
+    assert problem in response.json()["message"]
+
+
+async def test_pairs_that_a_glossary_can_have_are_listed(client: httpx.AsyncClient) -> None:
+    answer = (await client.get("/v2/glossary-language-pairs")).json()["supported_languages"]
+    assert {"source_lang": "de", "target_lang": "en"} in answer
+    assert {"source_lang": "fr", "target_lang": "de"} not in answer
+
+
+async def test_a_glossary_is_applied(client: httpx.AsyncClient) -> None:
+    identifier = await created(client)
+    assert await translated(client, "die wiese") == "DIE WIESE"
+    assert "LAWN" in await translated(client, "die wiese", glossary_id=identifier)
+    assert "LAWN" in await translated(client, "die wiese", glossary_ids=[identifier])
+    both = await translated(client, "gute nacht wiese", glossary_id=identifier)
+    assert "SLEEP WELL" in both
+    assert "LAWN" in both
+
+
+async def test_of_several_glossaries_the_first_counts_most(client: httpx.AsyncClient) -> None:
+    first = await created(client, entries="wiese\tLAWN")
+    second = await created(client, entries="wiese\tMEADOW\nhaus\tCOTTAGE")
+    text = await translated(client, "wiese und haus", glossary_ids=[first, second])
+    assert "LAWN" in text
+    assert "COTTAGE" in text
+    assert "MEADOW" not in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "problem"),
+    [
+        ({"source_lang": None}, 400, "source_lang"),
+        ({"source_lang": "EN", "target_lang": "DE"}, 400, "no entries from en to de"),
+        ({"glossary_id": "9a3c1a5e-0000-4000-8000-000000000000"}, 404, "no glossary"),
+        ({"glossary_ids": ["a"] * 6}, 404, "no glossary a"),
+    ],
+)
+async def test_a_glossary_that_does_not_fit_is_refused(
+    client: httpx.AsyncClient, fields: dict[str, Any], status: int, problem: str
+) -> None:
+    body: dict[str, Any] = {"text": ["wiese"], "source_lang": "DE", "target_lang": "EN"}
+    body |= {"glossary_id": await created(client)} | fields
+    response = await client.post("/v2/translate", json=body)
+    assert response.status_code == status, response.text
+    assert problem in response.json()["message"]
+
+
+async def test_nobody_sees_the_glossaries_of_others(settings: Settings, keys: KeyStore) -> None:
+    required = settings.model_copy(update={"api_keys": "required"})
+    mine, yours = await keys.add("me"), await keys.add("you")
+    async with connected(required) as client:
+        client.headers.update(authorised(mine))
+        identifier = await created(client)
+        client.headers.update(authorised(yours))
+        assert (await client.get("/v2/glossaries")).json() == {"glossaries": []}
+        assert (await client.get(f"/v2/glossaries/{identifier}")).status_code == 404
+        assert (await client.delete(f"/v3/glossaries/{identifier}")).status_code == 404
+
+
+async def test_a_glossary_of_several_languages_is_made_changed_and_deleted(
+    client: httpx.AsyncClient,
+) -> None:
+    made = await client.post("/v3/glossaries", json=BOTH)
+    assert made.status_code == 201, made.text
+    path = f"/v3/glossaries/{made.json()['glossary_id']}"
+    counts = {(d["source_lang"], d["entry_count"]) for d in made.json()["dictionaries"]}
+    assert counts == {("de", 1), ("en", 1)}
+
+    more = {"source_lang": "DE", "target_lang": "EN", "entries": "haus\tCOTTAGE"}
+    changed = await client.patch(
+        path, json={"name": "renamed", "dictionaries": [more | {"entries_format": "tsv"}]}
+    )
+    assert changed.json()["name"] == "renamed"
+    pair = {"source_lang": "DE", "target_lang": "EN"}
+    entries = (await client.get(f"{path}/entries", params=pair)).json()["dictionaries"]
+    assert entries == [
+        {
+            "source_lang": "de",
+            "target_lang": "en",
+            "entries": "wiese\tLAWN\nhaus\tCOTTAGE",
+            "entries_format": "tsv",
+        }
+    ]
+
+    replaced = await client.put(f"{path}/dictionaries", json=more | {"entries_format": "tsv"})
+    assert replaced.json() == {"source_lang": "de", "target_lang": "en", "entry_count": 1}
+    assert (await client.delete(f"{path}/dictionaries", params=pair)).status_code == 204
+    assert (await client.delete(f"{path}/dictionaries", params=pair)).status_code == 404
+    assert len((await client.get(path)).json()["dictionaries"]) == 1
+    assert (await client.get("/v3/glossaries")).json()["glossaries"][0]["name"] == "renamed"
+    assert (await client.delete(path)).status_code == 204
+    assert (await client.get(path)).status_code == 404
+
+
+async def test_a_glossary_of_several_languages_is_applied_by_pair(
+    client: httpx.AsyncClient,
+) -> None:
+    identifier = (await client.post("/v3/glossaries", json=BOTH)).json()["glossary_id"]
+    assert "LAWN" in await translated(client, "die wiese", glossary_id=identifier)
+    back = {"source_lang": "EN", "target_lang": "DE", "glossary_id": identifier}
+    assert "RASEN" in await translated(client, "the lawn", **back)
+    every = (await client.get(f"/v3/glossaries/{identifier}/entries")).json()["dictionaries"]
+    assert len(every) == 2
+    assert (await client.get("/v2/glossaries")).json() == {"glossaries": []}
+    assert (await client.get(f"/v2/glossaries/{identifier}")).status_code == 400
+
+
+async def test_a_pair_of_languages_has_one_dictionary(client: httpx.AsyncClient) -> None:
+    twice = {"name": "x", "dictionaries": [BOTH["dictionaries"][0]] * 2}
+    response = await client.post("/v3/glossaries", json=twice)
+    assert response.status_code == 400
+    assert "two dictionaries for de-en" in response.json()["message"]

@@ -1,0 +1,231 @@
+"""``/v2/translate`` as its clients write to it and read from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.api.deepl.parameters import TranslateParameters
+
+pytestmark = pytest.mark.anyio
+TRANSLATE = "/v2/translate"
+BODY = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN-US"}
+
+
+async def translations(client: httpx.AsyncClient, **fields: Any) -> list[dict[str, Any]]:
+    response = await client.post(TRANSLATE, json=BODY | fields)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["translations"]
+    return found
+
+
+async def problem(client: httpx.AsyncClient, **fields: Any) -> str:
+    response = await client.post(TRANSLATE, json=BODY | fields)
+    assert response.status_code == 400, response.text
+    assert response.json().keys() == {"message"}
+    message: str = response.json()["message"]
+    return message
+
+
+async def test_an_answer_has_every_field_that_the_client_reads(client: httpx.AsyncClient) -> None:
+    assert await translations(client) == [
+        {
+            "detected_source_language": "DE",
+            "text": "HALLO",
+            "billed_characters": 5,
+            "truncated": False,
+        }
+    ]
+
+
+async def test_translations_come_in_the_order_of_the_texts(client: httpx.AsyncClient) -> None:
+    texts = ["eins", "", "  zwei\n\ndrei ", "vier"]
+    found = await translations(client, text=texts)
+    assert [each["text"] for each in found] == ["EINS", "", "  ZWEI\n\nDREI ", "VIER"]
+    assert [each["billed_characters"] for each in found] == list(map(len, texts))
+
+
+async def test_no_texts_have_no_translations(client: httpx.AsyncClient) -> None:
+    assert await translations(client, text=[]) == []
+
+
+async def test_a_form_repeats_its_text(client: httpx.AsyncClient) -> None:
+    form = {"text": ["eins", "zwei"], "source_lang": "de", "target_lang": "en"}
+    response = await client.post(TRANSLATE, data=form)
+    assert [each["text"] for each in response.json()["translations"]] == ["EINS", "ZWEI"]
+
+
+async def test_a_multipart_form_is_a_form(client: httpx.AsyncClient) -> None:
+    fields = {name: (None, value) for name, value in {"text": "eins", "target_lang": "en"}.items()}
+    response = await client.post(TRANSLATE, files=fields)
+    assert response.json()["translations"][0]["text"] == "EINS"
+
+
+async def test_the_query_string_of_a_get_is_read(client: httpx.AsyncClient) -> None:
+    query = {"auth_key": "any", "text": "hallo", "source_lang": "DE", "target_lang": "EN"}
+    response = await client.get(TRANSLATE, params=query)
+    assert response.json()["translations"][0]["text"] == "HALLO"
+
+
+@pytest.mark.parametrize("code", ["EN", "en", "EN-US", "en-gb", "En_Us", "EN-AU"])
+async def test_variants_of_a_language_are_the_language(
+    client: httpx.AsyncClient, code: str
+) -> None:
+    assert (await translations(client, target_lang=code))[0]["text"] == "HALLO"
+
+
+@pytest.mark.parametrize("side", ["source_lang", "target_lang"])
+async def test_a_language_that_is_not_on_offer_is_named(
+    client: httpx.AsyncClient, side: str
+) -> None:
+    message = await problem(client, **{side: "TLH"})
+    assert f"Value for '{side}' not supported" in message
+    assert "TLH" in message
+
+
+async def test_a_missing_source_is_detected_for_each_text(client: httpx.AsyncClient) -> None:
+    texts = ["Das ist ein deutscher Satz.", "Ceci est une phrase française."]
+    response = await client.post(TRANSLATE, json={"text": texts, "target_lang": "EN"})
+    found = [each["detected_source_language"] for each in response.json()["translations"]]
+    assert found == ["DE", "FR"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["sentences"]),
+        ({"split_sentences": "1"}, ["sentences"]),
+        ({"split_sentences": 1}, ["sentences"]),
+        ({"split_sentences": 0}, ["none"]),
+        ({"split_sentences": "0"}, ["none"]),
+        ({"split_sentences": "nonewlines"}, ["ignoring_lines"]),
+        ({"tag_handling": "html"}, ["ignoring_lines"]),
+        ({"tag_handling": "xml"}, ["sentences"]),
+        ({"tag_handling": "html", "split_sentences": "1"}, ["sentences"]),
+    ],
+)
+def test_sentences_are_split_as_asked_for(options: dict[str, Any], expected: list[str]) -> None:
+    parameters = TranslateParameters.model_validate(BODY | options, strict=True)
+    assert [parameters.splitting] == expected
+
+
+def test_tags_are_lists_or_have_commas_between_them() -> None:
+    options = {
+        "tag_handling": "xml",
+        "ignore_tags": "a, b",
+        "splitting_tags": ["par", "title,x"],
+        "non_splitting_tags": ["Inline"],
+        "outline_detection": False,
+    }
+    markup = TranslateParameters.model_validate(BODY | options, strict=True).markup
+    assert (markup.kind, markup.outline_detection) == ("xml", False)
+    assert markup.ignore_tags == {"a", "b"}
+    assert markup.splitting_tags == {"par", "title", "x"}
+    assert markup.non_splitting_tags == {"Inline"}
+
+
+def test_names_of_html_tags_are_in_small_letters() -> None:
+    options = {"tag_handling": "html", "ignore_tags": ["CODE"]}
+    assert TranslateParameters.model_validate(BODY | options).markup.ignore_tags == {"code"}
+
+
+async def test_tags_stay_and_those_to_ignore_keep_their_content(client: httpx.AsyncClient) -> None:
+    text = 'hallo <b>welt</b> <x id="7"></x> und <code>dies</code>'
+    for kind in ("html", "xml"):
+        found = await translations(client, text=[text], tag_handling=kind, ignore_tags=["code"])
+        assert '<x id="7"></x>' in found[0]["text"]
+        assert "<code>dies</code>" in found[0]["text"]
+        assert found[0]["text"].count("<b>") == found[0]["text"].count("</b>") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"context": "Ein Gruß.", "preserve_formatting": True, "tag_handling_version": "v2"},
+        {"formality": "prefer_less", "show_billed_characters": False},
+        {"formality": "default", "custom_instructions": [], "something_unknown": {"a": 1}},
+        {"formality": None, "source_lang": "DE", "glossary_ids": []},
+    ],
+)
+async def test_what_changes_nothing_is_accepted(
+    client: httpx.AsyncClient, options: dict[str, Any]
+) -> None:
+    assert (await translations(client, **options))[0]["text"] == "HALLO"
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"formality": "more"}, "formality"),
+        ({"formality": "less"}, "formality"),
+        ({"formality": "rude"}, "formality"),
+        ({"style_id": "abc"}, "style_id"),
+        ({"translation_memory_id": "abc"}, "translation_memory_id"),
+        ({"custom_instructions": ["be brief"]}, "custom_instructions"),
+        ({"split_sentences": "2"}, "split_sentences"),
+        ({"tag_handling": "markdown"}, "tag_handling"),
+        ({"outline_detection": "perhaps"}, "outline_detection"),
+        ({"model_type": "magic"}, "model_type"),
+        ({"text": [1]}, "text"),
+        ({"beam_size": 0}, "beam_size"),
+        ({"beam_size": "wide"}, "beam_size"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_by_name(
+    client: httpx.AsyncClient, options: dict[str, Any], name: str
+) -> None:
+    assert f"'{name}" in await problem(client, **options)
+
+
+@pytest.mark.parametrize("name", ["text", "target_lang"])
+async def test_a_missing_field_is_named(client: httpx.AsyncClient, name: str) -> None:
+    fields = {key: value for key, value in BODY.items() if key != name}
+    response = await client.post(TRANSLATE, json=fields)
+    assert response.status_code == 400
+    assert response.json() == {"message": f"Parameter '{name}' not specified."}
+
+
+@pytest.mark.parametrize("asked", ["quality_optimized", "prefer_quality_optimized"])
+async def test_the_type_of_model_is_told_if_it_was_asked_for(
+    client: httpx.AsyncClient, asked: str
+) -> None:
+    found = await translations(client, model_type=asked)
+    assert found[0]["model_type_used"] == "quality_optimized"
+
+
+def test_low_latency_is_a_greedy_search_unless_the_request_says_how_to_search() -> None:
+    quick = {"model_type": "latency_optimized"}
+    assert TranslateParameters.model_validate(BODY | quick).decoding.beam_size == 1
+    wide = quick | {"beam_size": 4}
+    assert TranslateParameters.model_validate(BODY | wide).decoding.beam_size == 4
+    assert TranslateParameters.model_validate(BODY).decoding.beam_size is None
+
+
+async def test_decoding_options_are_those_of_the_root(client: httpx.AsyncClient) -> None:
+    found = await translations(client, num_hypotheses=2, beam_size=2, return_scores=True)
+    assert found[0]["alternatives"]
+    assert found[0]["score"] < 0
+    (cut,) = await translations(client, max_decoding_length=2)
+    assert (cut["text"], cut["truncated"]) == ("HA", True)
+
+
+async def test_a_model_can_be_named(client: httpx.AsyncClient) -> None:
+    assert (await translations(client, model="shout-de-en"))[0]["text"] == "HALLO"
+    response = await client.post(TRANSLATE, json=BODY | {"model": "whisper"})
+    assert response.status_code == 404
+    assert "whisper" in response.json()["message"]
+
+
+@given(st.binary(max_size=60))
+async def test_a_body_that_is_no_object_is_refused_in_words(body: bytes) -> None:
+    from service.api.deepl import fields
+    from service.api.errors import BadRequest
+
+    try:
+        assert isinstance(fields._object(body), dict)
+    except BadRequest as error:
+        assert "JSON" in str(error)

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.api.errors import headers_of, refusal_of
+from service.bootstrap import Service
+from service.settings import Settings
+from service.translation.inspection import ModelGone
+from service.translation.reader import TargetTooLong
+from service.translation.store import UnknownTranslation
+from tests.support.shouting import put_bundle
+
+pytestmark = pytest.mark.anyio
+DE_EN = {"source": "de", "target": "en"}
+PAIR = {**DE_EN, "source_text": "ja, das", "target_text": "JA, DAS"}
+
+
+@pytest.fixture
+async def kept(client: httpx.AsyncClient) -> str:
+    """The id of a translation of two texts, of which the second has two sentences."""
+    body = {"q": ["ja, das", "Hallo Welt. Wie geht es?"], "attention": True, **DE_EN}
+    response = await client.post("/translate", json=body)
+    translation_id = response.json()["id"]
+    assert response.headers["x-translation-id"] == translation_id
+    assert isinstance(translation_id, str)
+    return translation_id
+
+
+async def get(client: httpx.AsyncClient, path: str, **parameters: Any) -> httpx.Response:
+    return await client.get(f"/translations/{path}", params=parameters)
+
+
+async def test_a_translation_says_what_it_is_made_of(client: httpx.AsyncClient, kept: str) -> None:
+    response = await get(client, kept)
+    document = response.json()
+    assert document["id"] == kept
+    first, second = document["texts"]
+    assert (first["translatedText"], first["source"], first["target"]) == ("JA, DAS", "de", "en")
+    assert "detectedLanguage" not in first
+    (leg,) = second["legs"]
+    assert leg["model"] == "shout-de-en"
+    assert (leg["layers"], leg["heads"]) == ({"encoder": 1, "decoder": 1}, 2)
+    assert [sentence["target"] for sentence in leg["sentences"]] == ["HALLO WELT.", "WIE GEHT ES?"]
+    assert leg["sentences"][1]["source_pieces"] == [*"Wie geht es?", "</s>"]
+    assert leg["sentences"][1]["target_pieces"] == [*"WIE GEHT ES?", "</s>"]
+
+
+async def test_a_detected_language_is_told(client: httpx.AsyncClient) -> None:
+    body = {"q": "Das ist ein kleines Haus.", "source": "auto", "target": "en", "attention": True}
+    translated = (await client.post("/translate", json=body)).json()
+    (text,) = (await get(client, translated["id"])).json()["texts"]
+    assert text["detectedLanguage"] == translated["detectedLanguage"]
+
+
+async def test_a_map_comes_as_json(client: httpx.AsyncClient, kept: str) -> None:
+    document = (await get(client, f"{kept}/attention", text=1, sentence=1)).json()
+    assert document["kind"] == "cross"
+    assert document["rows"] == [*"WIE GEHT ES?", "</s>"]
+    assert document["columns"] == [*"Wie geht es?", "</s>"]
+    assert (document["layers"], document["heads"]) == ([0], "mean")
+    (found,) = document["maps"]
+    assert (found["layer"], found["head"]) == (0, "mean")
+    weights = np.array(found["weights"])
+    assert weights.shape == (13, 13)
+    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
+async def test_maps_come_as_an_array_and_as_a_picture(
+    client: httpx.AsyncClient, kept: str, kind: str
+) -> None:
+    path = f"{kept}/attention"
+    listed = (await get(client, path, kind=kind, head="all")).json()
+    response = await get(client, path, kind=kind, head="all", format="npy")
+    assert response.headers["content-type"] == "application/octet-stream"
+    array = np.load(io.BytesIO(response.content), allow_pickle=False)
+    expected = np.array([each["weights"] for each in listed["maps"]])
+    assert array.shape == (1, 2, len(listed["rows"]), len(listed["columns"]))
+    np.testing.assert_allclose(array[0], expected, atol=1e-6)
+    if kind == "decoder":
+        assert not np.triu(array, 1).any()
+    response = await get(client, path, kind=kind, head="all", format="png")
+    assert response.headers["content-type"] == "image/png"
+    assert response.content.startswith(b"\x89PNG")
+
+
+async def test_words_are_aligned(client: httpx.AsyncClient, kept: str) -> None:
+    document = (await get(client, f"{kept}/alignment")).json()
+    assert (document["source"], document["target"]) == ("ja, das", "JA, DAS")
+    assert document["source_words"] == [
+        {"text": "ja", "start": 0, "end": 2},
+        {"text": ",", "start": 2, "end": 3},
+        {"text": "das", "start": 4, "end": 7},
+    ]
+    links = [(link["source"], link["target"]) for link in document["links"]]
+    assert links == [(0, 0), (1, 1), (2, 2)]
+    response = await get(client, f"{kept}/alignment", format="pharaoh")
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.text == "0-0 1-1 2-2\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "status", "problem"),
+    [
+        ("", {}, 404, "there is no translation nothing, or it is no longer kept"),
+        ("/attention", {}, 404, "there is no translation"),
+        ("/alignment", {}, 404, "there is no translation"),
+        ("/attention", {"kind": "self"}, 400, "kind parameter must be 'encoder'"),
+        ("/attention", {"format": "gif"}, 400, "format parameter must be 'json'"),
+        ("/attention", {"text": "-1"}, 400, "text parameter must be greater"),
+        ("/attention", {"text": "x"}, 400, "text parameter is not a number"),
+        ("/alignment", {"sentence": "9" * 30}, 400, "sentence parameter"),
+        ("/alignment", {"format": "png"}, 400, "format parameter must be"),
+    ],
+)
+async def test_what_cannot_be_had_is_refused_by_name(
+    client: httpx.AsyncClient, path: str, parameters: dict[str, str], status: int, problem: str
+) -> None:
+    response = await get(client, f"nothing{path}", **parameters)
+    assert response.status_code == status
+    assert problem in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"layer": "1"}, "layer 1 does not exist; this model has 1"),
+        ({"head": "0-2"}, "head 0-2 does not exist; this model has 2"),
+        ({"head": "some"}, "head must be a number, a range"),
+        ({"text": "2"}, "text 2 does not exist; this translation has 2"),
+        ({"sentence": "1"}, "sentence 1 does not exist; this translation has 1"),
+    ],
+)
+async def test_what_a_translation_does_not_have_is_named(
+    client: httpx.AsyncClient, kept: str, parameters: dict[str, str], problem: str
+) -> None:
+    response = await get(client, f"{kept}/attention", **parameters)
+    assert response.status_code == 400
+    assert problem in response.json()["error"]
+
+
+async def test_a_translation_by_a_model_that_is_gone_is_gone(
+    client: httpx.AsyncClient, kept: str, service: Service, settings: Settings
+) -> None:
+    shutil.rmtree(settings.bundles / "shout-de-en")
+    put_bundle(settings.bundles, "shout-de-en", version="22")
+    await service.repository.reload()
+    for path in (kept, f"{kept}/attention", f"{kept}/alignment"):
+        response = await get(client, path)
+        assert response.status_code == 410
+        assert "version 1 of the model shout-de-en" in response.json()["error"]
+
+
+@pytest.mark.parametrize("sent", ["json", "data"])
+async def test_any_two_texts_can_be_looked_at(client: httpx.AsyncClient, sent: Any) -> None:
+    body = {**PAIR, "kind": "cross", "layer": "0", "head": "1", "model": "shout-de-en"}
+    document = (await client.post("/attention", **{sent: body})).json()
+    assert document["rows"] == [*"JA, DAS", "</s>"]
+    assert [(each["layer"], each["head"]) for each in document["maps"]] == [(0, 1)]
+    assert "alignment" not in document
+
+
+async def test_what_is_kept_is_what_is_found_again_from_the_texts(
+    client: httpx.AsyncClient, kept: str
+) -> None:
+    """So that any replica can answer."""
+    for parameters in ({"kind": "encoder", "head": "all"}, {"kind": "decoder"}, {}):
+        found = await get(client, f"{kept}/attention", **parameters)
+        assert (await client.post("/attention", json=PAIR | parameters)).json() == found.json()
+
+
+async def test_two_texts_are_aligned_on_request(client: httpx.AsyncClient, kept: str) -> None:
+    found = (await get(client, f"{kept}/alignment")).json()
+    document = (await client.post("/attention", json={**PAIR, "alignment": True})).json()
+    assert document["alignment"] == found
+    response = await client.post("/attention", json={**PAIR, "format": "pharaoh"})
+    assert response.text == "0-0 1-1 2-2\n"
+    response = await client.post("/attention", json={**PAIR, "format": "png"})
+    assert response.headers["content-type"] == "image/png"
+    response = await client.post("/attention", json={**PAIR, "format": "png", "alignment": True})
+    assert (response.status_code, "json only" in response.text) == (400, True)
+
+
+async def test_numbers_of_layers_and_heads_may_be_numbers(client: httpx.AsyncClient) -> None:
+    response = await client.post("/attention", json={**PAIR, "layer": 0, "head": 1})
+    assert response.json()["heads"] == [1]
+    for wrong in (True, 1.5, -1, None, [0]):
+        response = await client.post("/attention", json={**PAIR, "head": wrong})
+        assert response.status_code == (200 if wrong is None else 400), response.text
+
+
+async def test_likely_translations_score_higher(client: httpx.AsyncClient) -> None:
+    body = {**DE_EN, "source_text": "ja", "target_text": ["JA", "ja", ""]}
+    scores = (await client.post("/score", json=body)).json()["scores"]
+    assert [each["score"] for each in scores] == sorted(
+        (each["score"] for each in scores), reverse=True
+    )
+    best = scores[0]
+    assert [token["piece"] for token in best["tokens"]] == ["J", "A", "</s>"]
+    assert best["log_prob"] == pytest.approx(sum(t["log_prob"] for t in best["tokens"]))
+    assert best["score"] == pytest.approx(best["log_prob"] / 3)
+    assert best["perplexity"] == pytest.approx(np.exp(-best["score"]))
+    assert [token["piece"] for token in scores[2]["tokens"]] == ["</s>"]
+
+
+async def test_the_score_of_a_translation_is_the_one_it_had(
+    client: httpx.AsyncClient, kept: str
+) -> None:
+    (sentence,) = (await get(client, kept)).json()["texts"][0]["legs"][0]["sentences"]
+    body = {**DE_EN, "source_text": sentence["source"], "target_text": sentence["target"]}
+    (score,) = (await client.post("/score", json=body)).json()["scores"]
+    if sentence["score"] is not None:
+        assert score["score"] == pytest.approx(sentence["score"], abs=1e-4)
+
+
+async def test_many_pairs_are_scored_one_by_one(client: httpx.AsyncClient) -> None:
+    body = {**DE_EN, "source_text": ["ja", "nein"], "target_text": ["JA", "NEIN"]}
+    assert len((await client.post("/score", json=body)).json()["scores"]) == 2
+    body = {**DE_EN, "source_text": ["ja", "nein"], "target_text": "JA"}
+    response = await client.post("/score", json=body)
+    assert response.status_code == 400
+    assert "target_text has 1 texts, source_text has 2" in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "problem"),
+    [
+        ({"source": None}, 400, "missing source parameter"),
+        ({"target_text": None}, 400, "target_text parameter"),
+        ({"source": "zz"}, 400, "zz is not supported"),
+        ({"source": "en", "target": "fr"}, 400, "not available as a target language"),
+        ({"source": "en", "target": "en"}, 400, "not available as a target language"),
+        ({"source": "fr", "target": "de"}, 400, "on offer: English (en)"),
+        ({"model": "nobody"}, 404, "there is no model nobody; on offer: shout-de-en"),
+        ({"model": "shout-fr-en"}, 400, "with shout-fr-en"),
+        ({"source_text": "x" * 70}, 413, "sentence has 71 tokens; the model reads at most 64"),
+        ({"target_text": "x" * 99}, 413, "translation has 100 tokens; the model writes at most 96"),
+        ({"source_text": "x" * 5001}, 400, "exceeds text limit (5000)"),
+        ({"source_text": "\ud800"}, 400, "not valid Unicode"),
+        ({"source_text": 1}, 400, "source_text parameter"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/attention", "/score"])
+async def test_given_texts_are_checked(
+    client: httpx.AsyncClient, path: str, changes: dict[str, Any], status: int, problem: str
+) -> None:
+    # httpx would not write half of a surrogate pair, which JSON has a way to say.
+    content = json.dumps(PAIR | changes)
+    response = await client.post(
+        path, content=content, headers={"content-type": "application/json"}
+    )
+    assert (response.status_code, problem in response.json()["error"]) == (status, True), (
+        response.text
+    )
+
+
+async def test_too_many_pairs_are_refused(client: httpx.AsyncClient) -> None:
+    body = {**DE_EN, "source_text": "a", "target_text": ["A"] * 61}
+    response = await client.post("/score", json=body)
+    assert (response.status_code, "(61) exceeds text limit (60)" in response.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(UnknownTranslation("x"), 404), (ModelGone("a", "1"), 410), (TargetTooLong(2, 1), 413)],
+)
+def test_every_refusal_has_a_status(error: Exception, status: int) -> None:
+    assert refusal_of(error).status == status
+    assert headers_of(error) == {}
+
+
+async def test_the_documentation_says_what_there_is(client: httpx.AsyncClient) -> None:
+    paths = (await client.get("/openapi.json")).json()["paths"]
+    described = paths["/translations/{id}/attention"]["get"]
+    names = [parameter["name"] for parameter in described["parameters"]]
+    assert names.count("id") == 1
+    assert {"text", "leg", "sentence", "kind", "layer", "head", "format"} <= set(names)
+    assert set(described["responses"]["200"]["content"]) == {
+        "application/json",
+        "application/octet-stream",
+        "image/png",
+    }
+    assert {"400", "404", "410", "503"} <= set(described["responses"])
+    assert {"400", "413", "503"} <= set(paths["/score"]["post"]["responses"])

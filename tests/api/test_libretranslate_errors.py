@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from service.bootstrap import Service
+from service.translation.errors import Overloaded
+from service.translation.repository import LoadedModel
+from service.translation.translator import Translator
+
+pytestmark = pytest.mark.anyio
+DE_EN = {"source": "de", "target": "en"}
+
+
+MISSING = "Invalid request: missing {} parameter"
+BAD = [
+    ({**DE_EN}, MISSING.format("q")),
+    ({"q": "", **DE_EN}, MISSING.format("q")),
+    ({"q": [], **DE_EN}, MISSING.format("q")),
+    ({"q": None, **DE_EN}, MISSING.format("q")),
+    ({"q": "a", "target": "en"}, MISSING.format("source")),
+    ({"q": "a", "source": "de"}, MISSING.format("target")),
+    ({"q": 5, **DE_EN}, "Invalid request: q parameter must be a text or a list of texts"),
+    ({"q": {"a": 1}, **DE_EN}, "Invalid request: q parameter must be a text or a list of texts"),
+    ({"q": ["a", 1], **DE_EN}, "Invalid request: q parameter must be a text or a list of texts"),
+    ({"q": "a", "source": 5, "target": "en"}, "Invalid request: source parameter"),
+    ({"q": "a", "source": "zz", "target": "en"}, "zz is not supported; on offer: de, en, fr"),
+    ({"q": "a", "source": "de", "target": "tlh!"}, "tlh! is not supported; on offer: de, en"),
+    ({"q": "a", "source": "\ud800", "target": "en"}, "\\ud800 is not supported"),
+    (
+        {"q": "a", "source": "de", "target": "fr"},
+        "French (fr) is not available as a target language from German (de); "
+        "on offer: English (en)",
+    ),
+    ({"q": "a", **DE_EN, "format": ""}, " format is not supported"),
+    ({"q": "a", **DE_EN, "format": "x" * 9999}, "x" * 40 + " format is not supported"),
+    (
+        {"q": "a", **DE_EN, "alternatives": "many"},
+        "Invalid request: alternatives parameter is not a number",
+    ),
+    (
+        {"q": "a", **DE_EN, "alternatives": -1},
+        "Invalid request: alternatives parameter must be greater than or equal to 0",
+    ),
+    (
+        {"q": "a", **DE_EN, "alternatives": 4},
+        "Invalid request: alternatives parameter must be at most 3",
+    ),
+    (
+        {"q": "a", **DE_EN, "alternatives": "2"},
+        "Invalid request: alternatives parameter is not a number",
+    ),
+    ({"q": "a", **DE_EN, "stream": "yes"}, "Invalid request: stream parameter must be a valid b"),
+    ({"q": "a", **DE_EN, "api_key": 5}, "Invalid request: api_key parameter must be a valid str"),
+    ({"q": "a", **DE_EN, "model": ""}, "Invalid request: model parameter"),
+    (
+        {"q": "a", **DE_EN, "model": "shout-en-de"},
+        "English (en) is not available as a target language from German (de) with shout-en-de",
+    ),
+    ({"q": "?!", "source": "auto", "target": "zz"}, "zz is not supported; on offer: de, en"),
+    ({"q": "a", **DE_EN, "beam_size": True}, "Invalid request: beam_size parameter is not a"),
+    ({"q": "a", **DE_EN, "beam_size": 0}, "Invalid request: beam_size parameter must be greater"),
+    ({"q": "a", **DE_EN, "beam_size": 9}, "beam_size is 9; this model is loaded for at most 4"),
+    (
+        {"q": "a", **DE_EN, "beam_size": 1, "num_hypotheses": 2},
+        "num_hypotheses must not be larger than beam_size * patience",
+    ),
+    ({"q": "a", **DE_EN, "length_penalty": "long"}, "Invalid request: length_penalty parameter"),
+    ({"q": "a", **DE_EN, "length_penalty": 99}, "Invalid request: length_penalty parameter must"),
+    ({"q": "a", **DE_EN, "max_decoding_length": 0}, "Invalid request: max_decoding_length"),
+    ({"q": "x" * 5001, **DE_EN}, "Invalid request: request (5001) exceeds text limit (5000)"),
+    ({"q": ["a"] * 61, **DE_EN}, "Invalid request: request (61) exceeds text limit (60)"),
+    ({"q": ["a", "\ud83d"], **DE_EN}, "text 2 is not valid Unicode: it has a lone surrogate"),
+]
+
+
+@pytest.mark.parametrize(("body", "error"), BAD)
+async def test_what_is_wrong_is_named(
+    client: httpx.AsyncClient, body: dict[str, Any], error: str
+) -> None:
+    response = await client.post(
+        "/translate", content=json.dumps(body), headers={"content-type": "application/json"}
+    )
+    assert response.status_code == 400
+    assert set(response.json()) == {"error"}
+    assert response.json()["error"].encode("utf-8", "backslashreplace").decode().startswith(error)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"q"',
+        b"null",
+        b"[" * 60_000,
+        b'{"q": "\xff"}',
+        b'{"q": ' + b"1" * 5000 + b"}",
+    ],
+)
+async def test_a_body_that_is_no_json_object_is_refused(
+    client: httpx.AsyncClient, content: bytes
+) -> None:
+    headers = {"content-type": "application/json"}
+    response = await client.post("/translate", content=content, headers=headers)
+    assert (response.status_code, response.json()) == (400, {"error": "Invalid JSON format"})
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "error"),
+    [
+        (b"q=%ff", "application/x-www-form-urlencoded", "the parameters are not UTF-8"),
+        (b"q=a&" * 200, "application/x-www-form-urlencoded", "more than 100 parameters"),
+        (b"q=a", "multipart/form-data", "Missing boundary"),
+        (b"x", "multipart/form-data; boundary=y", ""),
+        (b"q=a", "text/plain", "missing q parameter"),
+        (b'{"q":"a"}', "application/x-www-form-urlencoded", "send it with content-type appli"),
+        (b'{"q":"a"}', "", "the body looks like JSON"),
+    ],
+)
+async def test_a_form_that_cannot_be_read_is_refused(
+    client: httpx.AsyncClient, content: bytes, content_type: str, error: str
+) -> None:
+    headers = {"content-type": content_type}
+    response = await client.post("/translate", content=content, headers=headers)
+    assert response.status_code == 400
+    assert error in response.json()["error"]
+
+
+async def test_an_uploaded_file_is_no_text(client: httpx.AsyncClient) -> None:
+    response = await client.post("/translate", data=DE_EN, files={"q": ("q.txt", b"a")})
+    assert response.status_code == 400
+    assert "Maximum number of files is 0" in response.json()["error"]
+
+
+async def test_a_model_that_is_not_there_is_not_found(client: httpx.AsyncClient) -> None:
+    response = await client.post("/translate", json={"q": "a", **DE_EN, "model": "whisper"})
+    assert response.status_code == 404
+    assert response.json()["error"].startswith("there is no model whisper; on offer: shout-de-en")
+
+
+async def test_a_number_is_the_same_however_it_is_written(client: httpx.AsyncClient) -> None:
+    for sent in (
+        {"json": {"beam_size": 2.0}},
+        {"json": {"beam_size": None}},
+        {"data": {"beam_size": "2"}},
+    ):
+        ((shape, options),) = sent.items()
+        response = await client.post("/translate", **{shape: {"q": "a", **DE_EN, **options}})
+        assert (response.status_code, response.json()["translatedText"]) == (200, "A")
+
+
+async def test_a_full_service_says_when_to_come_back(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise Overloaded
+
+    monkeypatch.setattr(Translator, "translate", full)
+    response = await client.post("/translate", json={"q": "a", **DE_EN})
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+    assert response.json()["error"].startswith("too much is being translated")
+
+
+async def test_a_dead_model_is_no_reason_to_wait(
+    client: httpx.AsyncClient, service: Service
+) -> None:
+    model: LoadedModel = service.repository.offer.models[0]
+    await model.engine.close()
+    response = await client.post("/translate", json={"q": "a", **DE_EN})
+    assert (response.status_code, response.json()) == (
+        503,
+        {"error": "the engine is not running"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/translate"),
+        ("POST", "/languages"),
+        ("GET", "/detect"),
+        ("POST", "/health"),
+        ("POST", "/spec"),
+        ("GET", "/translate_file"),
+        ("GET", "/suggest"),
+        ("POST", "/frontend/settings"),
+        ("DELETE", "/models"),
+    ],
+)
+async def test_a_wrong_method_is_refused_in_the_same_shape(
+    client: httpx.AsyncClient, method: str, path: str
+) -> None:
+    response = await client.request(method, path)
+    assert (response.status_code, response.json()) == (405, {"error": "Method Not Allowed"})
+    assert "allow" in response.headers
+
+
+async def test_an_unknown_path_is_refused_in_the_same_shape(client: httpx.AsyncClient) -> None:
+    response = await client.get("/nowhere")
+    assert (response.status_code, response.json()) == (404, {"error": "Not Found"})

@@ -1,0 +1,164 @@
+"""What ``POST /translate`` can do beyond LibreTranslate's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from service.engine.errors import BackendFailed
+from service.translation.results import Results
+
+pytestmark = pytest.mark.anyio
+DE_EN = {"source": "de", "target": "en"}
+
+
+async def translated(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    response = await client.post("/translate", json={**DE_EN, **fields})
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def events_of(response: httpx.Response) -> list[tuple[str, Any]]:
+    events = []
+    for block in response.text.split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return events
+
+
+async def streamed(client: httpx.AsyncClient, **fields: Any) -> list[tuple[str, Any]]:
+    response = await client.post("/translate", json={**DE_EN, **fields, "stream": True})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/event-stream")
+    return events_of(response)
+
+
+async def test_decoding_options_reach_the_engine(client: httpx.AsyncClient) -> None:
+    answer = await translated(client, q="ab", beam_size=3, num_hypotheses=2, length_penalty=0.5)
+    assert len(answer["alternatives"]) == 1
+    form = {"q": "abcdef", **DE_EN, "max_decoding_length": "3"}
+    answer = (await client.post("/translate", data=form)).json()
+    assert answer["translatedText"] == "ABC"
+    assert (answer["finish_reason"], answer["truncated"]) == ("length", True)
+
+
+async def test_each_text_of_a_batch_says_whether_it_was_cut(client: httpx.AsyncClient) -> None:
+    answer = await translated(client, q=["abcdef", "ab"], max_decoding_length=3)
+    assert answer["truncated"] == [True, False]
+    assert answer["finish_reason"] == ["length", "complete"]
+
+
+async def test_a_model_may_be_chosen(client: httpx.AsyncClient) -> None:
+    assert (await translated(client, q="a", model="shout-de-en"))["model"] == "shout-de-en"
+
+
+async def test_scores_are_there_only_if_asked_for(client: httpx.AsyncClient) -> None:
+    assert "scores" not in await translated(client, q="ab", alternatives=1)
+    answer = await translated(client, q="ab", alternatives=1, return_scores=True)
+    best, second = answer["scores"]
+    assert 0 > best > second
+    assert len(answer["alternatives"]) == 1
+
+
+async def test_what_was_not_scored_has_no_score(client: httpx.AsyncClient) -> None:
+    answer = await translated(client, q=["ab", "!?", ""], beam_size=1, return_scores=True)
+    assert answer["scores"][0][0] < 0
+    assert answer["scores"][2] == [None]
+    answer = await translated(client, q="a", source="en", target="en", return_scores=True)
+    assert answer["scores"] == [None]
+
+
+async def test_timings_are_milliseconds_and_there_only_if_asked_for(
+    client: httpx.AsyncClient,
+) -> None:
+    assert "timings" not in await translated(client, q="ab")
+    timings = (await translated(client, q=["ab", "cd"], timings=True))["timings"]
+    assert set(timings) == {"preparing", "queued", "decoding", "total"}
+    assert timings["total"] >= timings["decoding"] > 0
+
+
+async def test_what_was_asked_for_with_attention_can_be_found_again(
+    client: httpx.AsyncClient,
+) -> None:
+    assert "id" not in await translated(client, q="ab")
+    response = await client.post("/translate", json={"q": ["ab", "cd"], **DE_EN, "attention": True})
+    identifier = response.json()["id"]
+    assert response.headers["x-translation-id"] == identifier
+    found = (await client.get(f"/translations/{identifier}")).json()
+    assert [text["translatedText"] for text in found["texts"]] == ["AB", "CD"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"q": " eins. zwei!\n\n drei? \n"},
+        {"q": ["eins. zwei.", "", "🎉", "drei."]},
+        {"q": "ab", "alternatives": 2, "return_scores": True},
+        {"q": "<p>eins. <b>zwei</b>.</p>\n", "format": "html"},
+        {"q": ["Guten Tag, mein Freund.", "Bonjour, mon ami."], "source": "auto"},
+        {"q": "oui. non.", "source": "fr", "target": "de"},
+        {"q": "a. b.", "source": "de", "target": "de"},
+    ],
+    ids=["blanks", "batch", "alternatives", "html", "detected", "pivot", "unchanged"],
+)
+async def test_a_stream_ends_with_what_would_have_been_the_answer(
+    client: httpx.AsyncClient, fields: dict[str, Any]
+) -> None:
+    *parts, (last, done) = await streamed(client, **fields)
+    assert last == "done"
+    assert done == await translated(client, **fields)
+    assert {name for name, _ in parts} <= {"part"}
+    texts = done["translatedText"]
+    texts = [texts] if isinstance(texts, str) else texts
+    order = [part["text"] for _, part in parts]
+    assert order == sorted(order)
+    for number, text in enumerate(texts):
+        told = [part["translatedText"] for _, part in parts if part["text"] == number]
+        assert "".join(told) == text
+
+
+async def test_every_sentence_is_a_part(client: httpx.AsyncClient) -> None:
+    *parts, _ = await streamed(client, q="Eins ist da. Zwei ist da. Drei ist da.")
+    assert len([part for _, part in parts if part["translatedText"].strip()]) == 3
+
+
+async def test_a_stream_may_be_asked_for_in_a_form(client: httpx.AsyncClient) -> None:
+    response = await client.post("/translate", data={"q": "ab", **DE_EN, "stream": "true"})
+    assert [name for name, _ in events_of(response)] == ["part", "done"]
+
+
+async def test_attention_of_a_stream_can_be_asked_for(client: httpx.AsyncClient) -> None:
+    *_, (_, done) = await streamed(client, q="ab", attention=True)
+    assert (await client.get(f"/translations/{done['id']}")).status_code == 200
+
+
+async def test_a_stream_that_cannot_begin_is_refused_like_everything_else(
+    client: httpx.AsyncClient,
+) -> None:
+    for fields, status in (({"target": "zz"}, 400), ({"model": "zz"}, 404), ({"q": ""}, 400)):
+        asked = {"q": "a", **DE_EN, "stream": True, **fields}
+        response = await client.post("/translate", json=asked)
+        assert response.status_code == status
+        assert set(response.json()) == {"error"}
+
+
+async def test_what_fails_in_the_middle_of_a_stream_is_its_last_event(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = Results.decode
+
+    async def failing(self: Results, source_ids: tuple[int, ...], *rest: Any) -> Any:
+        decoded = await decode(self, source_ids, *rest)
+        if len(source_ids) > 12:
+            raise BackendFailed("the model failed on this batch")
+        return decoded
+
+    monkeypatch.setattr(Results, "decode", failing)
+    q = ["Eins.", "Und dies ist zu lang."]
+    *parts, (last, error) = await streamed(client, q=q)
+    assert (last, error) == ("error", {"error": "the model failed on this batch", "status": 500})
+    assert [part["translatedText"] for _, part in parts] == ["EINS."]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from service.bootstrap import running
+from service.settings import Settings
+from tests.support.shouting import load_shouting
+
+pytestmark = pytest.mark.anyio
+DE_EN = {"source": "de", "target": "en"}
+TEXT = "eins ist da.\r\n\r\n  zwei ist da.\n"
+
+
+@pytest.fixture
+async def without_files(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    settings = settings.model_copy(update={"documents": False})
+    async with running(settings, load_shouting) as service:
+        transport = httpx.ASGITransport(service.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client
+
+
+async def test_a_file_is_translated_and_fetched(client: httpx.AsyncClient) -> None:
+    files = {"file": ("Über uns.txt", TEXT.encode(), "text/plain")}
+    response = await client.post("/translate_file", files=files, data=DE_EN)
+    assert response.status_code == 200, response.text
+    (address,) = response.json().values()
+    assert address.startswith("http://test/download_file/")
+    assert address.endswith(".txt")
+    fetched = await client.get(address)
+    assert fetched.content.decode() == TEXT.upper()
+    assert fetched.headers["content-disposition"].startswith("attachment")
+    assert fetched.headers["content-type"].startswith("text/plain")
+
+
+async def test_the_language_of_a_file_may_be_found_out(client: httpx.AsyncClient) -> None:
+    files = {"file": ("a.html", b"<p>Das ist ein sehr <b>sch&ouml;ner</b> Tag.</p>")}
+    asked = {"source": "auto", "target": "en"}
+    response = await client.post("/translate_file", files=files, data=asked)
+    fetched = await client.get(response.json()["translatedFileUrl"])
+    assert fetched.text.startswith("<p>DAS IST EIN SEHR <b>")
+
+
+@pytest.mark.parametrize(
+    ("files", "fields", "error"),
+    [
+        ({}, DE_EN, "Invalid request: missing file parameter"),
+        ({"other": ("a.txt", b"a")}, DE_EN, "Invalid request: missing file parameter"),
+        ({"file": ("a.exe", b"a")}, DE_EN, "Invalid request: file format not supported"),
+        ({"file": ("a", b"a")}, DE_EN, "Invalid request: file format not supported"),
+        ({"file": ("a.txt", b"a")}, {"target": "en"}, "Invalid request: missing source parameter"),
+        ({"file": ("a.txt", b"a")}, {"source": "de"}, "Invalid request: missing target parameter"),
+        ({"file": ("a.txt", b"a")}, {"source": "de", "target": "zz"}, "zz is not supported"),
+        ({"file": ("a.txt", b"\xff")}, DE_EN, "byte 0 is not UTF-8 text"),
+        (
+            {"file": ("a.txt", b"a"), "more": ("b.txt", b"b")},
+            DE_EN,
+            "Too many files. Maximum number of files is 1",
+        ),
+    ],
+)
+async def test_a_file_that_cannot_be_translated_is_refused(
+    client: httpx.AsyncClient,
+    files: dict[str, tuple[str, bytes]],
+    fields: dict[str, str],
+    error: str,
+) -> None:
+    response = await client.post("/translate_file", files=files, data=fields)
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("nothing.txt", 404),
+        ("%2E%2E%2Fsettings.py", 400),
+        ("..%2F..%2Fetc%2Fpasswd", 400),
+        ("..%5Cboot.ini", 400),
+        ("a%00b", 404),
+        ("%FF", 404),
+    ],
+)
+async def test_only_translated_files_can_be_fetched(
+    client: httpx.AsyncClient, name: str, status: int
+) -> None:
+    response = await client.get(f"/download_file/{name}")
+    assert response.status_code == status
+    assert set(response.json()) == {"error"}
+
+
+async def test_files_may_be_switched_off(without_files: httpx.AsyncClient) -> None:
+    files = {"file": ("a.txt", b"a")}
+    posted = await without_files.post("/translate_file", files=files, data=DE_EN)
+    fetched = await without_files.get("/download_file/a.txt")
+    for response in (posted, fetched):
+        assert response.status_code == 403
+        assert response.json() == {"error": "files translation is disabled on this server"}
+    settings = (await without_files.get("/frontend/settings")).json()
+    assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (False, [])

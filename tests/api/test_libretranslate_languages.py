@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.bootstrap import running
+from service.settings import Settings
+from tests.support.shouting import load_shouting, put_bundle
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def chinese(settings: Settings, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A service whose languages LibreTranslate spells in its own way."""
+    bundles = tmp_path / "aliases"
+    for code in ("zh", "zh-Hant", "pt-BR"):
+        put_bundle(bundles, f"shout-{code.lower()}-en", code, "en")
+        put_bundle(bundles, f"shout-en-{code.lower()}", "en", code)
+    settings = settings.model_copy(update={"bundles": bundles})
+    async with running(settings, load_shouting) as service:
+        transport = httpx.ASGITransport(service.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client
+
+
+async def test_languages_are_listed_with_their_targets(client: httpx.AsyncClient) -> None:
+    response = await client.get("/languages")
+    assert response.json() == [
+        {"code": "en", "name": "English", "targets": ["de", "en"]},
+        {"code": "fr", "name": "French", "targets": ["de", "en", "fr"]},
+        {"code": "de", "name": "German", "targets": ["de", "en"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type"),
+    [
+        (b"", "application/x-www-form-urlencoded"),
+        (b"api_key=x", "application/x-www-form-urlencoded"),
+        (b"{}", "application/json"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/languages", "/frontend/settings", "/health"])
+async def test_a_question_may_have_a_body(
+    client: httpx.AsyncClient, path: str, content: bytes, content_type: str
+) -> None:
+    headers = {"content-type": content_type}
+    response = await client.request("GET", path, content=content, headers=headers)
+    assert response.status_code == 200
+
+
+async def test_answers_are_in_libretranslates_spelling(chinese: httpx.AsyncClient) -> None:
+    listed = {each["code"]: each for each in (await chinese.get("/languages")).json()}
+    assert set(listed) == {"en", "zh-Hans", "zh-Hant", "pt-BR"}
+    assert listed["en"]["targets"] == ["en", "pt-BR", "zh-Hans", "zh-Hant"]
+    found = (await chinese.post("/detect", json={"q": "你今天好吗"})).json()
+    assert found[0]["language"] == "zh-Hans"
+
+
+@pytest.mark.parametrize(
+    "code", ["zh", "zh-Hans", "ZH-HANS", "zt", "zh-Hant", "pb", "pt-BR", "pt-br"]
+)
+async def test_questions_may_be_in_either_spelling(chinese: httpx.AsyncClient, code: str) -> None:
+    for source, target in ((code, "en"), ("en", code)):
+        asked = {"q": "a", "source": source, "target": target}
+        response = await chinese.post("/translate", json=asked)
+        assert (response.status_code, response.json().get("translatedText")) == (200, "A")
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("Das ist ein sehr schöner Tag.", "de"), ("C'est une très belle journée.", "fr")],
+)
+async def test_a_language_is_detected(client: httpx.AsyncClient, text: str, language: str) -> None:
+    for sent in ({"json": {"q": text}}, {"data": {"q": text}}, {"json": {"q": [text, text]}}):
+        found = (await client.post("/detect", **sent)).json()  # type: ignore[arg-type]
+        assert found[0]["language"] == language
+        confidences = [each["confidence"] for each in found]
+        assert confidences == sorted(confidences, reverse=True)
+        assert len(found) <= 3
+        assert 50 < confidences[0] <= 100
+
+
+@pytest.mark.parametrize("text", ["🎉", " ", "1234", "\n\n"])
+async def test_what_is_in_no_language_is_english_without_confidence(
+    client: httpx.AsyncClient, text: str
+) -> None:
+    response = await client.post("/detect", json={"q": text})
+    assert response.json() == [{"confidence": 0.0, "language": "en"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({}, "Invalid request: missing q parameter"),
+        ({"q": ""}, "Invalid request: missing q parameter"),
+        ({"q": 5}, "Invalid request: q parameter must be a text or a list of texts"),
+        ({"q": "x" * 5001}, "Invalid request: request (5001) exceeds text limit (5000)"),
+        ({"q": ["a"] * 61}, "Invalid request: request (61) exceeds text limit (60)"),
+    ],
+)
+async def test_what_cannot_be_detected_is_refused(
+    client: httpx.AsyncClient, body: dict[str, object], error: str
+) -> None:
+    response = await client.post("/detect", json=body)
+    assert (response.status_code, response.json()) == (400, {"error": error})
+
+
+async def test_half_of_a_character_harms_nobody(client: httpx.AsyncClient) -> None:
+    headers = {"content-type": "application/json"}
+    for q in (b'"\\ud83d"', b'"Das ist \\ud83d gut"'):
+        response = await client.post("/detect", content=b'{"q": %s}' % q, headers=headers)
+        assert response.status_code in {200, 400}
+
+
+async def test_a_page_learns_what_it_may_offer(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/frontend/settings")).json() == {
+        "charLimit": 5000,
+        "frontendTimeout": 500,
+        "apiKeys": False,
+        "keyRequired": False,
+        "suggestions": False,
+        "filesTranslation": True,
+        "supportedFilesFormat": [".txt", ".srt", ".html", ".htm", ".md", ".docx"],
+        "language": {
+            "source": {"code": "auto", "name": "Auto Detect"},
+            "target": {"code": "en", "name": "English"},
+        },
+    }
+
+
+async def test_the_specification_is_our_openapi_document(client: httpx.AsyncClient) -> None:
+    response = await client.get("/spec", follow_redirects=True)
+    assert response.json() == (await client.get("/openapi.json")).json()
+
+
+async def test_the_document_offers_what_is_on_offer(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    content = document["paths"]["/translate"]["post"]["requestBody"]["content"]
+    for media_type in ("application/json", "multipart/form-data"):
+        properties = content[media_type]["schema"]["properties"]
+        assert properties["source"]["enum"] == ["auto", "de", "en", "fr"]
+        assert properties["target"]["enum"] == ["de", "en"]
+        assert properties["alternatives"]["anyOf"][0]["maximum"] == 3

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from service.bootstrap import running
+from service.settings import Settings
+from tests.support.shouting import load_shouting
+
+pytestmark = pytest.mark.anyio
+SUGGESTION = {"q": "Ein Hund.", "s": "A dog.", "source": "de", "target": "en"}
+
+
+@pytest.fixture
+async def collecting(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    settings = settings.model_copy(update={"suggestions": True})
+    async with running(settings, load_shouting) as service:
+        transport = httpx.ASGITransport(service.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client
+
+
+async def test_a_suggestion_is_kept_where_they_are_wanted(collecting: httpx.AsyncClient) -> None:
+    for sent in ({"json": SUGGESTION}, {"data": SUGGESTION}):
+        response = await collecting.post("/suggest", **sent)  # type: ignore[arg-type]
+        assert (response.status_code, response.json()) == (200, {"success": True})
+    assert (await collecting.get("/frontend/settings")).json()["suggestions"] is True
+
+
+async def test_nobody_collects_suggestions_unless_the_operator_wants_them(
+    client: httpx.AsyncClient,
+) -> None:
+    response = await client.post("/suggest", json=SUGGESTION)
+    assert response.status_code == 403
+    assert response.json() == {"error": "suggestions are disabled on this server"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        *(({name: ""}, f"Invalid request: missing {name} parameter") for name in SUGGESTION),
+        ({"s": " "}, "Invalid request: s parameter"),
+        ({"target": "zz"}, "zz is not supported; on offer: de, en"),
+        ({"source": "auto"}, "auto is not supported; on offer: de, en, fr"),
+        ({"s": "x" * 10_001}, "Invalid request: s parameter"),
+    ],
+)
+async def test_a_suggestion_of_nothing_is_refused(
+    collecting: httpx.AsyncClient, wrong: dict[str, str], error: str
+) -> None:
+    response = await collecting.post("/suggest", json={**SUGGESTION, **wrong})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(error)

@@ -1,0 +1,162 @@
+"""Programs made for LibreTranslate, against our own bundles behind a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from deep_translator import LibreTranslator
+from deep_translator.exceptions import AuthorizationException, ServerException
+from libretranslatepy import LibreTranslateAPI
+
+from benchmarks.server import serving
+from service.settings import Settings
+from tests.contract.keys import add_key
+
+BUNDLES = Path(__file__).parents[2] / "bundles"
+GERMAN = "Ein Hund läuft durch den Schnee."
+pytestmark = pytest.mark.slow
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    state = str(tmp_path_factory.mktemp("state"))
+    with serving(BUNDLES, SLOTS="16", STATE=state, SUGGESTIONS="true") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service that wants a key; ``a-key`` is one."""
+    state = tmp_path_factory.mktemp("guarded")
+    add_key(Settings(state=state), "tester", "a-key")
+    with serving(
+        BUNDLES,
+        SLOTS="16",
+        STATE=str(state),
+        API_KEYS="required",
+        API_KEY_LINK="https://example.org/keys",
+    ) as url:
+        yield url
+
+
+def test_libretranslatepy_translates(url: str) -> None:
+    api = LibreTranslateAPI(url)
+    english = api.translate(GERMAN, "de", "en")
+    assert "dog" in english.lower()
+    assert "snow" in english.lower()
+
+
+def test_libretranslatepy_detects_and_lists(url: str) -> None:
+    api = LibreTranslateAPI(url + "/", api_key="not needed")
+    assert api.detect(GERMAN)[0]["language"] == "de"
+    listed = {each["code"]: each for each in api.languages()}
+    assert listed["de"] == {"code": "de", "name": "German", "targets": ["de", "en"]}
+
+
+def test_libretranslatepy_sends_its_key(guarded: str) -> None:
+    assert "dog" in LibreTranslateAPI(guarded, "a-key").translate(GERMAN, "de", "en").lower()
+    assert LibreTranslateAPI(guarded).languages()
+
+
+def test_deep_translator_translates(url: str) -> None:
+    translator = LibreTranslator("de", "en", api_key="x", custom_url=url + "/")
+    assert "dog" in translator.translate(GERMAN).lower()
+    assert len(translator.translate_batch([GERMAN, "Zwei Männer."])) == 2
+    translator = LibreTranslator("auto", "en", api_key="x", custom_url=url + "/")
+    assert "dog" in translator.translate(GERMAN).lower()
+
+
+def test_deep_translator_understands_refusals(url: str, guarded: str) -> None:
+    with pytest.raises(AuthorizationException):
+        LibreTranslator("de", "en", api_key="wrong", custom_url=guarded + "/").translate(GERMAN)
+    with pytest.raises(ServerException):
+        LibreTranslator("fr", "en", api_key="x", custom_url=url + "/").translate("Un chien.")
+    translator = LibreTranslator("de", "en", api_key="a-key", custom_url=guarded + "/")
+    assert "dog" in translator.translate(GERMAN).lower()
+
+
+def test_who_has_no_key_is_told_where_to_get_one(guarded: str) -> None:
+    asked = {"q": GERMAN, "source": "de", "target": "en"}
+    response = httpx.post(f"{guarded}/translate", json=asked)
+    assert response.status_code == 400
+    assert response.json() == {"error": "Visit https://example.org/keys to get an API key"}
+    response = httpx.post(f"{guarded}/translate", json={**asked, "api_key": "wrong"})
+    assert (response.status_code, response.json()) == (403, {"error": "Invalid API key"})
+    settings = httpx.get(f"{guarded}/frontend/settings").json()
+    assert (settings["apiKeys"], settings["keyRequired"]) == (True, True)
+
+
+def test_mastodon_translates_posts(client: httpx.Client) -> None:
+    """``TranslationService::LibreTranslate``: HTML, a list of fragments, no key, often ``auto``."""
+    post = '<p>Ein Hund läuft durch den Schnee. <a href="https://example.org/@a">@a</a></p>'
+    body = {"q": [post, "Zwei Männer."], "source": "auto", "target": "en", "format": "html"}
+    content = json.dumps({**body, "api_key": None})
+    response = client.post("/translate", content=content, headers=JSON)
+    assert response.status_code == 200
+    answer = response.json()
+    first, second = answer["translatedText"]
+    assert first.startswith("<p>")
+    assert first.endswith("</p>")
+    assert '<a href="https://example.org/@a">' in first
+    assert first.count("</a>") == 1
+    assert "men" in second.lower()
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["de", "de"]
+    languages = client.get("/languages").json()
+    targets = {each["code"]: set(each["targets"]) - {each["code"]} for each in languages}
+    assert targets == {"de": {"en"}, "en": {"de"}}
+
+
+def test_subtitle_edit_translates_captions(client: httpx.Client) -> None:
+    """A body put together by hand, and line breaks as tags in what is not declared as HTML."""
+    content = (
+        '{"q": "Ein Hund läuft durch den Schnee.<br />Zwei Männer spielen Fußball.", '
+        '"source": "de", "target": "en"}'
+    )
+    headers = {**JSON, "accept": "application/json"}
+    response = client.post("/translate", content=content.encode(), headers=headers)
+    assert response.status_code == 200
+    text = response.json()["translatedText"]
+    assert text.count("<br />") == 1
+    assert "dog" in text.lower()
+    assert "men" in text.lower()
+
+
+def test_wagtail_localize_translates_pages(client: httpx.Client) -> None:
+    """Fragments of HTML whose links are numbered, and which have to come back in order."""
+    texts = ['Ein Hund läuft durch den <a id="a1">Schnee</a>.', "<b>Zwei Männer</b> spielen."]
+    body = {"q": texts, "source": "de", "target": "en", "api_key": "", "format": "html"}
+    response = client.post("/translate", content=json.dumps(body), headers=JSON)
+    response.raise_for_status()
+    first, second = response.json()["translatedText"]
+    assert '<a id="a1">' in first
+    assert first.count("</a>") == 1
+    assert "snow" in first.lower()
+    assert (second.count("<b>"), second.count("</b>")) == (1, 1)
+
+
+def test_a_suggestion_is_taken(client: httpx.Client) -> None:
+    form = {"q": GERMAN, "s": "A dog runs through the snow.", "source": "de", "target": "en"}
+    response = client.post("/suggest", data=form)
+    assert (response.status_code, response.json()) == (200, {"success": True})
+
+
+def test_a_stream_arrives_in_pieces(client: httpx.Client) -> None:
+    asked = {"q": f"{GERMAN} " * 20, "source": "de", "target": "en", "stream": True}
+    with client.stream("POST", "/translate", json=asked) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = "".join(response.iter_text()).split("\n\n")
+    told = [json.loads(event.partition("data: ")[2]) for event in events if "event: part" in event]
+    done = json.loads(events[-2].partition("data: ")[2])
+    assert "".join(part["translatedText"] for part in told) == done["translatedText"]
+    assert len(told) >= 20

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import builtins
+import logging
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from service.api.middleware import RequestLog, facts_of
+from service.observability import logging as our_logging
+from service.observability.metrics import Metrics
+from service.observability.otlp import OtlpTracing
+from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable, open_tracing
+from service.translation.types import Timing
+
+pytestmark = pytest.mark.anyio
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+
+
+def make_app(tracing: Tracing) -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/livez")
+    async def livez() -> str:
+        return "ok"
+
+    @app.post("/translate/{number}")
+    async def translate(request: Request, number: int) -> str:
+        facts = facts_of(request)
+        facts.model, facts.characters, facts.tokens = "shout", 7, 9
+        facts.timing = Timing(preparing=0.000_01, queued=0.000_02, decoding=1000)
+        logging.getLogger("service.test").info("translating")
+        if number == 0:
+            raise KeyError
+        return "ok"
+
+    app.add_middleware(RequestLog, metrics=Metrics(), tracing=tracing)
+    return app
+
+
+def client_of(app: FastAPI) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://test")
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+async def client(exporter: InMemorySpanExporter) -> AsyncIterator[httpx.AsyncClient]:
+    tracing = OtlpTracing(SimpleSpanProcessor(exporter))
+    async with client_of(make_app(tracing)) as client:
+        yield client
+    tracing.close()
+
+
+def spans(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    assert span.attributes is not None
+    return span.attributes
+
+
+async def test_a_request_is_a_span_that_says_what_the_log_says(
+    client: httpx.AsyncClient, exporter: InMemorySpanExporter
+) -> None:
+    await client.post("/translate/5?q=geheim", json={"q": "geheim"}, headers={"x-request-id": "r"})
+    span = spans(exporter)["POST /translate/{number}"]
+    assert attributes(span) == {
+        "http.request.method": "POST",
+        "http.route": "/translate/{number}",
+        "http.response.status_code": 200,
+        "dragoman.outcome": "ok",
+        "dragoman.request_id": "r",
+        "dragoman.model": "shout",
+        "dragoman.characters": 7,
+        "dragoman.tokens": 9,
+    }
+    assert "geheim" not in "".join(s.to_json() for s in exporter.get_finished_spans())
+
+
+async def test_a_trace_that_was_begun_elsewhere_goes_on(
+    client: httpx.AsyncClient, exporter: InMemorySpanExporter
+) -> None:
+    await client.post("/translate/5", headers=PARENT)
+    span = spans(exporter)["POST /translate/{number}"]
+    assert f"{span.context.trace_id:032x}" == TRACE
+    assert span.parent is not None
+    assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize("odd", ["", "nonsense", "00-0-0-00", "ü" * 99, "00-" + "f" * 9999])
+async def test_nonsense_for_a_trace_begins_one(
+    client: httpx.AsyncClient, exporter: InMemorySpanExporter, odd: str
+) -> None:
+    answer = await client.post("/translate/5", headers={b"traceparent": odd.encode()})
+    assert answer.status_code == 200
+    assert spans(exporter)["POST /translate/{number}"].parent is None
+
+
+async def test_stages_lie_one_after_the_other_within_the_request(
+    client: httpx.AsyncClient, exporter: InMemorySpanExporter
+) -> None:
+    await client.post("/translate/5")
+    found = spans(exporter)
+    request = found["POST /translate/{number}"]
+    stages = [found[name] for name in ("prepare", "queue", "decode")]
+    times = [request.start_time, *(t for s in stages for t in (s.start_time, s.end_time))]
+    assert times[1:] == sorted(times[1:])
+    assert stages[-1].end_time <= request.end_time
+    assert all(s.parent.span_id == request.context.span_id for s in stages)
+
+
+async def test_a_failure_is_marked(
+    client: httpx.AsyncClient, exporter: InMemorySpanExporter
+) -> None:
+    await client.post("/translate/0")
+    span = spans(exporter)["POST /translate/{number}"]
+    assert not span.status.is_ok
+    assert attributes(span)["http.response.status_code"] == 500
+
+
+async def test_probes_are_not_traced(
+    client: httpx.AsyncClient, exporter: InMemorySpanExporter
+) -> None:
+    await client.get("/livez", headers=PARENT)
+    assert exporter.get_finished_spans() == ()
+
+
+async def test_lines_of_the_log_carry_the_trace(
+    client: httpx.AsyncClient, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with configured_log():
+        await client.post("/translate/5", headers=PARENT)
+        await client.get("/livez")
+    lines = [line for line in capfd.readouterr().err.splitlines() if "service." in line]
+    assert len(lines) == 2
+    assert all(f"trace_id={TRACE}" in line for line in lines)
+
+
+@contextmanager
+def configured_log() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    our_logging.configure("info", "console")
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+def test_silence_is_the_default_and_names_no_trace() -> None:
+    tracing = open_tracing("")
+    assert isinstance(tracing, SilentTracing)
+    with tracing.request("GET", PARENT) as span:
+        assert span.trace_id is None
+    tracing.close()
+
+
+def test_a_missing_extra_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_import = builtins.__import__
+
+    def without_opentelemetry(name: str, *more: Any, **named: Any) -> Any:
+        if name.startswith("opentelemetry"):
+            raise ModuleNotFoundError(name)
+        return real_import(name, *more, **named)
+
+    monkeypatch.delitem(sys.modules, "service.observability.otlp")
+    monkeypatch.setattr(builtins, "__import__", without_opentelemetry)
+    with pytest.raises(TracingUnavailable, match="install the extra tracing"):
+        open_tracing("http://127.0.0.1:4318/v1/traces")
+
+
+async def test_spans_arrive_at_a_collector() -> None:
+    received: list[ExportTraceServiceRequest] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            received.append(ExportTraceServiceRequest.FromString(body))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        try:
+            tracing = open_tracing(f"http://127.0.0.1:{collector.server_port}/v1/traces")
+            async with client_of(make_app(tracing)) as client:
+                await client.post("/translate/5", headers=PARENT)
+            tracing.close()
+        finally:
+            collector.shutdown()
+            thread.join()
+    (of_service,) = received[0].resource_spans
+    described = {a.key: a.value.string_value for a in of_service.resource.attributes}
+    assert described["service.name"] == "dragoman"
+    (scope,) = of_service.scope_spans
+    assert {span.name for span in scope.spans} == {
+        *("POST /translate/{number}", "prepare", "queue", "decode")
+    }
+    assert {span.trace_id.hex() for span in scope.spans} == {TRACE}

@@ -1,0 +1,178 @@
+"""A server that is told to stop, as its clients see it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.server import Server, running
+from tests.support.shouting import put_bundle
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+CLIENTS = 40
+GONE = "gone"
+CUT = "cut"
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> Path:
+    put_bundle(tmp_path / "bundles", "shout-de-en", "de", "en")
+    return tmp_path / "bundles"
+
+
+def body(text: str) -> dict[str, str]:
+    return {"q": text, "source": "de", "target": "en"}
+
+
+async def running_requests(client: httpx.AsyncClient) -> float:
+    metrics = (await client.get("/metrics")).text
+    return float(metrics.split("\nnmt_requests_running ")[1].split()[0])
+
+
+async def ask_until_it_is_gone(
+    server: Server, number: int, *, keep_alive: bool
+) -> list[tuple[float, float, int | str]]:
+    """What a client that never stops asking is answered: when it asked and heard, and what."""
+    heard: list[tuple[float, float, int | str]] = []
+    text = f"wort {number} " * (number % 3 + 1)
+
+    async def ask(client: httpx.AsyncClient) -> int | str:
+        try:
+            response = await client.post("/translate", json=body(text))
+        except httpx.ConnectError:
+            return GONE
+        except httpx.TransportError as error:
+            return f"{CUT}: {error!r}"
+        if response.status_code == 200:
+            assert response.json()["translatedText"] == text.upper()
+        else:
+            assert response.headers["retry-after"]
+            assert response.headers["connection"] == "close"
+        return response.status_code
+
+    async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
+        while not heard or heard[-1][2] in {200, 503}:
+            asked = time.monotonic()
+            if keep_alive:
+                outcome = await ask(client)
+            else:
+                async with httpx.AsyncClient(
+                    base_url=server.address, timeout=60, verify=False
+                ) as fresh:
+                    outcome = await ask(fresh)
+            heard.append((asked, time.monotonic(), outcome))
+            if outcome == 503:
+                await asyncio.sleep(0.02)
+    return heard
+
+
+@pytest.mark.parametrize("keep_alive", [True, False], ids=["kept", "fresh"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_accepted_requests_are_answered_and_new_ones_refused(
+    bundles: Path, number: signal.Signals, keep_alive: bool
+) -> None:
+    with running(bundles, "--step-seconds", "0.01") as server:
+        asking = [
+            asyncio.create_task(ask_until_it_is_gone(server, n, keep_alive=keep_alive))
+            for n in range(CLIENTS)
+        ]
+        async with httpx.AsyncClient(base_url=server.address) as client:
+            while await running_requests(client) < CLIENTS * 3 / 4:
+                await asyncio.sleep(0.01)
+        told = time.monotonic()
+        server.process.send_signal(number)
+        heard = [answer for of_one in await asyncio.gather(*asking) for answer in of_one]
+        code = await asyncio.to_thread(server.process.wait, 30)
+    outcomes = Counter(outcome for _, _, outcome in heard)
+    assert outcomes.keys() == {200, 503, GONE}, outcomes
+    assert outcomes[200] > CLIENTS / 2
+    across = [outcome for asked, answered, outcome in heard if asked < told < answered]
+    assert across.count(200) > CLIENTS / 4
+    assert code == (0 if number == signal.SIGTERM else 130)
+    assert "Traceback" not in server.log.read_text()
+
+
+async def test_while_draining_probes_are_answered_and_readiness_is_off(bundles: Path) -> None:
+    with running(bundles, "--step-seconds", "0.05") as server:
+        async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
+            working = asyncio.create_task(client.post("/translate", json=body("wort " * 10)))
+            # The one that is translated, and the one that asks.
+            while await running_requests(client) < 2:
+                await asyncio.sleep(0.01)
+            server.process.terminate()
+            while (readiness := await client.get("/readyz")).status_code == 200:
+                await asyncio.sleep(0.001)
+            assert readiness.json()["status"] == "draining"
+            assert readiness.json()["reasons"] == ["the service is shutting down"]
+            assert readiness.headers["connection"] == "close"
+            assert (await client.get("/livez")).status_code == 200
+            refused = await client.post("/translate", json=body("neu"))
+            assert (refused.status_code, refused.json()) == (
+                503,
+                {"error": "the service is shutting down; try again"},
+            )
+            refused = await client.post("/v2/translate", json=body("neu"))
+            assert refused.json() == {"message": "the service is shutting down; try again"}
+            metrics = (await client.get("/metrics")).text
+            assert 'nmt_request_failures_total{reason="draining"} 2.0' in metrics
+            assert (await working).json()["translatedText"] == "WORT " * 10
+        assert await asyncio.to_thread(server.process.wait, 30) == 0
+
+
+async def test_who_takes_too_long_is_told_so(bundles: Path) -> None:
+    with running(bundles, "--step-seconds", "0.2", shutdown_seconds=1) as server:
+        async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
+            working = asyncio.create_task(client.post("/translate", json=body("wort " * 10)))
+            # The one that is translated, and the one that asks.
+            while await running_requests(client) < 2:
+                await asyncio.sleep(0.01)
+            server.process.terminate()
+            answer = await working
+            assert answer.status_code == 503
+            assert answer.json() == {
+                "error": "the service shut down before this was done; try again"
+            }
+        assert await asyncio.to_thread(server.process.wait, 30) == 0
+    assert "1 requests were not done in 1" in server.log.read_text()
+
+
+def test_an_idle_server_stops_although_somebody_is_connected(bundles: Path) -> None:
+    with running(bundles) as server, httpx.Client(base_url=server.address) as client:
+        assert client.get("/livez").status_code == 200
+        with socket.create_connection(("127.0.0.1", server.port)) as silent:
+            silent.sendall(b"POST /translate HTTP/1.1\r\n")
+            server.process.terminate()
+            assert server.process.wait(20) == 0
+
+
+def test_a_server_stops_while_it_loads(bundles: Path) -> None:
+    with running(bundles, "--load-seconds", "1", ready=False) as server:
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+    assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_insists_ends_it_at_once(bundles: Path, number: signal.Signals) -> None:
+    with running(bundles, "--load-seconds", "600", ready=False) as server:
+        server.process.send_signal(number)
+        time.sleep(0.5)
+        assert server.process.poll() is None
+        server.process.send_signal(number)
+        assert server.process.wait(20) == 128 + number
+
+
+def test_a_hangup_signal_reloads(bundles: Path) -> None:
+    with running(bundles, reload_seconds=0) as server:
+        put_bundle(bundles, "shout-en-de", "en", "de")
+        server.process.send_signal(signal.SIGHUP)
+        while len(httpx.get(server.address + "/models").json()["models"]) < 2:
+            time.sleep(0.02)
