@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,14 +24,18 @@ def serving(bundles: Path, **settings: str) -> Iterator[str]:
     ``settings`` are upper-case names without prefix. Raises ``RuntimeError`` as ``running`` does.
     """
     port = free_port()
-    environment = {
-        **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
-        "DRAGOMAN_PORT": str(port),
-        "DRAGOMAN_BUNDLES": str(bundles),
-        "DRAGOMAN_LOG_LEVEL": "warning",
-    }
-    with running(["-m", "service", "serve"], port, environment) as url:
-        yield url
+    with tempfile.TemporaryDirectory() as state:
+        environment = {
+            "DRAGOMAN_PORT": str(port),
+            "DRAGOMAN_BUNDLES": str(bundles),
+            "DRAGOMAN_STATE": state,
+            "DRAGOMAN_LOG_LEVEL": "warning",
+            # What is measured is translating, not remembering.
+            "DRAGOMAN_RESULT_MEGABYTES": "0",
+            **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
+        }
+        with running(["-m", "service", "serve"], port, environment) as url:
+            yield url
 
 
 @contextmanager

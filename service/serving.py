@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 _DONE, _SIGNALLED = 0, 128
 
+_SAME_SECONDS = 0.5
+"""Signals closer together are one: a wrapper forwards what its whole process group was sent."""
+
 _LINGER_SECONDS = 0.1
 """How much longer people are told that we are leaving: about a round trip over a long way."""
 
@@ -118,6 +121,7 @@ class _Server(uvicorn.Server):
         self._seconds = shutdown_seconds
         self._on_hangup = on_hangup
         self._stopping: asyncio.Task[None] | None = None
+        self._told = 0.0
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -137,9 +141,13 @@ class _Server(uvicorn.Server):
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _stop(self, number: signal.Signals) -> None:
+        now = time.monotonic()
         if self._stopping is not None:
+            if now - self._told < _SAME_SECONDS:
+                return
             logger.warning("stopped at once; %d requests were cut", self._drain.running)
             _end_at_once(number)
+        self._told = now
         # A shell wants to know of Ctrl-C; a supervisor that said SIGTERM got what it wanted.
         self.exit_code = _SIGNALLED + number if number == signal.SIGINT else _DONE
         logger.info("draining", extra={"requests": self._drain.running})

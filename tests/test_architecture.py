@@ -78,6 +78,9 @@ NEVER_IMPORTS = {
 }
 """Of others'. What would tie a package to something that it is not to know of."""
 
+EXTRA_OF = {"service.observability.otlp": "tracing"}
+"""Modules that are imported only where an extra is installed."""
+
 ENTRY_POINTS = {"service.cli", "service.__main__", "service.ray"}
 
 
@@ -165,10 +168,12 @@ def test_only_the_settings_read_the_environment() -> None:
 
 
 def test_the_service_imports_only_what_serving_installs() -> None:
-    asked = [*project()["dependencies"], *project()["optional-dependencies"]["cpu"]]
-    installed = {distribution(requirement) for requirement in asked}
+    extras = project()["optional-dependencies"]
     providers = importlib.metadata.packages_distributions()
     for path in [*modules_of("service"), *modules_of("models.bundle")]:
+        extra = EXTRA_OF.get(module_name(path))
+        asked = [*project()["dependencies"], *extras["cpu"], *(extras[extra] if extra else ())]
+        installed = {distribution(requirement) for requirement in asked}
         for module in imports_of(path):
             top = module.split(".")[0]
             if top in OURS or top in sys.stdlib_module_names:

@@ -163,8 +163,9 @@ def test_a_server_stops_while_it_loads(bundles: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_who_insists_ends_it_at_once(bundles: Path, number: signal.Signals) -> None:
     with running(bundles, "--load-seconds", "600", ready=False) as server:
-        server.process.send_signal(number)
-        time.sleep(0.5)
+        for _ in range(3):
+            server.process.send_signal(number)
+        time.sleep(0.6)
         assert server.process.poll() is None
         server.process.send_signal(number)
         assert server.process.wait(20) == 128 + number

@@ -14,6 +14,9 @@ _MOST_TOKENS = 10_000
 _MOST_CHOICES = 1_000_000
 """More than any vocabulary holds."""
 
+_LARGEST_SEED = 2**53
+"""Beyond it, readers of JSON disagree about numbers."""
+
 
 def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
@@ -103,7 +106,7 @@ class DecodingParameters(BaseModel):
     sampling_temperature: Annotated[float, Field(ge=0.001, le=100), _DECIMAL] | None = Field(
         None, description="Above 1, draws are more even; below, more certain."
     )
-    seed: Annotated[int, Field(ge=0, le=2**64 - 1), WHOLE] | None = Field(
+    seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED), WHOLE] | None = Field(
         None, description="Draws with the same seed are the same; without one they differ."
     )
     priority: Priority | None = Field(

@@ -179,8 +179,8 @@ def test_what_is_exposed_is_named_as_prometheus_asks() -> None:
         for sample in family.samples:
             labels = set(sample.labels)
             assert labels <= {
-                *("model", "version", "route", "outcome", "reason", "batch", "finish_reason", "result"),
-                *("source", "target", "precision", "sha256", "le"),
+                *("model", "version", "route", "outcome", "reason", "batch", "finish_reason"),
+                *("result", "source", "target", "precision", "sha256", "le"),
             }
 
 

@@ -118,7 +118,7 @@ class Placement:
             if isinstance(child, Element) and child.place[0] < child.place[1]:
                 ranked.append((child.place[0], 1, child))
             elif pinned is not None:
-                rank, place = (0, low) if pinned == "left" else (0, high)
+                rank, place = (-1, low) if pinned == "left" else (2, high)
                 ranked.append((place, rank, flat(child)))
             else:
                 zero = flat(child)

@@ -1,0 +1,58 @@
+"""A browser and a service for all tests of the page, and a page for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.browser.support import Visit, Visitor
+
+# The imports are in the fixtures: a conftest cannot be skipped where playwright is missing.
+
+
+# Not for the session: while Playwright waits, no other test of this thread may run asyncio.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Any]:
+    from tests.browser.support import ARGUMENTS, browser_path, sync_api
+
+    path = browser_path()
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the service; there is none without a browser."""
+    from tests.browser.support import serving
+
+    with serving(tmp_path_factory.mktemp("service")) as address:
+        yield address
+
+
+@pytest.fixture
+def visitor(browser: Any, address: str) -> Iterator[Visitor]:
+    """Makes visits; the options are those of a Playwright context."""
+    from tests.browser.support import Visit
+
+    visits: list[Visit] = []
+
+    def visit(**options: Any) -> Visit:
+        context = browser.new_context(**{"color_scheme": "light", **options})
+        visits.append(Visit(context.new_page(), address))
+        return visits[-1]
+
+    yield visit
+    for each in visits:
+        each.page.context.close()
+    for each in visits:
+        each.leave()
+
+
+@pytest.fixture
+def visit(visitor: Visitor) -> Visit:
+    return visitor(viewport={"width": 1280, "height": 900})

@@ -1,0 +1,82 @@
+"""Takes the pictures of the page in ``docs/screenshots``: ``python -m tests.browser.screenshots``.
+
+Not a test: pictures differ between machines, by their fonts. Needs Playwright, a browser, Pillow.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from tests.browser.support import ARGUMENTS, ROOT, Visit, browser_path, serving, sync_api
+
+PICTURES = ROOT / "docs" / "screenshots"
+TEXT = "Zwei junge Männer spielen Fußball auf einer grünen Wiese."
+COLOURS = 256
+
+
+def light(visit: Visit) -> None:
+    visit.find("#alternatives summary").click()
+    sync_api.expect(visit.find("#alternative-list button").first).to_be_visible()
+    sync_api.expect(visit.find("#heads .head").first).to_be_visible()
+    visit.find("#target-words .word").nth(2).hover()
+
+
+def dark(visit: Visit) -> None:
+    visit.find("#heads .head").nth(1).click()
+    sync_api.expect(visit.find("#heat-map")).to_have_attribute("data-head", "1")
+    visit.find("#heat-map .heat-rows span").nth(3).hover()
+
+
+def phone(visit: Visit) -> None:
+    visit.find("#target-words .word").nth(2).tap()
+
+
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {
+    "viewport": {"width": 360, "height": 800},
+    "has_touch": True,
+    "is_mobile": True,
+    "device_scale_factor": 2,
+}
+SCENES: dict[str, tuple[dict[str, Any], Any]] = {
+    "light": ({**DESKTOP, "color_scheme": "light"}, light),
+    "dark": ({**DESKTOP, "color_scheme": "dark"}, dark),
+    "phone": ({**PHONE, "color_scheme": "light"}, phone),
+}
+
+
+def main() -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        serving(Path(directory)) as address,
+        sync_api.sync_playwright() as playwright,
+    ):
+        path = browser_path()
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        for name, (options, scene) in SCENES.items():
+            context = browser.new_context(reduced_motion="reduce", **options)
+            visit = Visit(context.new_page(), address)
+            visit.open(f"#source=auto&target=en&text={TEXT}")
+            visit.find("#why").click()
+            sync_api.expect(visit.find("#heads .head").first).to_be_visible()
+            scene(visit)
+            save(PICTURES / f"{name}.png", visit.page.screenshot(full_page=True))
+            context.close()
+        browser.close()
+
+
+def save(path: Path, png: bytes) -> None:
+    """A page has few colours; saying so makes its picture a third as large."""
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} kB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""What the tests of the page share: a service, a browser, and a visit that is watched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
+)
+
+ROOT = Path(__file__).parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+ANSWERS_WITHIN = 60
+TEXT = "Zwei junge Männer spielen Fußball auf einer Wiese."
+TWO_SENTENCES = TEXT + " Eine Frau in einem roten Mantel fotografiert ihren Hund."
+
+
+def browser_path() -> str:
+    """Where a Chromium is; skips whoever asks if there is none."""
+    for name in BROWSERS:
+        if path := shutil.which(name):
+            return path
+    pytest.skip(f"the page is tested in a browser, and there is none of {', '.join(BROWSERS)}")
+
+
+@contextmanager
+def serving(state: Path, **settings: str) -> Iterator[str]:
+    """The real service with the committed bundles, in a process of its own; yields its address."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")
+    }
+    environment |= {
+        "DRAGOMAN_PORT": "0",
+        "DRAGOMAN_STATE": str(state / "state"),
+        "DRAGOMAN_BUNDLES": str(ROOT / "bundles"),
+        "DRAGOMAN_THREADS": "1",
+        **{f"DRAGOMAN_{name.upper()}": value for name, value in settings.items()},
+    }
+    command = [sys.executable, "-m", "service", "serve"]
+    log = state / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=stderr)
+        try:
+            yield _address(process, log)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=ANSWERS_WITHIN)
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    announced = "Dragoman listens on "
+    for _ in range(ANSWERS_WITHIN * 10):
+        said = log.read_text(encoding="utf-8")
+        if process.poll() is not None:
+            raise AssertionError(f"the service did not start:\n{said}")
+        if announced in said:
+            address = said.split(announced)[1].split()[0] + "/"
+            if httpx.get(f"{address}readyz").status_code == 200:
+                return address
+        time.sleep(0.1)
+    raise AssertionError(f"the service is not ready:\n{said}")
+
+
+@dataclass
+class Visit:
+    """A page, and what it did: a test fails if it asks elsewhere or complains in the console."""
+
+    page: Any
+    address: str
+    requests: list[Any] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("request", lambda request: self.requests.append(request))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._heard)
+
+    def _heard(self, message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            self.complaints.append(message.text)
+
+    def open(self, fragment: str = "") -> None:
+        self.page.goto(f"{self.address}{fragment}")
+        sync_api.expect(self.find("#target-language")).to_be_enabled()
+
+    def find(self, selector: str) -> Any:
+        return self.page.locator(selector)
+
+    def asked(self, path: str) -> list[Any]:
+        """The requests whose address has ``path`` in it."""
+        return [request for request in self.requests if path in request.url]
+
+    def answer(self, path: str, **options: Any) -> Any:
+        """What the server says to the test itself."""
+        response = self.page.request.get(f"{self.address}{path}", **options)
+        assert response.ok, response.text()
+        return response.json()
+
+    def refuse(self, path: str, times: int = 1, **answer: Any) -> None:
+        """Let the next requests of the page to ``path`` be answered like this instead."""
+        self.page.route(f"**/{path}", lambda route: route.fulfill(**answer), times=times)
+
+    def forgive(self, words: str) -> None:
+        """Browsers complain about each answer that is an error, and rightly."""
+        self.complaints[:] = [said for said in self.complaints if words not in said]
+
+    def explain(self, text: str = TEXT) -> None:
+        """Translate from German to English, open the panel, and wait for its maps."""
+        self.open(f"#source=de&target=en&text={text}")
+        self.find("#why").click()
+        sync_api.expect(self.find("#attention-body")).to_be_visible()
+        sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
+
+    def leave(self) -> None:
+        elsewhere = [r.url for r in self.requests if not r.url.startswith((self.address, "blob:"))]
+        assert not elsewhere, "the page asked somebody else"
+        assert not self.complaints
+
+
+Visitor = Callable[..., Visit]

@@ -1,0 +1,218 @@
+"""See why: words that light up, heat maps, and that they show what the server said."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.browser.support import TEXT, TWO_SENTENCES, Visit, sync_api
+
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+KINDS = ("cross", "encoder", "decoder")
+
+
+def shown_map(visit: Visit) -> dict[str, Any]:
+    """The map on the page, as the endpoint tells it."""
+    return visit.answer(visit.find("#download-json").get_attribute("href"))
+
+
+def shown_alignment(visit: Visit, sentence: int = 0) -> dict[str, Any]:
+    translation = urlsplit(visit.find("#download-json").get_attribute("href")).path.split("/")[1]
+    return visit.answer(f"translations/{translation}/alignment?sentence={sentence}")
+
+
+def look_at(visit: Visit, kind: str, layer: str, head: str) -> None:
+    visit.find(f"input[name=kind][value={kind}]").locator("..").click()
+    visit.find("#layer").select_option(layer)
+    visit.find("#head").select_option(head)
+    plot = visit.find("#heat-map")
+    for name, value in (("kind", kind), ("layer", layer), ("head", head)):
+        expect(plot).to_have_attribute(f"data-{name}", value)
+    expect(plot).to_have_attribute("aria-busy", "false")
+
+
+def test_nothing_is_asked_about_attention_while_nobody_looks(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    expect(visit.find("#target-text")).not_to_be_empty()
+    assert not visit.asked("translations/")
+    assert "attention" not in visit.asked("translate")[-1].post_data_json
+    visit.find("#why").click()
+    expect(visit.find("#heat-map")).to_be_visible()
+    assert visit.asked("translate")[-1].post_data_json["attention"] is True
+    expect(visit.find("#heads .head").first).to_be_visible()
+    visit.find("#why").click()
+    expect(visit.find("#attention")).to_be_hidden()
+    asked = len(visit.asked("translations/"))
+    translation = visit.find("#target-text").inner_text()
+    visit.find("#source-text").fill("Ein Hund.")
+    expect(visit.find("#target-text")).not_to_have_text(translation)
+    assert len(visit.asked("translations/")) == asked
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_heat_map_shows_the_numbers_of_the_endpoint(visit: Visit, kind: str) -> None:
+    visit.explain()
+    look_at(visit, kind, "1", "2")
+    answer = shown_map(visit)
+    query = parse_qs(urlsplit(visit.find("#download-json").get_attribute("href")).query)
+    assert (query["kind"], query["layer"], query["head"]) == ([kind], ["1"], ["2"])
+    weights = answer["maps"][0]["weights"]
+
+    visit.find("#numbers-button").click()
+    rows = visit.find("#numbers tbody tr")
+    expect(rows).to_have_count(len(weights))
+    table = [row.locator("td").all_inner_texts() for row in rows.all()]
+    assert table == [[f"{weight:.3f}" for weight in row] for row in weights]
+
+    plot = visit.find("#heat-map")
+    plot.focus()
+    for step in ("Control+Home", "ArrowDown", "ArrowRight", "ArrowRight", "End", "Control+End"):
+        plot.press(step)
+        row, column = (int(plot.get_attribute(f"data-{name}")) for name in ("row", "column"))
+        assert float(plot.get_attribute("data-value")) == weights[row][column]
+        expect(visit.find("#heat-value")).to_contain_text(f"{weights[row][column]:.3f}")
+    assert (row, column) == (len(weights) - 1, len(weights[0]) - 1)
+
+
+@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
+def test_more_weight_is_more_colour(visitor: Any, colour_scheme: str) -> None:
+    visit = visitor(color_scheme=colour_scheme)
+    visit.explain()
+    look_at(visit, "cross", "0", "3")
+    weights = shown_map(visit)["maps"][0]["weights"]
+    pixels = visit.page.evaluate(
+        """() => {
+            const canvas = document.querySelector("#heat-map canvas");
+            const { width, height } = canvas;
+            return [width, ...canvas.getContext("2d").getImageData(0, 0, width, height).data];
+        }"""
+    )
+    width, data = pixels[0], pixels[1:]
+    assert width == len(weights[0])
+    brightness = [sum(data[i : i + 3]) for i in range(0, len(data), 4)]
+    flat = [weight for row in weights for weight in row]
+    ordered = [shade for _, shade in sorted(zip(flat, brightness, strict=True))]
+    assert ordered[0] != ordered[-1]
+    away_from_ground = ordered if colour_scheme == "dark" else ordered[::-1]
+    assert all(one <= other for one, other in pairwise(away_from_ground))
+
+
+def test_a_word_lights_up_the_words_it_looked_at(visit: Visit) -> None:
+    visit.explain()
+    alignment = shown_alignment(visit)
+    weights = {(link["target"], link["source"]): link["weight"] for link in alignment["links"]}
+    source = visit.find("#source-words .word")
+    expect(source).to_have_text([word["text"] for word in alignment["source_words"]])
+    for target, word in enumerate(alignment["target_words"]):
+        visit.find("#target-words .word").nth(target).hover()
+        expect(visit.find("#word-caption")).to_contain_text(f"“{word['text']}”")
+        lit = source.evaluate_all(
+            "words => words.map((word) => [word.matches('.lit'), Number(word.dataset.weight)])"
+        )
+        expected = [weights.get((target, i), 0) for i in range(source.count())]
+        assert lit == [[weight >= 0.05, weight] for weight in expected]
+    assert any(weight >= 0.05 for weight in weights.values())
+
+
+def test_words_and_rows_of_the_heat_map_belong_together(visit: Visit) -> None:
+    visit.explain()
+    look_at(visit, "cross", "2", "1")
+    answer = shown_map(visit)
+    word = visit.find("#target-words .word").nth(1)
+    word.hover()
+    strong = visit.find("#heat-map .heat-rows .strong").first
+    expect(strong).to_have_text(word.inner_text())
+
+    row = visit.find("#heat-map .heat-rows span").nth(1)
+    row.hover()
+    expect(word).to_have_class("word from")
+    strongest = max(answer["maps"][0]["weights"][1])
+    assert float(visit.find("#heat-map").get_attribute("data-value")) == strongest
+    lit = visit.find("#source-words .word").evaluate_all(
+        "words => words.map((word) => Number(word.dataset.weight))"
+    )
+    to_words = sum(answer["maps"][0]["weights"][1][:-1])
+    assert sum(lit) == pytest.approx(to_words, abs=1e-6)
+
+
+def test_all_heads_are_on_one_sheet_and_each_can_be_enlarged(visit: Visit) -> None:
+    visit.explain()
+    heads = visit.find("#heads .head")
+    expect(heads).to_have_count(visit.find("#head option").count() - 1)
+    heads.nth(3).click()
+    expect(visit.find("#heat-map")).to_have_attribute("data-head", "3")
+    expect(heads.nth(3)).to_have_attribute("aria-pressed", "true")
+    expect(visit.find("#head")).to_have_value("3")
+    heads.nth(3).click()
+    expect(visit.find("#head")).to_have_value("mean")
+
+
+def test_each_sentence_can_be_looked_at(visit: Visit) -> None:
+    visit.explain(TWO_SENTENCES)
+    expect(visit.find("#sentence option")).to_have_count(2)
+    first = visit.find("#source-words").inner_text()
+    visit.find("#sentence").select_option("1")
+    expect(visit.find("#source-words")).not_to_have_text(first)
+    expect(visit.find("#source-words .word")).to_have_text(
+        [word["text"] for word in shown_alignment(visit, 1)["source_words"]]
+    )
+
+
+def test_maps_can_be_taken_away_as_pictures_and_numbers(visit: Visit) -> None:
+    visit.explain()
+    beginnings = {"png": b"\x89PNG", "sheet": b"\x89PNG", "npy": b"\x93NUMPY", "json": b"{"}
+    for name, beginning in beginnings.items():
+        with visit.page.expect_download() as download:
+            visit.find(f"#download-{name}").click()
+        assert download.value.path().read_bytes().startswith(beginning)
+
+
+def test_a_forgotten_translation_is_said_so(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    body = json.dumps({"error": "no such translation"})
+    visit.refuse("translations/*", status=404, body=body, content_type="application/json")
+    visit.find("#why").click()
+    expect(visit.find("#attention-note")).to_contain_text("The server has forgotten")
+    visit.forgive("404")
+
+
+def test_an_alternative_is_explained_as_well(visit: Visit) -> None:
+    visit.explain()
+    visit.find("#alternatives summary").click()
+    alternative = visit.find("#alternative-list button").last
+    text = alternative.inner_text()
+    alternative.click()
+    expect(visit.find("#target-words")).to_have_text(text)
+    expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
+    visit.find("#heat-map").focus()
+    visit.find("#heat-map").press("End")
+    fields = visit.asked("/attention")[-1].post_data_json
+    assert fields["target_text"] == text
+    asked = {"kind": "cross", "layer": "2", "head": "mean"}
+    response = visit.page.request.post(f"{visit.address}attention", data=fields | asked)
+    value = response.json()["maps"][0]["weights"][0][-1]
+    assert float(visit.find("#heat-map").get_attribute("data-value")) == value
+    with visit.page.expect_download() as download:
+        visit.find("#download-json").click()
+    assert json.loads(download.value.path().read_bytes())["maps"][0]["weights"][0][-1] == value
+
+
+def test_pieces_find_their_words_whatever_the_tokenizer_made_of_the_text(visit: Visit) -> None:
+    visit.open()
+    owners = visit.page.evaluate(
+        """async () => {
+            const { wordsOfPieces } = await import("./static/pieces.js");
+            const text = "😀 \ufb01ne caf\u00e9, Stra\u00dfe?";
+            const words = [[0, 1], [2, 5], [6, 10], [10, 11], [12, 18], [18, 19]]
+                .map(([start, end]) => ({ start, end }));
+            const pieces = ["\u2581", "😀", "\u2581fi", "ne", "\u2581", "caf", "\u00e9", ",",
+                "\u2581Str", "lost", "a\u00dfe", "?", "</s>"];
+            return wordsOfPieces(pieces, text, words);
+        }"""
+    )
+    assert owners == [-1, 0, 1, 1, -1, 2, 2, 3, 4, -1, 4, 5, -1]

@@ -1,0 +1,212 @@
+"""For every hand, eye and screen: keyboard, phone, dark and light, contrast, motion."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.support import TEXT, TWO_SENTENCES, Visit, Visitor, sync_api
+
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+
+CONTRASTS = """() => {
+    const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    const mixed = (colours) => {
+        context.clearRect(0, 0, 1, 1);
+        for (const colour of colours) {
+            context.fillStyle = colour;
+            context.fillRect(0, 0, 1, 1);
+        }
+        return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const luminance = (colour) => {
+        const [r, g, b] = colour.map((byte) => byte / 255)
+            .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const grounds = (element) => element
+        ? [...grounds(element.parentElement), getComputedStyle(element).backgroundColor]
+        : [];
+    const found = {};
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const element = walker.currentNode.parentElement;
+        if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
+        if (element.closest(":disabled, noscript, .visually-hidden")) continue;
+        const ground = grounds(element);
+        const [ink, paper] = [mixed([...ground, getComputedStyle(element).color]), mixed(ground)];
+        const [low, high] = [luminance(ink), luminance(paper)].sort((one, two) => one - two);
+        const name = element.className || element.id || element.tagName;
+        const contrast = (high + 0.05) / (low + 0.05);
+        found[name] = Math.min(found[name] ?? 99, contrast);
+    }
+    return found;
+}"""
+
+
+def tab_to(visit: Visit, selector: str) -> None:
+    """Press the tabulator until the focus is there; it has to be seen on the way."""
+    for _ in range(60):
+        if visit.page.evaluate("s => document.activeElement.matches(s)", selector):
+            return
+        visit.page.keyboard.press("Tab")
+        assert visit.page.evaluate(
+            """() => {
+                const element = document.activeElement;
+                const { outlineWidth, outlineStyle } = getComputedStyle(element);
+                // These two show it on something around or beside them.
+                return element === document.body || element.closest("textarea, .segments")
+                    || parseFloat(outlineWidth) >= 2 && outlineStyle !== "none";
+            }"""
+        ), "the focus cannot be seen"
+    raise AssertionError(f"nothing led to {selector}")
+
+
+def test_the_keyboard_alone_leads_from_the_text_to_the_heat_map(visit: Visit) -> None:
+    keyboard = visit.page.keyboard
+    visit.open()
+    tab_to(visit, "#source-language")
+    keyboard.type("Germ")
+    tab_to(visit, "#target-language")
+    keyboard.type("Eng")
+    tab_to(visit, "#source-text")
+    keyboard.type(TEXT)
+    keyboard.press("Control+Enter")
+    expect(visit.find("#target-text")).not_to_be_empty()
+    tab_to(visit, "#why")
+    keyboard.press("Enter")
+    expect(visit.find("#heads .head").first).to_be_visible()
+
+    tab_to(visit, "#source-words .word")
+    keyboard.press("ArrowDown")
+    keyboard.press("End")
+    expect(visit.find("#target-words .word").last).to_be_focused()
+    keyboard.press("ArrowLeft")
+    expect(visit.find("#word-caption")).to_contain_text("looked at")
+
+    tab_to(visit, "input[name=kind]")
+    keyboard.press("ArrowRight")
+    expect(visit.find("#heat-map")).to_have_attribute("data-kind", "encoder")
+    tab_to(visit, "#layer")
+    keyboard.press("ArrowUp")
+    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "1")
+    tab_to(visit, "#heat-map")
+    expect(visit.find("#heat-map")).to_have_attribute("data-value", visit_value(visit))
+    keyboard.press("h")
+    expect(visit.find("#heat-map")).to_have_attribute("data-head", "0")
+    keyboard.press("Shift+L")
+    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "0")
+    keyboard.press("ArrowDown")
+    keyboard.press("ArrowRight")
+    expect(visit.find("#heat-map")).to_have_attribute("data-row", "1")
+    expect(visit.find("#heat-map")).to_have_attribute("data-column", "1")
+
+
+def visit_value(visit: Visit) -> str:
+    value = visit.find("#heat-map").get_attribute("data-value")
+    assert value is not None, "whoever comes by keyboard stands on a cell at once"
+    return value
+
+
+@pytest.mark.parametrize("width", [360, 768, 1920])
+def test_no_screen_has_to_be_scrolled_sideways(visitor: Visitor, width: int) -> None:
+    visit = visitor(viewport={"width": width, "height": 740})
+    visit.explain(TWO_SENTENCES)
+    visit.find("#numbers-button").click()
+    visit.find("#alternatives summary").click()
+    expect(visit.find("#alternative-list li").first).to_be_visible()
+    wide = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    scroll, client = visit.page.evaluate(wide)
+    assert scroll <= client == width
+
+
+def test_a_finger_on_a_phone_finds_out_why(visitor: Visitor) -> None:
+    phone = {"width": 360, "height": 740}
+    visit = visitor(viewport=phone, has_touch=True, is_mobile=True, device_scale_factor=2)
+    visit.explain()
+    visit.find("#target-words .word").nth(1).tap()
+    expect(visit.find("#source-words .word.lit").first).to_be_visible()
+    visit.find("#heat-map .heat-field").tap(position={"x": 40, "y": 40})
+    expect(visit.find("#heat-value")).not_to_be_empty()
+    for button in visit.find("button:visible:not(.word)").all():
+        assert button.bounding_box()["height"] >= 32, button.inner_text()
+
+
+def background(visit: Visit) -> list[int]:
+    colour = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return [int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+
+
+def test_dark_and_light_follow_the_system_until_somebody_chooses(visitor: Visitor) -> None:
+    visit = visitor(color_scheme="dark")
+    visit.open()
+    assert max(background(visit)) < 60
+    expect(visit.find("#theme")).to_have_attribute("aria-pressed", "true")
+    visit.page.emulate_media(color_scheme="light")
+    expect(visit.find("#theme")).to_have_attribute("aria-pressed", "false")
+    assert min(background(visit)) > 200
+    visit.find("#theme").click()
+    assert max(background(visit)) < 60
+    visit.open()
+    assert max(background(visit)) < 60
+    visit.find("#theme").click()
+    assert min(background(visit)) > 200
+    visit.page.emulate_media(color_scheme="dark")
+    expect(visit.find("#theme")).to_have_attribute("aria-pressed", "true")
+    assert max(background(visit)) < 60, "back at the system's choice, the page follows it again"
+
+
+@pytest.mark.parametrize("colour_scheme", ["light", "dark"])
+def test_every_word_stands_out_from_its_ground(visitor: Visitor, colour_scheme: str) -> None:
+    visit = visitor(color_scheme=colour_scheme, reduced_motion="reduce")
+    visit.explain(TWO_SENTENCES)
+    visit.find("#alternatives summary").click()
+    expect(visit.find("#alternative-list li").first).to_be_visible()
+    expect(visit.find("#heads .head").first).to_be_visible()
+    for word in visit.find("#target-words .word").all()[:4]:
+        word.hover()
+        faint = {n: c for n, c in visit.page.evaluate(CONTRASTS).items() if c < 4.5}
+        assert not faint
+
+
+def test_nothing_moves_for_who_wants_no_motion(visitor: Visitor) -> None:
+    visit = visitor(reduced_motion="reduce")
+    visit.explain()
+    moving = """() => [...document.querySelectorAll("*")].filter((element) => {
+        const { transitionDuration, animationName } = getComputedStyle(element);
+        return transitionDuration !== "0s" || animationName !== "none";
+    }).length"""
+    assert visit.page.evaluate(moving) == 0
+
+
+def test_the_page_works_below_a_path(visitor: Visitor) -> None:
+    visit = visitor()
+    below = f"{visit.address}some/path/"
+
+    def forward(route: object) -> None:
+        url = route.request.url.replace("some/path/", "")  # type: ignore[attr-defined]
+        route.fulfill(response=route.fetch(url=url))  # type: ignore[attr-defined]
+
+    visit.page.route(f"{below}**", forward)
+    visit.address = below
+    visit.explain()
+    expect(visit.find("#heat-map")).to_be_visible()
+
+
+def test_everything_has_a_name_that_can_be_read_out(visit: Visit) -> None:
+    visit.explain(TWO_SENTENCES)
+    nameless = visit.page.evaluate(
+        """() => {
+            const all = "button, select, input, textarea, a, [role], [tabindex]";
+            const silent = "[role=status], [role=alert]";
+            return [...document.querySelectorAll(all)]
+                .filter((element) => element.checkVisibility() && !element.matches(silent))
+                .filter((element) => !element.ariaLabel && !element.textContent.trim()
+                    && !element.labels?.length && !element.getAttribute("aria-labelledby"))
+                .map((element) => element.outerHTML);
+        }"""
+    )
+    assert nameless == []
+    expect(visit.find("#heat-map")).to_have_accessible_name(
+        "Translation to source, layer 2, mean of all heads"
+    )

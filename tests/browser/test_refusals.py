@@ -1,0 +1,119 @@
+"""What the page says when the server says no, or nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.browser.support import TEXT, Visit, sync_api
+
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+START = "#source=de&target=en&text="
+
+
+def error(message: str, **headers: str) -> dict[str, object]:
+    body = json.dumps({"error": message})
+    return {"body": body, "content_type": "application/json", "headers": headers}
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(429, "heard a lot from you"), (503, "The server is busy")]
+)
+def test_who_has_to_wait_sees_how_long_and_is_served_then(
+    visit: Visit, status: int, said: str
+) -> None:
+    visit.page.clock.install()
+    visit.open(START)
+    refusal = error("come back later", **{"retry-after": "7"})
+    visit.refuse("translate", status=status, **refusal)
+    visit.find("#source-text").fill(TEXT)
+    visit.page.clock.fast_forward(1000)
+    expect(visit.find("#problem")).to_contain_text(said)
+    expect(visit.find("#problem")).to_contain_text("Come back later.")
+    expect(visit.find("#problem [data-left]")).to_have_attribute("data-left", "7")
+    visit.page.clock.run_for(3000)
+    expect(visit.find("#problem [data-left]")).to_have_text("Trying again in 4 seconds.")
+    visit.page.clock.run_for(4000)
+    expect(visit.find("#problem")).to_be_hidden()
+    expect(visit.find("#target-text")).not_to_be_empty()
+    visit.forgive(str(status))
+
+
+def test_who_does_not_want_to_wait_can_try_at_once(visit: Visit) -> None:
+    visit.open(START)
+    visit.refuse("translate", status=503, **error("full", **{"retry-after": "3600"}))
+    visit.find("#source-text").fill(TEXT)
+    visit.find("#problem button").click()
+    expect(visit.find("#target-text")).not_to_be_empty()
+    visit.forgive("503")
+
+
+def test_a_text_that_is_too_large_is_refused_in_the_words_of_the_server(visit: Visit) -> None:
+    visit.open(START)
+    visit.refuse("translate", status=413, **error("sentence has 900 tokens"))
+    visit.find("#source-text").fill(TEXT)
+    expect(visit.find("#problem")).to_contain_text("more text than this server takes")
+    expect(visit.find("#problem")).to_contain_text("Sentence has 900 tokens.")
+    expect(visit.find("#problem button")).to_have_count(0)
+    visit.forgive("413")
+
+
+def test_nobody_types_more_than_the_server_takes_without_hearing_it(visit: Visit) -> None:
+    settings = visit.answer("frontend/settings") | {"charLimit": 10}
+    visit.refuse("frontend/settings", json=settings)
+    visit.open(START)
+    visit.find("#source-text").fill(TEXT)
+    expect(visit.find("#problem")).to_contain_text("At most 10 characters")
+    expect(visit.find("#count")).to_have_text(f"{len(TEXT)} characters of 10")
+    assert not visit.asked("/translate")
+
+
+def test_a_server_that_is_away_is_waited_for(visit: Visit) -> None:
+    visit.open(START)
+    visit.page.route("**/translate", lambda route: route.abort(), times=1)
+    visit.find("#source-text").fill(TEXT)
+    expect(visit.find("#problem")).to_contain_text("The server cannot be reached.")
+    visit.find("#problem button").click()
+    expect(visit.find("#target-text")).not_to_be_empty()
+    visit.forgive("ERR_FAILED")
+
+
+def test_a_page_that_opens_before_the_server_is_ready_comes_to_life(visit: Visit) -> None:
+    visit.refuse("languages", status=503, **error("no model yet", **{"retry-after": "1"}))
+    visit.open(START + TEXT)
+    expect(visit.find("#target-text")).not_to_be_empty()
+    visit.forgive("503")
+
+
+def test_a_wrong_key_is_said_so_and_can_be_corrected(visit: Visit) -> None:
+    visit.open(START)
+    expect(visit.find("#key-button")).to_be_hidden()
+    visit.refuse("translate", status=403, **error("Invalid API key"))
+    visit.find("#source-text").fill(TEXT)
+    expect(visit.find("#problem")).to_contain_text("This API key was not accepted.")
+    expect(visit.find("#key-value")).to_be_focused()
+    visit.find("#key-value").fill("right")
+    visit.find("#key-value").press("Enter")
+    expect(visit.find("#target-text")).not_to_be_empty()
+    expect(visit.find("#problem")).to_be_hidden()
+    visit.forgive("403")
+
+
+def test_a_key_is_asked_for_where_one_is_needed_and_kept_in_the_browser(visit: Visit) -> None:
+    settings = visit.answer("frontend/settings") | {"apiKeys": True, "keyRequired": True}
+    visit.refuse("frontend/settings", times=2, json=settings)
+    visit.open(START + TEXT)
+    expect(visit.find("#key-value")).to_be_visible()
+    visit.find("#key-value").fill("secret")
+    visit.find("#key-value").press("Enter")
+    visit.open()
+    expect(visit.find("#key-button")).to_be_visible()
+    expect(visit.find("#key")).to_be_hidden()
+    visit.find("#source-text").fill("Ein Hund.")
+    expect(visit.find("#target-text")).not_to_be_empty()
+    request = visit.asked("/translate")[-1]
+    assert request.headers["authorization"] == "Bearer secret"
+    assert request.post_data_json["api_key"] == "secret"
+    assert not any("secret" in each.url for each in visit.requests)

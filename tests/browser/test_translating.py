@@ -1,0 +1,176 @@
+"""Text in, text out: what happens while somebody types, chooses, copies and shares."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.browser.support import TEXT, Visit, Visitor, sync_api
+
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+
+
+def translation_of(visit: Visit, text: str) -> str:
+    response = visit.page.request.post(
+        f"{visit.address}translate", data={"q": text, "source": "de", "target": "en"}
+    )
+    return response.json()["translatedText"]
+
+
+def test_text_is_translated_while_somebody_types(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    visit.find("#source-text").press_sequentially("Ein Hund läuft")
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, "Ein Hund läuft"))
+    visit.find("#source-text").press_sequentially(" am Strand.")
+    expect(visit.find("#target-text")).to_have_text(
+        translation_of(visit, "Ein Hund läuft am Strand.")
+    )
+    expect(visit.find("#target-text")).to_have_attribute("lang", "en")
+    assert len(visit.asked("translate")) < len("Ein Hund läuft am Strand.")
+
+
+def test_the_answer_to_an_older_text_is_dropped(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    held = []
+    visit.page.route("**/translate", lambda route: held.append(route), times=1)
+    visit.find("#source-text").fill("Ein Mann")
+    with visit.page.expect_event("requestfailed") as failed:
+        expect(visit.find("#state")).to_have_text("Translating…")
+        visit.find("#source-text").fill("Eine Frau")
+    assert failed.value.post_data_json["q"] == "Ein Mann"
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, "Eine Frau"))
+    assert len(held) == 1
+
+
+def test_control_and_enter_translate_at_once(visit: Visit) -> None:
+    visit.page.clock.install()
+    visit.open("#source=de&target=en&text=")
+    visit.page.clock.pause_at("2100-01-01")
+    visit.find("#source-text").fill(TEXT)
+    assert not visit.asked("translate")
+    visit.find("#source-text").press("Control+Enter")
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
+
+
+def test_the_language_of_the_text_is_detected(visit: Visit) -> None:
+    visit.open("#source=auto&target=en&text=")
+    expect(visit.find("#source-language option:checked")).to_have_text("Detect language")
+    visit.find("#source-text").fill(TEXT)
+    expect(visit.find("#source-language option:checked")).to_have_text("German, detected")
+    expect(visit.find("#detected")).to_have_text(re.compile(r"^German, \d+ % sure$"))
+    visit.find("#swap").click()
+    expect(visit.find("#source-language")).to_have_value("en")
+    expect(visit.find("#target-language")).to_have_value("de")
+    expect(visit.find("#source-text")).to_have_value(translation_of(visit, TEXT))
+    expect(visit.find("#target-text")).to_have_attribute("lang", "de")
+
+
+def test_who_writes_in_the_target_language_is_offered_the_other_one(visit: Visit) -> None:
+    visit.open("#source=auto&target=de&text=" + TEXT)
+    expect(visit.find("#hint")).to_contain_text("This seems to be German already.")
+    visit.find("#hint button").click()
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
+    expect(visit.find("#hint")).to_be_hidden()
+
+
+def test_an_alternative_changes_places_with_the_translation(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    expect(visit.find("#target-text")).not_to_be_empty()
+    assert "alternatives" not in visit.asked("translate")[-1].post_data_json
+    visit.find("#alternatives summary").click()
+    alternative = visit.find("#alternative-list button").first
+    expect(alternative).to_be_visible()
+    first, other = visit.find("#target-text").inner_text(), alternative.inner_text()
+    assert first != other
+    alternative.click()
+    expect(visit.find("#target-text")).to_have_text(other)
+    expect(alternative).to_have_text(first)
+
+
+def test_a_shared_link_brings_text_and_languages_back(visitor: Visitor) -> None:
+    visit = visitor(permissions=["clipboard-read", "clipboard-write"])
+    visit.open("#source=auto&target=en&text=" + TEXT)
+    expect(visit.find("#target-text")).not_to_be_empty()
+    visit.find("#share").click()
+    expect(visit.find("#share")).to_have_text("Copied")
+    link = visit.page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(f"{visit.address}#")
+
+    other = visitor()
+    other.open(link.removeprefix(other.address))
+    expect(other.find("#source-text")).to_have_value(TEXT)
+    expect(other.find("#source-language")).to_have_value("auto")
+    expect(other.find("#target-text")).to_have_text(visit.find("#target-text").inner_text())
+    assert not any("Zwei" in request.url.split("#")[0] for request in other.requests)
+    other.find("#source-text").press_sequentially("!")
+    assert "#" not in other.page.url
+
+
+def test_the_translation_can_be_copied(visitor: Visitor) -> None:
+    visit = visitor(permissions=["clipboard-read", "clipboard-write"])
+    visit.open("#source=de&target=en&text=" + TEXT)
+    visit.find("#copy").click()
+    expect(visit.find("#copy")).to_have_text("Copied")
+    copied = visit.page.evaluate("navigator.clipboard.readText()")
+    assert copied == visit.find("#target-text").inner_text()
+
+
+def test_blanks_and_lines_of_a_long_text_are_kept(visit: Visit) -> None:
+    text = "Ein Mann schläft.\n\n  Eine Frau liest ein Buch.\n" * 6
+    visit.open("#source=de&target=en&text=")
+    visit.find("#source-text").fill(text)
+    expected = translation_of(visit, text)
+    assert expected.count("\n") == text.count("\n")
+    expect(visit.find("#target-text")).to_have_js_property("textContent", expected)
+
+
+def test_a_long_text_is_told_sentence_by_sentence(visit: Visit) -> None:
+    part = 'event: part\ndata: {"text":0,"translatedText":"One. "}\n\n'
+    done = 'event: done\ndata: {"translatedText":"One. Two.","truncated":false}\n\n'
+    for body, expected in ((part, "One. "), (part + ": patience\n\n" + done, "One. Two.")):
+        visit.refuse("translate", body=body, content_type="text/event-stream")
+        visit.open("#source=de&target=en&text=" + "Eins. Zwei. " * 50)
+        expect(visit.find("#target-text")).to_have_js_property("textContent", expected)
+        assert visit.asked("/translate")[-1].post_data_json["stream"] is True
+        visit.open()
+
+
+def test_languages_are_remembered(visit: Visit) -> None:
+    visit.open()
+    visit.find("#source-language").select_option("en")
+    visit.find("#target-language").select_option("de")
+    visit.open()
+    expect(visit.find("#source-language")).to_have_value("en")
+    expect(visit.find("#target-language")).to_have_value("de")
+
+
+def test_a_chosen_file_is_translated(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    file = {"name": "hund.txt", "mimeType": "text/plain", "buffer": b"Ein Hund.\n"}
+    visit.find("#file-input").set_input_files(file)
+    link = visit.find("#file a")
+    expect(link).to_have_text("Download the translation")
+    with visit.page.expect_download() as download:
+        link.click()
+    content = download.value.path().read_text(encoding="utf-8")
+    assert content == translation_of(visit, "Ein Hund.\n")
+    visit.find("#file button").click()
+    expect(visit.find("#file")).to_be_hidden()
+
+
+def test_a_file_can_be_dropped_anywhere(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    files = visit.page.evaluate_handle(
+        """() => {
+            const files = new DataTransfer();
+            files.items.add(new File(["Ein Hund."], "hund.xyz"));
+            return files;
+        }"""
+    )
+    visit.find("footer").dispatch_event("dragover", {"dataTransfer": files})
+    expect(visit.find("#drop")).to_be_visible()
+    visit.find("footer").dispatch_event("drop", {"dataTransfer": files})
+    expect(visit.find("#drop")).to_be_hidden()
+    expect(visit.find("#file")).to_contain_text("hund.xyz cannot be translated")

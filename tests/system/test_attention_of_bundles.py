@@ -1,0 +1,57 @@
+"""What the committed bundles look at makes sense, which no exact test can say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.bundle.bundle import Bundle
+from service.runtime.attention import AttentionGraph
+from service.translation.alignment import Side, align_words
+from service.translation.words import words
+
+BUNDLES = Path(__file__).parents[2] / "bundles"
+GERMAN = "Ein kleines Mädchen in einem roten Kleid isst einen Apfel."
+ENGLISH = "A little girl in a red dress is eating an apple."
+SAME = {"kleines": "little", "Mädchen": "girl", "roten": "red", "Kleid": "dress", ".": "."}
+
+
+@pytest.mark.parametrize(
+    ("name", "source_text", "target_text", "same"),
+    [
+        ("multi30k-de-en", GERMAN, ENGLISH, set(SAME.items())),
+        ("multi30k-en-de", ENGLISH, GERMAN, {(en, de) for de, en in SAME.items()}),
+    ],
+)
+def test_words_that_mean_the_same_are_aligned(
+    name: str, source_text: str, target_text: str, same: set[tuple[str, str]]
+) -> None:
+    bundle = Bundle.open(BUNDLES / name)
+    tokenizer, manifest = bundle.tokenizer(), bundle.manifest
+    graph = AttentionGraph.load(bundle, "int8")
+    source_ids = (*tokenizer.encode(source_text), manifest.special_ids.eos)
+    maps = graph.run(source_ids, tokenizer.encode(target_text))
+    for weights in (maps.encoder_LHSS, maps.decoder_LHTT, maps.cross_LHTS):
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    found = manifest.alignment_source
+    alignment = align_words(
+        maps.cross_LHTS[found.layer].mean(0),
+        Side(words(source_text), tokenizer.spans(source_text)),
+        Side(words(target_text), tokenizer.spans(target_text)),
+        shifted=found.shifted,
+    )
+    linked = {
+        (
+            source_text[slice(*alignment.source_words[link.source])],
+            target_text[slice(*alignment.target_words[link.target])],
+        )
+        for link in alignment.links()
+    }
+    assert same <= linked
+
+
+def test_the_bundles_say_which_layer_aligns_best() -> None:
+    for path in sorted(BUNDLES.glob("multi30k-*")):
+        assert Bundle.open(path).manifest.alignment is not None
