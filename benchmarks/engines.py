@@ -16,7 +16,7 @@ from models.bundle.manifest import Precision
 
 if TYPE_CHECKING:
     from benchmarks.workloads import Sentences
-    from service.translation.repository import LoadedModel
+    from service.translation.loaded import LoadedModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ from service.translation.admission import Admission
 from service.translation.detection import LinguaDetector
 from service.translation.errors import NotReady
 from service.translation.inspection import Inspector
-from service.translation.repository import LoadedModel, ModelRepository
+from service.translation.loaded import LoadedModel
+from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair

@@ -30,8 +30,9 @@ from service.runtime.onnx import OnnxBackend
 from service.runtime.sessions import Device, DeviceUnavailable, available_device
 from service.settings import Settings
 from service.translation.decoding import NO_OVERRIDES
+from service.translation.loaded import LoadedModel, Tokenizer
 from service.translation.reader import AttentionReader
-from service.translation.repository import FoundBundle, LoadedModel, Stamp, Tokenizer
+from service.translation.repository import FoundBundle, Stamp
 from service.translation.results import Lookup, Results
 from service.translation.types import LanguagePair
 

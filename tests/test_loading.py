@@ -23,7 +23,8 @@ from service.loading import (
 )
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
-from service.translation.repository import FoundBundle, LoadedModel
+from service.translation.loaded import LoadedModel
+from service.translation.repository import FoundBundle
 from service.translation.results import Lookup
 from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files

@@ -13,7 +13,8 @@ from models.bundle.manifest import InvalidBundle
 from service.loading import announcing, discover
 from service.observability.metrics import Metrics
 from service.reloading import Reloader
-from service.translation.repository import FoundBundle, LoadedModel, ModelRepository
+from service.translation.loaded import LoadedModel
+from service.translation.repository import FoundBundle, ModelRepository
 from tests.support.shouting import load_found, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio

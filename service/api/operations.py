@@ -13,7 +13,8 @@ from service.api.draining import Drain
 from service.api.responses import Json
 from service.observability.metrics import Metrics
 from service.translation.errors import NotReady
-from service.translation.repository import LoadedModel, ModelRepository, Reloaded
+from service.translation.loaded import LoadedModel
+from service.translation.repository import ModelRepository, Reloaded
 
 
 class Alive(BaseModel):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.runtime.backend import AttentionMaps
 from service.translation.alignment import Alignment, Side, Span, align_words
 from service.translation.errors import InvalidOption
-from service.translation.repository import LoadedModel
+from service.translation.loaded import LoadedModel
 from service.translation.words import words
 
 Kind = Literal["encoder", "decoder", "cross"]

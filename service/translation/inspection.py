@@ -22,7 +22,8 @@ from service.translation.errors import (
     UnknownModel,
     UnsupportedPair,
 )
-from service.translation.repository import LoadedModel, ModelRepository
+from service.translation.loaded import LoadedModel
+from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.types import Leg, TranslatedSentence, Translation
 

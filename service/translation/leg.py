@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from service.engine.types import Decoded, FinishReason, Hypothesis, Priority
 from service.translation.alignment import Alignment
 from service.translation.attention import align
+from service.translation.loaded import LoadedModel
 from service.translation.preparing import Sentence, Text
-from service.translation.repository import LoadedModel
 from service.translation.terms import honour
 from service.translation.types import Leg, TranslatedSentence
 

@@ -8,8 +8,8 @@ from itertools import chain, zip_longest
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
+from service.translation.loaded import LoadedModel
 from service.translation.markup import MarkedSentence, MarkedText
-from service.translation.repository import LoadedModel
 from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.terms import Said, said_in
 from service.translation.types import Term

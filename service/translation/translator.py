@@ -26,10 +26,12 @@ from service.translation.errors import (
     UndetectedLanguage,
 )
 from service.translation.leg import Tell, TextDone, run_leg
+from service.translation.loaded import LoadedModel
 from service.translation.markup import MarkedText, Markup, parse
+from service.translation.offer import Offer, Route
 from service.translation.parts import InOrder
 from service.translation.preparing import Job, Text, prepare
-from service.translation.repository import LoadedModel, ModelRepository, Offer, Route
+from service.translation.repository import ModelRepository
 from service.translation.types import (
     Detection,
     LanguagePair,

@@ -145,4 +145,21 @@ async def test_the_document_offers_what_is_on_offer(client: httpx.AsyncClient) -
         properties = content[media_type]["schema"]["properties"]
         assert properties["source"]["enum"] == ["auto", "de", "en", "fr"]
         assert properties["target"]["enum"] == ["de", "en"]
-        assert properties["alternatives"]["anyOf"][0]["maximum"] == 3
+
+
+async def test_the_document_knows_the_bounds_and_what_a_form_cannot_say(
+    client: httpx.AsyncClient,
+) -> None:
+    document = (await client.get("/openapi.json")).json()
+    content = document["paths"]["/translate"]["post"]["requestBody"]["content"]
+    in_json = content["application/json"]["schema"]["properties"]
+    in_form = content["application/x-www-form-urlencoded"]["schema"]["properties"]
+    number = {"type": "integer", "minimum": 0, "maximum": 3}
+    assert in_json["alternatives"]["anyOf"] == [number, {"type": "null"}]
+    assert number.items() <= in_form["alternatives"].items()
+    assert in_json["q"]["anyOf"][1]["maxItems"] == 60
+    assert (in_form["q"]["type"], in_form["q"]["maxLength"]) == ("string", 5000)
+    assert "suppress_sequences" in in_json
+    assert "suppress_sequences" not in in_form
+    own = {"ge", "gt", "le", "lt"}
+    assert not any(own & set(choice) for choice in in_form.values())

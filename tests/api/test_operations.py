@@ -14,7 +14,7 @@ from service.api.operations import create_router
 from service.bootstrap import Service, build, running
 from service.loading import ModelObserver
 from service.settings import Settings
-from service.translation.repository import LoadedModel
+from service.translation.loaded import LoadedModel
 from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from service.loading import ModelObserver
 from service.runtime.backend import Candidates, StepBatch
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
-from service.translation.repository import LoadedModel
+from service.translation.loaded import LoadedModel
 from tests.support.shouting import make_limits, make_model, shouting
 
 pytestmark = pytest.mark.anyio

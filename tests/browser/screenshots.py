@@ -64,6 +64,7 @@ def main() -> None:
             visit = Visit(context.new_page(), address)
             visit.open(f"#source=auto&target=en&text={TEXT}")
             visit.find("#why").click()
+            visit.page.mouse.move(0, 0)
             sync_api.expect(visit.find("#heads .head").first).to_be_visible()
             scene(visit)
             save(PICTURES / f"{name}.png", visit.page.screenshot(full_page=True))

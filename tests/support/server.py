@@ -30,7 +30,7 @@ from service.loading import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
-from service.translation.repository import LoadedModel
+from service.translation.loaded import LoadedModel
 from tests.support.shouting import make_limits, make_model, shouting
 
 ROOT = Path(__file__).parent.parent.parent
@@ -133,6 +133,7 @@ def running(
 ) -> Iterator[Server]:
     """A server in a process of its own, with settings by their names in lower case."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DRAGOMAN_")}
+    settings = {"state": bundles.parent / "state", **settings}
     environment |= {f"DRAGOMAN_{name.upper()}": str(value) for name, value in settings.items()}
     program = [sys.executable, "-m", "tests.support.server", "--bundles", str(bundles)]
     log = bundles.parent / "server.log"

@@ -31,8 +31,9 @@ from service.loading import ModelObserver
 from service.runtime.backend import FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.settings import Settings
+from service.translation.loaded import LoadedModel
 from service.translation.reader import AttentionReader
-from service.translation.repository import FoundBundle, LoadedModel
+from service.translation.repository import FoundBundle
 from service.translation.results import Results
 
 PAD, UNK, BOS, EOS = range(4)

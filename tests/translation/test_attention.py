@@ -12,8 +12,8 @@ from models.bundle.manifest import AlignmentSource
 from service.engine.errors import SentenceTooLong
 from service.translation.attention import Kind, Wanted, align, choose, look, numbered
 from service.translation.errors import InvalidOption
+from service.translation.loaded import LoadedModel
 from service.translation.reader import TargetTooLong
-from service.translation.repository import LoadedModel
 from tests.support.shouting import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
 
 pytestmark = pytest.mark.anyio

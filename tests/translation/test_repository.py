@@ -12,7 +12,8 @@ from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
 from service.loading import discover
 from service.translation.errors import NotReady, UnknownLanguage, UnsupportedPair
-from service.translation.repository import FoundBundle, LoadedModel, ModelRepository
+from service.translation.loaded import LoadedModel
+from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import Language, LanguagePair
 from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
 

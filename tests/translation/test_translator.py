@@ -25,7 +25,8 @@ from service.translation.errors import (
     UnknownModel,
     UnsupportedPair,
 )
-from service.translation.repository import FoundBundle, LoadedModel, ModelRepository
+from service.translation.loaded import LoadedModel
+from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment
 from service.translation.translator import Translator
 from service.translation.types import Detection, LanguagePair, Part, TranslateRequest
@@ -218,9 +219,7 @@ async def test_long_requests_are_prepared_beside_the_event_loop(
 ) -> None:
     threads: set[str] = set()
 
-    def noting(
-        text: str, language: str, limit: TokenLimit, splitting: Splitting
-    ) -> SegmentedText:
+    def noting(text: str, language: str, limit: TokenLimit, splitting: Splitting) -> SegmentedText:
         threads.add(threading.current_thread().name)
         return segment(text, language, limit, splitting)
 

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from service.api.deepl.languages import listed
-from service.translation.repository import Offer
+from service.translation.offer import Offer
 
 _PATHS = ("/v2/translate", "/v2/document", "/v2/glossaries")
 

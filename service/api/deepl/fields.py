@@ -7,6 +7,7 @@ field that stands several times, lists have every value and all others the first
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
@@ -29,6 +30,7 @@ _LISTS = frozenset(
         *("ignore_tags", "splitting_tags", "non_splitting_tags"),
     }
 )
+_SUBJECT = re.compile("^(Input|String|List) should")
 _FORM = "application/x-www-form-urlencoded"
 _MULTIPART = "multipart/form-data"
 
@@ -67,7 +69,7 @@ class Fields:
             name = ".".join(map(str, first["loc"]))
             if first["type"] == "missing":
                 raise BadRequest(f"Parameter '{name}' not specified.") from error
-            problem = first["msg"].replace("Input should", "it should")
+            problem = _SUBJECT.sub("it should", first["msg"])
             raise BadRequest(f"Value for '{name}' not supported: {problem}.") from error
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from service.api.errors import BadRequest
 from service.translation.errors import UnknownLanguage
-from service.translation.repository import Offer, Side
+from service.translation.offer import Offer, Side
 from service.translation.types import LanguagePair
 
 _VARIANTS = MappingProxyType(

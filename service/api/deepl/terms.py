@@ -9,7 +9,7 @@ from service.api.deepl.languages import language, stored_pair
 from service.api.errors import BadRequest
 from service.state.errors import DictionaryNotFound
 from service.state.glossaries import GlossaryStore
-from service.translation.repository import Offer
+from service.translation.offer import Offer
 from service.translation.types import Term
 
 _MOST_GLOSSARIES = 5

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from service.api.libretranslate.spelling import AUTO, written
-from service.translation.repository import Offer
+from service.translation.offer import Offer
 
 _DETECTING = frozenset({"/translate", "/translate_file"})
 """Where a source may be left open."""

@@ -12,7 +12,7 @@ from service.api.libretranslate.spelling import read, read_source
 from service.api.options import WHOLE, DecodingParameters
 from service.api.parameters import Fields
 from service.translation.markup import PLAIN, Markup
-from service.translation.repository import Offer
+from service.translation.offer import Offer
 from service.translation.types import TranslateRequest
 
 _FORMATS = ("text", "html")

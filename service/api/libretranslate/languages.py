@@ -15,7 +15,8 @@ from service.api.libretranslate.answer import NOTHING_DETECTED, DetectionAnswer,
 from service.api.libretranslate.spelling import written
 from service.api.parameters import body_of, read_fields
 from service.api.responses import Json, refusals
-from service.translation.repository import ModelRepository, Offer
+from service.translation.offer import Offer
+from service.translation.repository import ModelRepository
 from service.translation.translator import Detector
 
 _MOST_GUESSES = 3

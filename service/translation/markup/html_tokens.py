@@ -87,7 +87,7 @@ class _Nesting:
             yield self._pop("")
 
     def _start(self, piece: _Piece) -> Iterator[Token]:
-        while self._open and piece.name in CLOSED_BY.get(self._open[-1], ()):
+        while self._open and self._is_closed_by(piece.name):
             yield self._pop("")
         breaks = piece.name in self._breaking
         untouched = piece.name in self._untouched or _asks_not_to(piece.attributes)
@@ -107,6 +107,12 @@ class _Nesting:
         while self._open[-1] != piece.name:
             yield self._pop("")
         yield self._pop(piece.raw)
+
+    def _is_closed_by(self, name: str) -> bool:
+        """Whether the innermost element ends where another begins; if it may stand in a sentence
+        its tags may move, so it is taken to be nested as it is written."""
+        last = self._open[-1]
+        return last in self._breaking and name in CLOSED_BY.get(last, ())
 
     def _push(self, name: str, breaks: bool) -> None:
         self._open.append(name)

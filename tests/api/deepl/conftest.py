@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
@@ -13,8 +13,6 @@ from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from tests.support.shouting import load_shouting
-
-Connect = Callable[..., Awaitable[httpx.AsyncClient]]
 
 
 @asynccontextmanager

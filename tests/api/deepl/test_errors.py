@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from service.api.errors import REFUSALS
 from service.bootstrap import Service
 from service.settings import Settings
 from service.state.errors import StateError
@@ -155,6 +156,4 @@ async def test_a_bug_is_told_without_what_it_is(
 
 
 def test_every_error_of_the_state_has_a_status() -> None:
-    from service.api.errors import REFUSALS
-
     assert set(StateError.__subclasses__()) <= set(REFUSALS)

@@ -100,7 +100,7 @@ def test_between_its_marks_a_translation_is_what_the_model_wrote(
         target = draw.text()
         result = sentence.render(target, draw.alignment(sentence.text, target))
         bare = result
-        for mark in sentence.marks:
+        for mark in sorted(sentence.marks, key=lambda mark: -len(mark.raw)):
             bare = bare.replace(mark.raw, "", 1)
         own = html.escape(target, quote=False)
         if any(mark.solid for mark in sentence.marks):

@@ -1,0 +1,109 @@
+"""What clients may choose from: models, languages, and the ways from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from models.bundle.languages import canonical, display_name
+from service.translation.errors import UnknownLanguage, UnknownModel, UnsupportedPair
+from service.translation.loaded import LoadedModel
+from service.translation.types import Language, LanguagePair
+
+Route = tuple[LoadedModel, ...]
+Side = Literal["sources", "targets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What clients may choose from, and why some of what was found is not in it."""
+
+    models: tuple[LoadedModel, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Bundle directory to reason."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(sorted({model.pair.source for model in self.models}))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(sorted({model.pair.target for model in self.models}))
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """Every language on either side, by name."""
+        codes = {*self.sources, *self.targets}
+        languages = (Language(c, display_name(c), self.targets_of(c)) for c in codes)
+        return tuple(sorted(languages, key=lambda language: language.name))
+
+    def targets_of(self, source: str) -> tuple[str, ...]:
+        """The languages that ``source`` is translated to, itself left out."""
+        direct = self._direct(source)
+        indirect = {target for pivot in direct for target in self._direct(pivot)}
+        return tuple(sorted((direct | indirect) - {source}))
+
+    def direct_pairs(self) -> tuple[LanguagePair, ...]:
+        """The pairs that a single model translates."""
+        return tuple(sorted({model.pair for model in self.models}))
+
+    def route(self, pair: LanguagePair, name: str | None = None) -> Route:
+        """The models that lead from source to target: one, or two through a pivot.
+
+        Where several models translate a pair, the first by name that is alive is taken, or the one
+        called ``name``. English is the first choice of a pivot. Raises ``UnknownModel`` or
+        ``UnsupportedPair``.
+        """
+        if name is not None:
+            return (self._named(pair, name),)
+        if direct := self._model(pair):
+            return (direct,)
+        routes = [
+            (first, second)
+            for pivot in sorted(self._direct(pair.source), key=lambda code: (code != "en", code))
+            if (first := self._model(LanguagePair(pair.source, pivot)))
+            and (second := self._model(LanguagePair(pivot, pair.target)))
+        ]
+        if not routes:
+            raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
+        return next((r for r in routes if all(m.engine.alive for m in r)), routes[0])
+
+    def language(self, code: str, side: Side) -> str:
+        """The canonical spelling of a code; raises ``UnknownLanguage`` if it is not on offer."""
+        return _known(code, {*self.sources, *self.targets}, getattr(self, side))
+
+    def pair(self, source: str, target: str) -> LanguagePair:
+        """The pair of two codes in any spelling; raises by name if no route leads there.
+
+        A language on offer may be paired with itself.
+        """
+        pair = LanguagePair(self.language(source, "sources"), self.language(target, "targets"))
+        if pair.source != pair.target and pair.target not in self.targets_of(pair.source):
+            raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
+        return pair
+
+    def _direct(self, source: str) -> set[str]:
+        return {model.pair.target for model in self.models if model.pair.source == source}
+
+    def _model(self, pair: LanguagePair) -> LoadedModel | None:
+        fitting = [model for model in self.models if model.pair == pair]
+        return next((m for m in fitting if m.engine.alive), fitting[0] if fitting else None)
+
+    def _named(self, pair: LanguagePair, name: str) -> LoadedModel:
+        named = [model for model in self.models if model.name == name]
+        if not named:
+            raise UnknownModel(name, sorted(model.name for model in self.models))
+        if named[0].pair != pair:
+            raise UnsupportedPair(pair.source, pair.target, (named[0].pair.target,), name)
+        return named[0]
+
+
+def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:
+    try:
+        language = canonical(code)
+    except ValueError as error:
+        raise UnknownLanguage(code, offered) from error
+    if language not in languages:
+        raise UnknownLanguage(code, offered)
+    return language

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from service.bootstrap import running
+from service.settings import Settings
+from tests.support.shouting import load_shouting
+
+pytestmark = pytest.mark.anyio
+BODY = {"q": "a", "source": "de", "target": "en"}
+FILE = {"file": ("a.txt", b"a")}
+
+
+@asynccontextmanager
+async def serving(settings: Settings, **update: object) -> AsyncIterator[httpx.AsyncClient]:
+    async with running(settings.model_copy(update=update), load_shouting) as service:
+        transport = httpx.ASGITransport(service.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client
+
+
+async def test_who_needs_a_key_is_told_so_everywhere(settings: Settings) -> None:
+    async with serving(settings, api_keys="required", suggestions=True) as client:
+        for path, sent in (
+            ("/translate", {"json": BODY}),
+            ("/translate", {"data": {**BODY, "stream": "true"}}),
+            ("/detect", {"data": {"q": "a"}}),
+            ("/suggest", {"data": {**BODY, "s": "A"}}),
+            ("/translate_file", {"data": {"source": "de", "target": "en"}, "files": FILE}),
+        ):
+            response = await client.post(path, **sent)  # type: ignore[arg-type]
+            assert response.status_code == 400
+            assert response.json() == {
+                "error": "Please contact the server operator to get an API key"
+            }
+        assert (await client.get("/languages")).status_code == 200
+        asked = (await client.get("/frontend/settings")).json()
+        assert (asked["apiKeys"], asked["keyRequired"]) == (True, True)
+
+
+@pytest.mark.parametrize("shape", ["json", "data", "params"])
+async def test_a_wrong_key_is_refused_in_every_shape(settings: Settings, shape: str) -> None:
+    async with serving(settings, api_keys="optional") as client:
+        sent = {shape: {**BODY, "api_key": "wrong"}}
+        response = await client.post("/translate", **sent)  # type: ignore[arg-type]
+        assert (response.status_code, response.json()) == (403, {"error": "Invalid API key"})
+        assert (await client.post("/translate", json=BODY)).status_code == 200
+        empty = await client.post("/translate", json={**BODY, "api_key": ""})
+        assert empty.status_code == 200
+
+
+async def test_who_asks_too_often_is_told_when_to_come_back(settings: Settings) -> None:
+    async with serving(settings, requests_per_minute=1) as client:
+        assert (await client.post("/translate", json=BODY)).status_code == 200
+        for body in (BODY, {**BODY, "stream": True}):
+            response = await client.post("/translate", json=body)
+            assert response.status_code == 429
+            assert response.json()["error"].startswith("Slowdown: ")
+            assert int(response.headers["retry-after"]) > 0
+        assert (await client.get("/languages")).status_code == 200
