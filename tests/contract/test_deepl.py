@@ -1,49 +1,20 @@
-"""The official DeepL client and others, unmodified, against our own bundles and a real server."""
+"""The official DeepL client, unmodified, against our own bundles and a real server."""
 
 from __future__ import annotations
 
-import asyncio
 import io
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import deep_translator.constants
 import deepl
 import docx
-import httpx
 import pytest
-import requests
-from deep_translator import DeeplTranslator
 from deepl.api_data import ModelType, MultilingualGlossaryDictionaryEntries
 
-from benchmarks.server import serving
-from service.settings import Settings
-from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
+from tests.contract.conftest import KEY, POOR
 
-BUNDLES = Path(__file__).parents[2] / "bundles"
 GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
-KEY = "a-key"
-POOR = "a-key-with-little-left"
 pytestmark = pytest.mark.slow
-
-
-async def _add_keys(state: Path) -> None:
-    async with Database(state / FILE_NAME) as database:
-        keys = KeyStore(database)
-        await keys.add("tester", KEY)
-        await keys.add("poor", POOR, characters_per_month=60)
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = Settings(state=tmp_path_factory.mktemp("state"))
-    asyncio.run(_add_keys(settings.state))
-    with serving(BUNDLES, SLOTS="16", STATE=str(settings.state), API_KEYS="required") as url:
-        yield url
 
 
 @pytest.fixture(autouse=True)
@@ -53,15 +24,8 @@ def _one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def client(url: str) -> deepl.DeepLClient:
-    return deepl.DeepLClient(KEY, server_url=url)
-
-
-@pytest.fixture
-def http(url: str) -> Iterator[httpx.Client]:
-    headers = {"authorization": f"DeepL-Auth-Key {KEY}"}
-    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
-        yield client
+def client(deepl_url: str) -> deepl.DeepLClient:
+    return deepl.DeepLClient(KEY, server_url=deepl_url)
 
 
 def one(result: deepl.TextResult | list[deepl.TextResult]) -> deepl.TextResult:
@@ -151,8 +115,8 @@ def test_languages_are_listed(client: deepl.DeepLClient) -> None:
     assert targets == {"DE": False, "EN-GB": False, "EN-US": False}
 
 
-def test_usage_is_told_until_the_quota_is_exceeded(url: str) -> None:
-    client = deepl.DeepLClient(POOR, server_url=url)
+def test_usage_is_told_until_the_quota_is_exceeded(deepl_url: str) -> None:
+    client = deepl.DeepLClient(POOR, server_url=deepl_url)
     client.translate_text(GERMAN, target_lang="EN-US")
     usage = client.get_usage()
     assert (usage.character.count, usage.character.limit) == (len(GERMAN), 60)
@@ -161,8 +125,8 @@ def test_usage_is_told_until_the_quota_is_exceeded(url: str) -> None:
         client.translate_text(GERMAN, target_lang="EN-US")
 
 
-def test_a_wrong_key_is_an_authorization_failure(url: str) -> None:
-    client = deepl.DeepLClient("a-wrong-key", server_url=url)
+def test_a_wrong_key_is_an_authorization_failure(deepl_url: str) -> None:
+    client = deepl.DeepLClient("a-wrong-key", server_url=deepl_url)
     for call in (
         client.get_usage,
         client.get_source_languages,
@@ -304,84 +268,3 @@ def test_glossaries_of_several_languages_are_kept(client: deepl.DeepLClient) -> 
     client.delete_multilingual_glossary(identifier)
     with pytest.raises(deepl.GlossaryNotFoundException):
         client.get_multilingual_glossary(identifier)
-
-
-def test_what_weblate_sends_is_answered_as_it_expects(http: httpx.Client) -> None:
-    for kind in ("source", "target"):
-        listed = http.get("/v2/languages", params={"type": kind}).json()
-        assert "DE" in {each["language"] for each in listed}
-    made = {
-        "name": "weblate:1:de:en:abc",
-        "source_lang": "DE",
-        "target_lang": "EN",
-        "entries": "Wiese\tlawn",
-        "entries_format": "tsv",
-    }
-    assert http.post("/v2/glossaries", json=made).status_code == 201
-    listed = http.get("/v2/glossaries").json()["glossaries"]
-    ours = sorted(listed, key=lambda glossary: str(glossary["creation_time"]))[-1]
-    assert ours["name"] == made["name"]
-    response = http.post(
-        "/v2/translate",
-        json={
-            "text": ['Ein Hund <x id="7"></x> läuft durch den Schnee.', "Ein Mann."],
-            "source_lang": "DE",
-            "target_lang": "EN",
-            "tag_handling": "xml",
-            "ignore_tags": ["x"],
-            "formality": "prefer_more",
-            "glossary_id": ours["glossary_id"],
-        },
-    )
-    assert response.status_code == 200, response.text
-    dog, man = response.json()["translations"]
-    assert '<x id="7"></x>' in dog["text"]
-    assert "man" in man["text"].lower()
-    assert http.delete(f"/v2/glossaries/{ours['glossary_id']}").status_code == 204
-
-
-def test_what_mastodon_sends_is_answered_as_it_expects(http: httpx.Client) -> None:
-    form = {
-        "text": [
-            "<p>Ein Hund läuft durch den <strong>Schnee</strong>.</p>",
-            "<p>Ein Mann fährt Fahrrad.</p>",
-        ],
-        "source_lang": "DE",
-        "target_lang": "en",
-        "tag_handling": "html",
-    }
-    response = http.post("/v2/translate", data=form)
-    dog, bicycle = response.json()["translations"]
-    assert dog["text"].startswith("<p>")
-    assert dog["text"].endswith("</p>")
-    assert dog["text"].count("<strong>") == dog["text"].count("</strong>") == 1
-    assert dog["detected_source_language"] == "DE"
-    assert bicycle["text"].startswith("<p>")
-
-
-def test_deep_translator_translates(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bases = {"DEEPL_FREE": f"{url}/{{version}}/", "DEEPL": f"{url}/{{version}}/"}
-    for name, base in bases.items():
-        monkeypatch.setitem(deep_translator.constants.BASE_URLS, name, base)
-    translator = DeeplTranslator(api_key=KEY, source="de", target="en")
-    assert "two young men" in translator.translate(GERMAN).lower()
-    assert len(translator.translate_batch([GERMAN, GERMAN])) == 2
-    wrong = DeeplTranslator(api_key="wrong", source="de", target="en")
-    with pytest.raises(deep_translator.exceptions.AuthorizationException):
-        wrong.translate(GERMAN)
-
-
-def test_the_command_line_of_the_client_works(url: str) -> None:
-    arguments = ["--auth-key", KEY, "--server-url", url, "text", "--to", "EN-US", GERMAN]
-    done = subprocess.run(
-        [sys.executable, "-m", "deepl", *arguments], capture_output=True, text=True, check=True
-    )
-    assert "two young men" in done.stdout.lower()
-
-
-def test_a_refusal_is_never_a_body_that_the_client_cannot_read(url: str) -> None:
-    headers = {"authorization": f"DeepL-Auth-Key {KEY}"}
-    for path, body in (("translate", b"[]"), ("glossaries", b"{"), ("nothing", b"{}")):
-        answer = requests.post(f"{url}/v2/{path}", data=body, headers=headers, timeout=10)
-        assert answer.status_code in (400, 404)
-        assert isinstance(answer.json()["message"], str)

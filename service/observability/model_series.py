@@ -1,0 +1,194 @@
+"""The Prometheus series of models, by name, and who writes what an engine reports into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from service.engine.observer import LeaveReason
+from service.engine.types import FinishReason
+
+REQUEST_SECONDS = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.4, 0.65),
+    *(1.0, 1.75, 3.0, 5.0, 10.0, 30.0),
+)
+_STAGE_SECONDS = (0.0001, 0.0002, 0.0005, *REQUEST_SECONDS)
+_STEP_SECONDS = tuple(
+    float(f"{bound:.3g}") for bound in accumulate(repeat(1.5, 19), float.__mul__, initial=0.00025)
+)
+_ROWS = tuple(2.0**power for power in range(11))
+_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_PADDING_RATIOS = tuple(twentieths / 20 for twentieths in range(21))
+_LENGTH_RATIOS = (0.25, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
+_BATCHES = ("empty", "running")
+
+
+class ModelSeries:
+    """Each has the label ``model``. Safe to write from any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, help_: str, *labels: str) -> Counter:
+            return Counter(name, help_, labels, registry=registry)
+
+        def gauge(name: str, help_: str, *labels: str) -> Gauge:
+            return Gauge(name, help_, labels, registry=registry)
+
+        def histogram(name: str, help_: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(name, help_, labels, buckets=buckets, registry=registry)
+
+        # Sentences on their way through an engine.
+        self.sentences_running = gauge("nmt_sentences_running", "Sentences in the batch.", "model")
+        self.sentences_waiting = gauge(
+            "nmt_sentences_waiting", "Sentences waiting for a slot.", "model"
+        )
+        self.queue_tokens = gauge(
+            "nmt_queue_tokens", "Source tokens of the sentences waiting for a slot.", "model"
+        )
+        self.queue_seconds = histogram(
+            "nmt_queue_duration_seconds",
+            "Time a sentence waited for its slot.",
+            _STAGE_SECONDS,
+            "model",
+        )
+        self.joins = counter(
+            "nmt_batch_joins_total",
+            "Sentences that entered the batch; batch tells whether others were running in it.",
+            "model",
+            "batch",
+        )
+        self.retires = counter(
+            "nmt_batch_retires_total",
+            "Sentences that left the batch; batch tells whether others kept running in it.",
+            "model",
+            "reason",
+            "batch",
+        )
+        self.lookups = counter(
+            "nmt_cache_lookups_total",
+            "Sentences asked for: found among recent results, in flight for somebody else, or new.",
+            "model",
+            "result",
+        )
+        self.finished_sentences = counter(
+            "nmt_finished_sentences_total",
+            "Sentences translated, by why their search ended.",
+            "model",
+            "finish_reason",
+        )
+
+        # What an iteration costs, and how full it is.
+        self.encode_seconds = histogram(
+            "nmt_encode_duration_seconds",
+            "Time to encode the sentences that entered together.",
+            _STAGE_SECONDS,
+            "model",
+        )
+        self.step_seconds = histogram(
+            "nmt_decode_step_duration_seconds",
+            "Time of one decoder step over all rows.",
+            _STEP_SECONDS,
+            "model",
+        )
+        self.batch_rows = histogram(
+            "nmt_batch_size", "Rows (hypotheses) extended by one decoder step.", _ROWS, "model"
+        )
+        self.padding_ratio = histogram(
+            "nmt_batch_padding_ratio",
+            "Share of an encoder batch that is padding.",
+            _PADDING_RATIOS,
+            "model",
+        )
+
+        # What was translated.
+        self.source_tokens = counter(
+            "nmt_source_tokens_total", "Source tokens of translated sentences.", "model"
+        )
+        self.target_tokens = counter(
+            "nmt_target_tokens_total", "Tokens of the translations returned.", "model"
+        )
+        self.source_length = histogram(
+            "nmt_source_length_tokens", "Tokens of a source sentence.", _TOKENS, "model"
+        )
+        self.target_length = histogram(
+            "nmt_target_length_tokens", "Tokens of a translated sentence.", _TOKENS, "model"
+        )
+        self.length_ratio = histogram(
+            "nmt_length_ratio",
+            "Tokens of a translation for each token of its source.",
+            _LENGTH_RATIOS,
+            "model",
+        )
+
+
+class ModelObserver:
+    """Writes what one engine reports into the series of its model."""
+
+    def __init__(self, series: ModelSeries, model: str) -> None:
+        self._in_line = 0
+        self._tokens_in_line = 0
+        self._running = series.sentences_running.labels(model)
+        self._waiting = series.sentences_waiting.labels(model)
+        self._queue_tokens = series.queue_tokens.labels(model)
+        self._queue_seconds = series.queue_seconds.labels(model)
+        self._joins = {batch: series.joins.labels(model, batch) for batch in _BATCHES}
+        self._retires = {
+            (reason, batch): series.retires.labels(model, reason, batch)
+            for reason in get_args(LeaveReason)
+            for batch in _BATCHES
+        }
+        self._finished = {
+            reason: series.finished_sentences.labels(model, reason.value) for reason in FinishReason
+        }
+        self._encode_seconds = series.encode_seconds.labels(model)
+        self._step_seconds = series.step_seconds.labels(model)
+        self._rows = series.batch_rows.labels(model)
+        self._padding_ratio = series.padding_ratio.labels(model)
+        self._source_tokens = series.source_tokens.labels(model)
+        self._target_tokens = series.target_tokens.labels(model)
+        self._lookups = {
+            result: series.lookups.labels(model, result) for result in ("hit", "miss", "coalesced")
+        }
+        self._source_length = series.source_length.labels(model)
+        self._target_length = series.target_length.labels(model)
+        self._length_ratio = series.length_ratio.labels(model)
+
+    def joined(self, count: int, waited_seconds: Sequence[float], running: int) -> None:
+        self._joins[_batch(running)].inc(count)
+        self._running.inc(count)
+        for seconds in waited_seconds:
+            self._queue_seconds.observe(seconds)
+
+    def encoded(self, sentences: int, padded_tokens: int, tokens: int, seconds: float) -> None:
+        self._encode_seconds.observe(seconds)
+        self._padding_ratio.observe(1 - tokens / padded_tokens)
+
+    def stepped(self, rows: int, sentences: int, seconds: float) -> None:
+        self._step_seconds.observe(seconds)
+        self._rows.observe(rows)
+
+    def left(self, reason: LeaveReason, count: int, running: int) -> None:
+        self._retires[reason, _batch(running)].inc(count)
+        self._running.dec(count)
+
+    def finished(self, reason: FinishReason, source_tokens: int, target_tokens: int) -> None:
+        self._finished[reason].inc()
+        self._source_tokens.inc(source_tokens)
+        self._target_tokens.inc(target_tokens)
+        self._source_length.observe(source_tokens)
+        self._target_length.observe(target_tokens)
+        self._length_ratio.observe(target_tokens / source_tokens)
+
+    def looked_up(self, result: str) -> None:
+        self._lookups[result].inc()
+
+    def waiting(self, sentences: int, tokens: int) -> None:
+        self._waiting.inc(sentences - self._in_line)
+        self._queue_tokens.inc(tokens - self._tokens_in_line)
+        self._in_line, self._tokens_in_line = sentences, tokens
+
+
+def _batch(running: int) -> str:
+    return "running" if running else "empty"

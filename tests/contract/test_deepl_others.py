@@ -1,0 +1,96 @@
+"""Programs that speak to DeepL by themselves: what they send, and what they read of the answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import deep_translator.constants
+import httpx
+import pytest
+from deep_translator import DeeplTranslator
+
+from tests.contract.conftest import KEY
+
+GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
+pytestmark = pytest.mark.slow
+
+
+def test_what_weblate_sends_is_answered_as_it_expects(http: httpx.Client) -> None:
+    for kind in ("source", "target"):
+        listed = http.get("/v2/languages", params={"type": kind}).json()
+        assert "DE" in {each["language"] for each in listed}
+    made = {
+        "name": "weblate:1:de:en:abc",
+        "source_lang": "DE",
+        "target_lang": "EN",
+        "entries": "Wiese\tlawn",
+        "entries_format": "tsv",
+    }
+    assert http.post("/v2/glossaries", json=made).status_code == 201
+    listed = http.get("/v2/glossaries").json()["glossaries"]
+    ours = sorted(listed, key=lambda glossary: str(glossary["creation_time"]))[-1]
+    assert ours["name"] == made["name"]
+    response = http.post(
+        "/v2/translate",
+        json={
+            "text": ['Ein Hund <x id="7"></x> läuft durch den Schnee.', "Ein Mann."],
+            "source_lang": "DE",
+            "target_lang": "EN",
+            "tag_handling": "xml",
+            "ignore_tags": ["x"],
+            "formality": "prefer_more",
+            "glossary_id": ours["glossary_id"],
+        },
+    )
+    assert response.status_code == 200, response.text
+    dog, man = response.json()["translations"]
+    assert '<x id="7"></x>' in dog["text"]
+    assert "man" in man["text"].lower()
+    assert http.delete(f"/v2/glossaries/{ours['glossary_id']}").status_code == 204
+
+
+def test_what_mastodon_sends_is_answered_as_it_expects(http: httpx.Client) -> None:
+    form = {
+        "text": [
+            "<p>Ein Hund läuft durch den <strong>Schnee</strong>.</p>",
+            "<p>Ein Mann fährt Fahrrad.</p>",
+        ],
+        "source_lang": "DE",
+        "target_lang": "en",
+        "tag_handling": "html",
+    }
+    response = http.post("/v2/translate", data=form)
+    dog, bicycle = response.json()["translations"]
+    assert dog["text"].startswith("<p>")
+    assert dog["text"].endswith("</p>")
+    assert dog["text"].count("<strong>") == dog["text"].count("</strong>") == 1
+    assert dog["detected_source_language"] == "DE"
+    assert bicycle["text"].startswith("<p>")
+
+
+def test_deep_translator_translates(deepl_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bases = {"DEEPL_FREE": f"{deepl_url}/{{version}}/", "DEEPL": f"{deepl_url}/{{version}}/"}
+    for name, base in bases.items():
+        monkeypatch.setitem(deep_translator.constants.BASE_URLS, name, base)
+    translator = DeeplTranslator(api_key=KEY, source="de", target="en")
+    assert "two young men" in translator.translate(GERMAN).lower()
+    assert len(translator.translate_batch([GERMAN, GERMAN])) == 2
+    wrong = DeeplTranslator(api_key="wrong", source="de", target="en")
+    with pytest.raises(deep_translator.exceptions.AuthorizationException):
+        wrong.translate(GERMAN)
+
+
+def test_the_command_line_of_the_client_works(deepl_url: str) -> None:
+    arguments = ["--auth-key", KEY, "--server-url", deepl_url, "text", "--to", "EN-US", GERMAN]
+    done = subprocess.run(
+        [sys.executable, "-m", "deepl", *arguments], capture_output=True, text=True, check=True
+    )
+    assert "two young men" in done.stdout.lower()
+
+
+def test_a_refusal_is_never_a_body_that_a_client_cannot_read(http: httpx.Client) -> None:
+    for path, body in (("translate", b"[]"), ("glossaries", b"{"), ("nothing", b"{}")):
+        answer = http.post(f"/v2/{path}", content=body)
+        assert answer.status_code in (400, 404)
+        assert isinstance(answer.json()["message"], str)
