@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -75,12 +75,12 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     metrics = Metrics()
     drain = Drain()
     tracing = open_tracing(settings.tracing)
-    load_path = partial(_load, load, settings, metrics)
+    detector = LinguaDetector()
+    load_path = partial(_load, load, settings, metrics, prepare=detector.prepare)
     repository = ModelRepository(
         partial(discover, settings.bundles), announcing(load_path, metrics.model_loaded)
     )
     reloader = Reloader(repository, metrics, settings.reload_seconds)
-    detector = LinguaDetector()
     admission = Admission(settings.max_queue_tokens)
     translator = Translator(repository, admission, detector)
     state = _State(settings)
@@ -195,8 +195,17 @@ def configure_logging(settings: Settings) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
-async def _load(load: LoadModel, settings: Settings, metrics: Metrics, path: Path) -> LoadedModel:
-    return await load(path, settings, metrics.observer)
+async def _load(
+    load: LoadModel,
+    settings: Settings,
+    metrics: Metrics,
+    path: Path,
+    prepare: Callable[[Sequence[str]], None] = lambda _: None,
+) -> LoadedModel:
+    model = await load(path, settings, metrics.observer)
+    # It holds up the whole process, in a thread or not: rather while loading than while serving.
+    prepare((model.pair.source, model.pair.target))
+    return model
 
 
 class _State:

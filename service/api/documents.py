@@ -15,11 +15,11 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from service.api.access import Access, Caller
 from service.api.document_work import DocumentOrder, DocumentWork, OpenedDocument
@@ -35,6 +35,7 @@ State = Literal["queued", "translating", "done", "error"]
 
 _SWEEP_SECONDS = 60.0
 _LONGEST_NAME = 120
+_PIECE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,28 @@ class DocumentJobs:
             return None
         spent = self._clock() - job.changed
         return math.ceil(spent * (1 - job.progress) / job.progress)
+
+    async def fetch_once(self, job: DocumentJob) -> AsyncIterator[bytes]:
+        """The translation of a job that is done, which is removed with its last piece.
+
+        Whoever stops before that can fetch it again. Raises ``DocumentNotFound``.
+        """
+        try:
+            file = await asyncio.to_thread(job.path.open, "rb")
+        except FileNotFoundError as error:
+            raise DocumentNotFound from error
+        return self._pieces(job, file)
+
+    async def _pieces(self, job: DocumentJob, file: BinaryIO) -> AsyncIterator[bytes]:
+        with file:
+            left = job.size
+            while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+                left -= len(piece)
+                # Before it is sent: whoever has all of it must not find it here again.
+                if left <= 0:
+                    await self.forget(job)
+                yield piece
+        await self.forget(job)
 
     async def forget(self, job: DocumentJob) -> None:
         """Remove a job that has ended, and its translation."""

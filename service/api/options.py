@@ -50,7 +50,7 @@ class DecodingParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     beam_size: _Positive | None = Field(None, description="Width of the beam search.")
-    patience: Annotated[float, Field(ge=0.1, le=10, allow_inf_nan=False), _DECIMAL] | None = Field(
+    patience: Annotated[float, Field(ge=0.5, le=10, allow_inf_nan=False), _DECIMAL] | None = Field(
         None, description="The search ends when this times `beam_size` hypotheses have ended."
     )
     num_hypotheses: _Positive | None = Field(

@@ -2,8 +2,7 @@
 
 The rules are LibreTranslate's: a JSON body is an object and the only source; otherwise fields
 come from the query string and the form, whichever has them, in this order, and the first of
-several values counts. JSON has types and is held to them; the values of a form are text, where an
-empty one says as much as none.
+several values counts. JSON has types and is held to them; the values of a form are text.
 """
 
 from __future__ import annotations
@@ -11,16 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, WithJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
 from service.api.errors import BadRequest
 
 M = TypeVar("M", bound=BaseModel)
+
+RequiredText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
+"""For fields that ``Fields.require`` checks: pydantic, asked for a length, would refuse what is no
+Unicode in words of its own."""
 
 _MOST_FIELDS = 100
 _NOT_A_NUMBER = frozenset(
@@ -51,8 +54,6 @@ class Fields:
         """Check the fields against ``model``; raises ``BadRequest`` for the first problem."""
         self.require(required)
         given = {name: value for name, value in self.values.items() if value is not None}
-        if not self.as_json:
-            given = {name: value for name, value in given.items() if value != ""}
         try:
             return model.model_validate(given, strict=self.as_json)
         except ValidationError as error:
@@ -108,11 +109,11 @@ def body_of(schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "requestBody": {
             "required": True,
-            "description": "The same fields may also come in the query string, with no body.",
+            "description": "The same fields may also come as multipart/form-data, or in the query "
+            "string with no body.",
             "content": {
                 "application/json": {"schema": schema},
                 "application/x-www-form-urlencoded": {"schema": form},
-                "multipart/form-data": {"schema": form},
             },
         }
     }

@@ -73,6 +73,7 @@ BAD = [
     ({"q": "a", **DE_EN, "max_decoding_length": 0}, "Invalid request: max_decoding_length"),
     ({"q": "x" * 5001, **DE_EN}, "Invalid request: request (5001) exceeds text limit (5000)"),
     ({"q": ["a"] * 61, **DE_EN}, "Invalid request: request (61) exceeds text limit (60)"),
+    ({"q": "\ud83d", **DE_EN}, "text 1 is not valid Unicode: it has a lone surrogate"),
     ({"q": ["a", "\ud83d"], **DE_EN}, "text 2 is not valid Unicode: it has a lone surrogate"),
 ]
 

@@ -10,12 +10,11 @@ import argparse
 import asyncio
 import contextlib
 import os
-import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,40 +22,17 @@ from typing import Any
 import httpx
 
 from models.bundle.manifest import Manifest
-from service import bootstrap, cli
+from service import bootstrap, cli, loading
 from service.api.bodies import BodyLimit
 from service.connections import PatientProtocol
 from service.loading import ModelObserver
-from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
 from service.translation.loaded import LoadedModel
 from tests.support.shouting import make_limits, make_model, shouting
+from tests.support.troubled import Trouble, Troubled
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-class Troubled(ScriptedBackend):
-    """Takes its time for each step, and fails now and then."""
-
-    def __init__(self, limits: Limits, step_seconds: float, fail_rate: float) -> None:
-        super().__init__(shouting, limits)
-        self.step_seconds = step_seconds
-        self.fail_rate = fail_rate
-        self.random = random.Random(7)
-
-    def encode(self, batch: EncodeBatch) -> None:
-        self._fail_perhaps()
-        super().encode(batch)
-
-    def step(self, batch: StepBatch) -> Candidates:
-        time.sleep(self.step_seconds)
-        self._fail_perhaps()
-        return super().step(batch)
-
-    def _fail_perhaps(self) -> None:
-        if self.random.random() < self.fail_rate:
-            raise RuntimeError("a failure made for a test")
 
 
 async def load_troubled(
@@ -64,34 +40,42 @@ async def load_troubled(
     settings: Settings,
     observer_for: Callable[[str], ModelObserver],
     *,
+    trouble: Trouble,
     load_seconds: float,
-    step_seconds: float,
-    fail_rate: float,
+    results: bool,
 ) -> LoadedModel:
     """In the place of ``service.loading.load_model``. It blocks a thread, as that does."""
     await asyncio.to_thread(time.sleep, load_seconds)
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     limits = make_limits(settings.slots or 8, settings.max_beam_size)
-    backend = Troubled(limits, step_seconds, fail_rate)
-    return await make_model(manifest, backend, observer_for(manifest.name))
+    backend = Troubled(ScriptedBackend(shouting, limits), trouble)
+    kept = settings.result_megabytes << 20 if results else 0
+    return await make_model(manifest, backend, observer_for(manifest.name), kept)
+
+
+def open_troubled(path: Path, settings: Settings, *, trouble: Trouble) -> loading.OpenedBundle:
+    """In the place of ``service.loading.open_bundle``: the real model, and trouble."""
+    opened = loading.open_bundle(path, settings)
+    return replace(opened, backend=Troubled(opened.backend, trouble))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--step-seconds", type=float, default=0.0, help="of each decoding step")
-    parser.add_argument("--fail-rate", type=float, default=0.0, help="share of steps that fail")
+    Trouble.add_arguments(parser)
     parser.add_argument("--load-seconds", type=float, default=0.0, help="to load a bundle")
     parser.add_argument("--head-seconds", type=float, help="patience with heads of requests")
     parser.add_argument("--body-seconds", type=float, help="patience with bodies")
+    parser.add_argument("--results", action="store_true", help="keep results, as the service does")
+    parser.add_argument("--real", action="store_true", help="load what is in the bundles")
     options, of_cli = parser.parse_known_args()
     if options.head_seconds is not None:
         PatientProtocol.head_seconds = options.head_seconds
-    load = partial(
-        load_troubled,
-        load_seconds=options.load_seconds,
-        step_seconds=options.step_seconds,
-        fail_rate=options.fail_rate,
+    trouble = Trouble.of(options)
+    load: bootstrap.LoadModel = partial(
+        load_troubled, trouble=trouble, load_seconds=options.load_seconds, results=options.results
     )
+    if options.real:
+        load = partial(loading.load_model, open_bundle=partial(open_troubled, trouble=trouble))
 
     def build(settings: Settings) -> bootstrap.Service:
         built = bootstrap.build(settings, load)

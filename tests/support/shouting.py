@@ -28,7 +28,7 @@ from service.engine.engine import Engine
 from service.engine.observer import SilentObserver
 from service.engine.scheduler import Scheduler
 from service.loading import ModelObserver
-from service.runtime.backend import FloatArray, Limits
+from service.runtime.backend import Backend, FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.settings import Settings
 from service.translation.loaded import LoadedModel
@@ -141,16 +141,17 @@ def put_broken_bundle(directory: Path, name: str) -> None:
 
 async def make_model(
     manifest: Manifest,
-    backend: ScriptedBackend | None = None,
+    backend: Backend | None = None,
     observer: ModelObserver | None = None,
     result_bytes: int = 0,
 ) -> LoadedModel:
     if backend is None:
         backend = ScriptedBackend(shouting, make_limits())
+    script = backend.script if isinstance(backend, ScriptedBackend) else shouting
     scheduler = Scheduler(backend.limits, SPECIAL_IDS)
     engine = Engine(backend, scheduler, observer or SilentObserver())
     await engine.start()
-    attention = AttentionReader(make_attention(manifest, backend.script), manifest.limits)
+    attention = AttentionReader(make_attention(manifest, script), manifest.limits)
     told = observer.looked_up if observer is not None else (lambda _: None)
     results = Results(engine.decode, result_bytes, told)
     return LoadedModel(manifest, "int8", ByteTokenizer(), engine, attention, results)

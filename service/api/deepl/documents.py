@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, InstanceOf
-from starlette.background import BackgroundTask
 
 from service.api.access import Access, Caller
 from service.api.deepl.errors import answers, message_of
@@ -171,14 +171,12 @@ def create_router(
             raise DocumentNotReady
         if job.error is not None:
             raise BadRequest(f"the document was not translated: {message_of(job.error)}")
-        # Who fetches it in pieces has not got it all yet. Starlette serves them by GET only.
-        in_pieces = request.method == "GET" and "range" in request.headers
-        return FileResponse(
-            job.path,
-            media_type=job.media_type,
-            filename=job.filename,
-            background=None if in_pieces else BackgroundTask(its.forget, job),
-        )
+        headers = {
+            "content-length": str(job.size),
+            "content-disposition": f"attachment; filename*=utf-8''{quote(job.filename)}",
+        }
+        pieces = await its.fetch_once(job)
+        return StreamingResponse(pieces, media_type=job.media_type, headers=headers)
 
     return router
 

@@ -10,7 +10,7 @@ from service.api.desk import RequestLimits
 from service.api.errors import BadRequest
 from service.api.libretranslate.spelling import read, read_source
 from service.api.options import WHOLE, DecodingParameters
-from service.api.parameters import Fields
+from service.api.parameters import Fields, RequiredText
 from service.translation.markup import PLAIN, Markup
 from service.translation.offer import Offer
 from service.translation.types import TranslateRequest
@@ -21,15 +21,17 @@ _LONGEST_SHOWN = 40
 
 
 class TranslateParameters(DecodingParameters):
-    q: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1)] = Field(
+    q: RequiredText | Annotated[list[str], Field(min_length=1)] = Field(
         description="The text, or a list of texts (JSON only).",
         examples=["Zwei junge Männer spielen Fußball auf einer Wiese."],
     )
-    source: str = Field(
+    source: RequiredText = Field(
         description="Language code of the source, in any case; `auto` finds it out for each text.",
         examples=["de"],
     )
-    target: str = Field(description="Language code of the target, in any case.", examples=["en"])
+    target: RequiredText = Field(
+        description="Language code of the target, in any case.", examples=["en"]
+    )
     format: Literal["text", "html"] | None = Field(
         None, description="`text` if not given; in `html`, tags stay where they belong."
     )
@@ -74,7 +76,7 @@ def translate_parameters(fields: Fields, limits: RequestLimits) -> TranslatePara
     """Raises ``BadRequest``."""
     fields.require(("q", "source", "target"))
     wanted = fields.values.get("format")
-    if isinstance(wanted, str) and wanted not in _FORMATS and (wanted or fields.as_json):
+    if isinstance(wanted, str) and wanted not in _FORMATS:
         raise BadRequest(f"{wanted[:_LONGEST_SHOWN]} format is not supported")
     parameters = fields.parse(TranslateParameters)
     if (parameters.alternatives or 0) > limits.alternatives:

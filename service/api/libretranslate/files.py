@@ -13,7 +13,7 @@ from service.api.access import Access
 from service.api.documents import DocumentJobs, DocumentOrder
 from service.api.errors import BadRequest, Disabled
 from service.api.libretranslate.spelling import read, read_source
-from service.api.parameters import form_schema, read_upload
+from service.api.parameters import RequiredText, form_schema, read_upload
 from service.api.responses import Json, refusals
 from service.documents import UnsupportedDocument
 from service.translation.repository import ModelRepository
@@ -31,11 +31,11 @@ _Name = Annotated[
 class FileParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    source: str = Field(
+    source: RequiredText = Field(
         description="Language code of the file, in any case; `auto` finds it out for each text.",
         examples=["de"],
     )
-    target: str = Field(description="Language code to translate to.", examples=["en"])
+    target: RequiredText = Field(description="Language code to translate to.", examples=["en"])
     api_key: str | None = Field(None, description="If the operator asks for one.")
     model: Annotated[str, Field(min_length=1)] | None = Field(
         None,

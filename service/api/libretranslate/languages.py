@@ -13,8 +13,9 @@ from service.api.desk import RequestLimits
 from service.api.errors import BadRequest
 from service.api.libretranslate.answer import NOTHING_DETECTED, DetectionAnswer, detected
 from service.api.libretranslate.spelling import written
-from service.api.parameters import body_of, read_fields
+from service.api.parameters import RequiredText, body_of, read_fields
 from service.api.responses import Json, refusals
+from service.translation.errors import InvalidText
 from service.translation.offer import Offer
 from service.translation.repository import ModelRepository
 from service.translation.translator import Detector
@@ -34,7 +35,7 @@ class LanguageAnswer(BaseModel):
 class DetectParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    q: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1)] = Field(
+    q: RequiredText | Annotated[list[str], Field(min_length=1)] = Field(
         description="The text, or a list of texts in one language (JSON only).",
         examples=["Ein Hund läuft durch den Schnee."],
     )
@@ -90,6 +91,11 @@ def _check(parameters: DetectParameters, limits: RequestLimits) -> None:
     for size, limit in ((len(parameters.texts), limits.texts), (characters, limits.characters)):
         if size > limit:
             raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+    for number, text in enumerate(parameters.texts, start=1):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidText(number) from error
 
 
 def _languages(offer: Offer) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
-from models.bundle.languages import display_name
 from service.api.libretranslate.spelling import AUTO, written
 from service.api.responses import Json, refusals
 from service.translation.repository import ModelRepository
@@ -70,8 +69,9 @@ def create_settings_router(repository: ModelRepository, frontend: Frontend) -> A
         responses=refusals(500, 503),
     )
     async def settings() -> Response:
-        targets = repository.offer.targets
-        target = _FIRST_CHOICE if _FIRST_CHOICE in targets else targets[0]
+        offer = repository.offer
+        target = _FIRST_CHOICE if _FIRST_CHOICE in offer.targets else offer.targets[0]
+        names = {language.code: language.name for language in offer.languages}
         body = {
             "charLimit": frontend.characters,
             "frontendTimeout": _TYPING_PAUSE,
@@ -82,7 +82,7 @@ def create_settings_router(repository: ModelRepository, frontend: Frontend) -> A
             "supportedFilesFormat": list(frontend.extensions),
             "language": {
                 "source": {"code": AUTO, "name": "Auto Detect"},
-                "target": {"code": written(target), "name": display_name(target)},
+                "target": {"code": written(target), "name": names[target]},
             },
         }
         return Json(body)

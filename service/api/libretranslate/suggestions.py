@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.api.access import Access
 from service.api.errors import Disabled
 from service.api.libretranslate.spelling import read
-from service.api.parameters import body_of, read_fields
+from service.api.parameters import RequiredText, body_of, read_fields
 from service.api.responses import Json, refusals
 from service.state.suggestions import SuggestionStore
 from service.translation.repository import ModelRepository
@@ -26,8 +26,8 @@ class SuggestParameters(BaseModel):
     s: _Text = Field(
         description="A better translation of it.", examples=["A dog is running through the snow."]
     )
-    source: str = Field(description="Language code of the text.", examples=["de"])
-    target: str = Field(description="Language code of the translation.", examples=["en"])
+    source: RequiredText = Field(description="Language code of the text.", examples=["de"])
+    target: RequiredText = Field(description="Language code of the translation.", examples=["en"])
     api_key: str | None = Field(None, description="If the operator asks for one.")
 
 

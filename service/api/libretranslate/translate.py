@@ -32,6 +32,15 @@ _STREAM = (
     "texts joined are the translation; then `event: done` with what would else have been the "
     'whole answer, or `event: error` with `{"error": "…", "status": n}`.'
 )
+_EVENT = {
+    "type": "object",
+    "description": _STREAM,
+    "properties": {
+        "event": {"enum": ["part", "done", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The translations.",
@@ -41,7 +50,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
                 "description": "With `attention`: the `id` of the answer.",
             }
         },
-        "content": {MEDIA_TYPE: {"schema": {"type": "string", "description": _STREAM}}},
+        "content": {MEDIA_TYPE: {"schema": _EVENT}},
     },
     **refusals(400, 403, 404, 413, 429, 500, 503, 504),
 }

@@ -109,8 +109,10 @@ class _Nesting:
         yield self._pop(piece.raw)
 
     def _is_closed_by(self, name: str) -> bool:
-        """Whether the innermost element ends where another begins; if it may stand in a sentence
-        its tags may move, so it is taken to be nested as it is written."""
+        """Whether the innermost element ends where another begins.
+
+        One that may stand in a sentence does not: its tags may move, so it is nested as written.
+        """
         last = self._open[-1]
         return last in self._breaking and name in CLOSED_BY.get(last, ())
 

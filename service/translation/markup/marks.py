@@ -50,8 +50,11 @@ class Element:
 
 @dataclass(slots=True, eq=False)
 class Zero:
-    """Marks that stand together in one place. ``left`` and ``right`` are those of its solid ones;
-    without any it has ``solid`` false, and readers do not see it."""
+    """Marks that stand together in one place.
+
+    ``left`` and ``right`` are those of its solid marks. Without any it is not solid either, and
+    readers do not see it.
+    """
 
     raw: str
     solid: bool

@@ -6,8 +6,9 @@ plain text of a run; to cut it there is to say which marks go with which sentenc
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
@@ -18,6 +19,8 @@ from service.translation.markup.marks import Mark
 from service.translation.markup.sentence import MarkedSentence
 from service.translation.markup.tokens import Decoder, Token, gathered, literal
 from service.translation.markup.types import PLAIN, Markup
+
+_LINE_BREAK = re.compile(r"(<[bB][rR] ?/?>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
     decode: Decoder
     match markup.kind:
         case "text":
-            tokens, decode = [Token("text", text)], literal
+            tokens, decode = _lines(text), literal
         case "html":
             tokens, decode = html_tokens.read(text, markup), html_tokens.decode
         case "xml":
@@ -125,6 +128,13 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
     end_run()
     between.append("".join(outside))
     return MarkedText(tuple(runs), tuple(between))
+
+
+def _lines(text: str) -> Iterator[Token]:
+    """Plain text, but for the line breaks that subtitle editors write into it as HTML does."""
+    for number, piece in enumerate(_LINE_BREAK.split(text)):
+        if piece:
+            yield Token("empty", piece, breaks=True) if number % 2 else Token("text", piece)
 
 
 Place = tuple[int, int]

@@ -89,15 +89,6 @@ async def test_a_translation_is_removed_when_it_has_been_sent(
     assert not [path for path in (settings.state / "documents").rglob("*") if path.is_file()]
 
 
-async def test_a_translation_that_is_fetched_in_pieces_stays(client: httpx.AsyncClient) -> None:
-    handle = (await uploaded(client)).json()
-    await ended(client, handle)
-    path = f"/v2/document/{handle['document_id']}/result"
-    piece = await client.get(path, params=handle, headers={"range": "bytes=0-4"})
-    assert (piece.status_code, piece.text) == (206, "HALLO")
-    assert (await fetched(client, handle)).text == "HALLO WELT"
-
-
 @pytest.mark.parametrize("action", ["", "/result"])
 async def test_nobody_gets_a_document_without_its_key(
     client: httpx.AsyncClient, action: str

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -219,6 +219,24 @@ async def test_translations_are_removed_after_a_while(tmp_path: Path) -> None:
         assert late.path.exists()
         with pytest.raises(DocumentNotFound):
             b.jobs.status(old.id, old.key)
+
+
+async def test_a_translation_is_gone_once_its_last_piece_is_to_be_had(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 600
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.jobs.translate(replace(CALLER, characters_per_month=0), order(content))
+        first = await b.jobs.fetch_once(job)
+        begun = await anext(first)
+        assert b.jobs.result(job.name) is job
+        second = [piece async for piece in await b.jobs.fetch_once(job)]
+        assert b"".join(second) == content.upper()
+        with pytest.raises(DocumentNotFound):
+            b.jobs.result(job.name)
+        with pytest.raises(DocumentNotFound):
+            await b.jobs.fetch_once(job)
+        assert not job.path.exists()
+        assert begun + b"".join([piece async for piece in first]) == content.upper()
 
 
 async def test_what_a_crashed_process_left_is_removed_and_what_others_keep_is_not(

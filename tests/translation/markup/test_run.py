@@ -77,3 +77,9 @@ def test_each_place_needs_its_text() -> None:
     parsed = parse("<p>a</p><p>b</p>", HTML)
     with pytest.raises(ValueError, match="1 texts for 2 places"):
         parsed.join(["a"])
+
+
+def test_the_line_breaks_of_subtitle_editors_end_sentences_in_plain_text() -> None:
+    text = parse("Ein Hund.<br />Eine Katze<BR>schläft.")
+    assert [run.text for run in text.runs] == ["Ein Hund.", "Eine Katze", "schläft."]
+    assert text.join([run.raw for run in text.runs]) == "Ein Hund.<br />Eine Katze<BR>schläft."

@@ -1,0 +1,156 @@
+"""``python -m tests.system.chaos.clients``: two hundred clients, a third of whom hang up.
+
+Prints one line of JSON: what was asked and what was heard. Every request is in one column of the
+books, so that they can be compared with the server's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+
+from tests.system.chaos.questions import Asked, Known, ask
+from tests.system.chaos.wire import Answer, Connection, Gone
+
+NICENESS = 5
+"""Clients are elsewhere; they must not take the processor from the server."""
+PATIENCE = 60.0
+"""Seconds. Whoever has heard nothing by then waits for ever."""
+_THINKING = 0.2
+_LEAVING = 0.4
+
+
+@dataclass(slots=True)
+class Tally:
+    asked: int = 0
+    """Requests of which at least the whole head was sent."""
+    heard: dict[str, int] = field(default_factory=dict)
+    """By status; ``broken`` is an error after the answer had begun."""
+    left: int = 0
+    """Of those asked, whose client hung up."""
+    silent: int = 0
+    """Clients who waited for ever."""
+    lost: list[str] = field(default_factory=list)
+    """Who was hung up on."""
+    misunderstood: list[str] = field(default_factory=list)
+    longest: float = 0.0
+    """Seconds that anybody waited for an answer."""
+
+
+class Client:
+    def __init__(self, port: int, seed: int, known: Known, tally: Tally, *, leaves: bool) -> None:
+        self._port = port
+        self._random = random.Random(seed)
+        self._known = known
+        self._tally = tally
+        self._leaves = leaves
+        self._connection: Connection | None = None
+
+    async def run(self, until: float) -> None:
+        await asyncio.sleep(self._random.random())
+        while time.monotonic() < until:
+            asked = ask(self._random, self._known)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await (self._leave(asked) if self._leaves else self._hear(asked))
+            except TimeoutError:
+                self._tally.silent += 1
+                self._close()
+            except (Gone, OSError) as error:
+                self._tally.lost.append(f"{asked.question.path.split('?')[0]}: {error!r}")
+                self._close()
+            await asyncio.sleep(self._random.expovariate(1 / _THINKING))
+        self._close()
+
+    async def _hear(self, asked: Asked) -> None:
+        connection = await self._connected()
+        head, body = asked.question.encode()
+        connection.send(head + body)
+        self._tally.asked += 1
+        started = time.monotonic()
+        answer = await connection.answer()
+        self._tally.longest = max(self._tally.longest, time.monotonic() - started)
+        outcome = _outcome(answer)
+        self._tally.heard[outcome] = self._tally.heard.get(outcome, 0) + 1
+        if outcome == "200" and not asked.understood(answer.body):
+            self._tally.misunderstood.append(f"{asked.question} -> {answer.body!r}")
+        if answer.headers.get("connection") == "close":
+            self._close()
+
+    async def _leave(self, asked: Asked) -> None:
+        """Hang up somewhere between the first byte sent and the last one received."""
+        connection = await self._connected()
+        head, body = asked.question.encode()
+        place = self._random.choice(["head", "body", "waiting", "waiting", "waiting", "answer"])
+        if place == "head":
+            connection.send(head[: self._random.randrange(1, len(head) - 2)])
+        elif place == "body" and body:
+            connection.send(head + body[: self._random.randrange(len(body))])
+        else:
+            connection.send(head + body)
+        if place != "head":
+            self._tally.asked += 1
+            self._tally.left += 1
+        if place == "answer":
+            await connection.some()
+        else:
+            await asyncio.sleep(self._random.choice([0, self._random.expovariate(1 / _LEAVING)]))
+        self._close(rudely=self._random.random() < 0.5)
+
+    async def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = await Connection.open(self._port)
+        return self._connection
+
+    def _close(self, *, rudely: bool = False) -> None:
+        if self._connection is not None:
+            self._connection.hang_up(rudely=rudely)
+            self._connection = None
+
+
+def _outcome(answer: Answer) -> str:
+    if answer.headers.get("content-type", "").startswith("text/event-stream"):
+        return "broken" if b"event: error" in answer.body else "200"
+    return str(answer.status)
+
+
+async def run(options: argparse.Namespace) -> Tally:
+    tally = Tally()
+    known = Known(options.key, options.wrong_key, options.exact)
+    until = time.monotonic() + options.seconds
+    async with asyncio.TaskGroup() as group:
+        for number in range(options.clients):
+            client = Client(
+                options.port,
+                options.seed * 100_000 + number,
+                known,
+                tally,
+                leaves=number % 3 == 0,
+            )
+            group.create_task(client.run(until))
+    return tally
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--key", default="")
+    parser.add_argument("--wrong-key", default="")
+    parser.add_argument("--exact", action="store_true", help="the model shouts")
+    options = parser.parse_args()
+    os.nice(NICENESS)
+    print(json.dumps(asdict(asyncio.run(run(options)))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""HTTP as small as it gets, so that two hundred clients cost their process next to nothing.
+
+It can do what no good client does: hang up in the middle of asking, or of being answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from dataclasses import dataclass
+
+_NO_LINGERING = struct.pack("ii", 1, 0)
+
+
+class Gone(Exception):
+    """The server closed the connection in the middle of something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = "application/json"
+    key: str | None = None
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """The head and the body."""
+        lines = [f"{self.method} {self.path} HTTP/1.1", "host: chaos"]
+        if self.key is not None:
+            lines.append(f"authorization: Bearer {self.key}")
+        if self.method == "POST":
+            lines += [f"content-type: {self.content_type}", f"content-length: {len(self.body)}"]
+        return "\r\n".join([*lines, "", ""]).encode(), self.body
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Connection:
+    """One request after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, port: int) -> Connection:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Status and headers of the next answer; raises ``Gone``."""
+        try:
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except (asyncio.IncompleteReadError, OSError) as error:
+            raise Gone(repr(error)) from error
+        first, *lines = head.strip().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        return int(first.split(" ")[1]), headers
+
+    async def answer(self) -> Answer:
+        """All of the next answer; raises ``Gone``."""
+        status, headers = await self.head()
+        try:
+            if "content-length" in headers:
+                body = await self._reader.readexactly(int(headers["content-length"]))
+            else:
+                body = b"".join([chunk async for chunk in self._chunks()])
+        except (asyncio.IncompleteReadError, OSError) as error:
+            raise Gone(repr(error)) from error
+        return Answer(status, headers, body)
+
+    async def some(self) -> None:
+        """Wait for the beginning of an answer and no more of it."""
+        with contextlib.suppress(OSError):
+            await self._reader.read(1)
+
+    def hang_up(self, *, rudely: bool = False) -> None:
+        """``rudely`` with a reset: whatever is under way is thrown away."""
+        if rudely:
+            connection: socket.socket = self._writer.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+            self._writer.transport.abort()
+        else:
+            self._writer.close()
+
+    async def _chunks(self):  # type: ignore[no-untyped-def]
+        while size := int(await self._reader.readline() or b"", 16):
+            yield await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+        await self._reader.readexactly(2)
