@@ -19,7 +19,7 @@ from typing import Any
 from fastapi import FastAPI
 
 import service
-from service.api import attention, libretranslate, operations
+from service.api import attention, attention_describing, libretranslate, operations
 from service.api.access import Access, AccessPolicy
 from service.api.app import create_root_app
 from service.api.deepl import describing as deepl
@@ -53,6 +53,10 @@ from service.translation.translator import Translator
 from service.translation.types import LanguagePair
 
 logger = logging.getLogger(__name__)
+
+_UPLOADS = ("/translate_file", "/v2/document")
+_AROUND_A_DOCUMENT = 1 << 16
+"""Bytes of the other fields that an upload may have."""
 
 LoadModel = Callable[[Path, Settings, Callable[[str], ModelObserver]], Awaitable[LoadedModel]]
 
@@ -124,10 +128,10 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
             stack.push_async_callback(asyncio.to_thread, tracing.close)
             await stack.enter_async_context(state.open())
             stack.push_async_callback(painter.close)
+            stack.push_async_callback(repository.close)
             if kept is not None:
                 await kept.start()
                 stack.push_async_callback(kept.close)
-            stack.push_async_callback(repository.close)
             await stack.enter_async_context(reloader.running())
             loading = _load_all(repository, reloader, loaded)
             await stack.enter_async_context(_cancelled_at_the_end(loading))
@@ -147,6 +151,10 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         drain,
         tracing,
         max_body_bytes=settings.max_body_bytes,
+        larger_bodies=dict.fromkeys(
+            _UPLOADS, max(settings.max_body_bytes, settings.max_document_bytes + _AROUND_A_DOCUMENT)
+        ),
+        keys_required=settings.api_keys == "required",
         version=service.__version__,
         describe=partial(_described, repository),
         lifespan=lifespan,
@@ -243,7 +251,9 @@ def _described(repository: ModelRepository, document: dict[str, Any]) -> dict[st
         offer = repository.offer
     except NotReady:
         return document
-    return deepl.describe(libretranslate.describe(document, offer), offer)
+    for describe in (libretranslate.describe, attention_describing.describe, deepl.describe):
+        document = describe(document, offer)
+    return document
 
 
 def _frontend(settings: Settings) -> libretranslate.Frontend:

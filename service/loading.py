@@ -14,6 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,7 @@ from service.engine.engine import Engine
 from service.engine.errors import EngineError
 from service.engine.observer import EngineObserver
 from service.engine.scheduler import Scheduler
+from service.priority import step_aside
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, TeacherForced
 from service.runtime.onnx import OnnxBackend
@@ -244,12 +246,18 @@ def pair_of(bundle: FoundBundle) -> LanguagePair | None:
 
 async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:
     """Run ``work`` in a thread; if nobody waits for it any more, what it made is closed."""
-    opening = asyncio.ensure_future(asyncio.to_thread(work))
+    opening = asyncio.ensure_future(asyncio.to_thread(_aside, work))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
         opening.add_done_callback(_close_unwanted)
         raise
+
+
+def _aside(work: Callable[[], OpenedBundle]) -> OpenedBundle:
+    """In a thread of its own, because what it starts inherits that it has stepped aside."""
+    with ThreadPoolExecutor(1, "loading", initializer=step_aside) as thread:
+        return thread.submit(work).result()
 
 
 def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:

@@ -66,6 +66,9 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        # Clients that ask again every five seconds, DeepL's among them, must not meet a connection
+        # that closes in the same moment.
+        timeout_keep_alive=75,
         lifespan="on",
         ws="none",
     )

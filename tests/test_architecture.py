@@ -25,7 +25,13 @@ MAY_IMPORT = {
     "service": {"service", "models.bundle"},
     "service.settings": set[str](),
     "service.runtime": {"service.runtime", "models.bundle"},
-    "service.engine": {"service.engine", "service.runtime.backend", "models.bundle.manifest"},
+    "service.priority": set[str](),
+    "service.engine": {
+        "service.engine",
+        "service.runtime.backend",
+        "service.priority",
+        "models.bundle.manifest",
+    },
     "service.observability": {
         "service.observability",
         "service.engine.observer",
@@ -35,6 +41,7 @@ MAY_IMPORT = {
         "service.translation",
         "service.engine",
         "service.runtime.backend",
+        "service.priority",
         "models.bundle",
     },
     "service.translation.markup": {
@@ -49,7 +56,7 @@ MAY_IMPORT = {
         "service.translation.markup",
     },
     "service.state": {"service.state", "service.translation.types", "models.bundle.languages"},
-    "service.figures": {"service.figures", "service.translation"},
+    "service.figures": {"service.figures", "service.priority", "service.translation"},
     "service.api": {
         "service.api",
         "service.documents",

@@ -16,7 +16,7 @@ from service.api.errors import EXPECTED, UNKNOWN_PATH, BadRequest, headers_of, r
 from service.api.middleware import CancelOnHangUp, Cors, RequestLog, facts_of
 from service.api.openapi import document_of
 from service.api.pages import add_pages
-from service.api.responses import Json, error_body
+from service.api.responses import Json, error_body, error_body_for
 from service.observability.metrics import Metrics
 from service.observability.tracing import Tracing
 
@@ -37,11 +37,16 @@ def create_root_app(
     tracing: Tracing,
     *,
     max_body_bytes: int,
+    larger_bodies: Mapping[str, int],
+    keys_required: bool,
     version: str,
     describe: Describe,
     lifespan: Lifespan,
 ) -> FastAPI:
-    """``dialects`` are apps with error bodies of their own, by the path they are mounted at."""
+    """``dialects`` are apps with error bodies of their own, by the path they are mounted at.
+
+    ``larger_bodies`` are the paths that take more than ``max_body_bytes``. ``keys_required`` and ``version`` are what the OpenAPI document says.
+    """
     app = FastAPI(
         title="Dragoman",
         version=version,
@@ -56,14 +61,16 @@ def create_root_app(
         app.mount(path, dialect)
     add_pages(app)
     # FastAPI's own way of saying something else; its type is of a method.
-    app.openapi = lambda: describe(document_of(app, dialects))  # type: ignore[method-assign]
+    app.openapi = lambda: describe(  # type: ignore[method-assign]
+        document_of(app, dialects, keys_required=keys_required)
+    )
     for kind in EXPECTED:
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_plainly)
     app.add_exception_handler(RequestValidationError, _refuse_validation)
     # The last one added is the outermost.
     app.add_middleware(CancelOnHangUp)
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes, larger=larger_bodies)
     app.add_middleware(RefuseWhileDraining, drain=drain)
     app.add_middleware(RequestLog, metrics=metrics, tracing=tracing)
     app.add_middleware(Cors)
@@ -79,7 +86,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
 async def _refuse_plainly(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     facts_of(request).refusal = UNKNOWN_PATH
-    return Json(error_body(error.detail), error.status_code, headers=error.headers)
+    # A line end in a path keeps it from every mount, yet it is a dialect's client who reads this.
+    body = error_body_for(request.scope["path"], error.detail)
+    return Json(body, error.status_code, headers=error.headers)
 
 
 async def _refuse_validation(request: Request, error: Exception) -> Response:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from service.api.errors import BadRequest
 from service.api.options import Number
@@ -13,6 +13,15 @@ from service.translation.inspection import Asked, Pair
 
 _LARGEST_NUMBER = 1_000_000
 _CHOICE = "A number from 0, a range `0-2`, a list `0,2`, `all`, or `mean`."
+_RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
+# Described, not enforced: what the choice is of is known to the model alone, which refuses by name.
+_Chosen = (
+    Annotated[Number, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 9999})]
+    | Annotated[
+        str,
+        WithJsonSchema({"type": "string", "pattern": f"^(all|mean|{_RANGE}(,{_RANGE})*)$"}),
+    ]
+)
 
 
 class _Parameters(BaseModel):
@@ -25,10 +34,10 @@ class _MapParameters(_Parameters):
         description="What looks at what: the translation at its source (`cross`), the source at "
         "itself (`encoder`), or the translation at itself (`decoder`).",
     )
-    layer: Number | str | None = Field(
+    layer: _Chosen | None = Field(
         None, description=f"{_CHOICE} The last layer if left out.", examples=["2"]
     )
-    head: Number | str = Field("mean", description=_CHOICE, examples=["all"])
+    head: _Chosen = Field("mean", description=_CHOICE, examples=["all"])
 
     @property
     def wanted(self) -> Wanted:
@@ -67,6 +76,15 @@ class _AskedParameters(_Parameters):
 class AttentionOfPairParameters(_AskedParameters, _MapParameters):
     """The fields of ``POST /attention``."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"format": {"enum": ["json", None]}}},
+                {"properties": {"alignment": {"enum": [False, None]}}},
+            ]
+        }
+    )
+
     source_text: str = Field(
         description="Read as one sentence, however many it has.", examples=["Zwei Hunde."]
     )
@@ -79,6 +97,21 @@ class AttentionOfPairParameters(_AskedParameters, _MapParameters):
 
 class ScoreParameters(_AskedParameters):
     """The fields of ``POST /score``."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"source_text": {"type": "string"}}},
+                {
+                    "properties": {
+                        "source_text": {"type": "array", "maxItems": 1, "minItems": 1},
+                        "target_text": {"type": "string"},
+                    }
+                },
+                {"properties": {each: {"type": "array"} for each in ("source_text", "target_text")}},
+            ]
+        }
+    )
 
     source_text: str | list[str] = Field(
         description="A text, or a list of texts (JSON only).", examples=["Zwei Hunde."]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +20,8 @@ Each unfinished body holds a connection and memory, so somebody could hold them 
 byte now and then. These are the values of Apache's mod_reqtimeout, lenient enough for a phone.
 """
 
+NO_LARGER: Mapping[str, int] = MappingProxyType({})
+
 
 class BodyLimit:
     """Refuses a body that is too large: by its announced length at once, else when it gets there.
@@ -27,10 +31,18 @@ class BodyLimit:
     has where a body is refused because it does not come.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float = BODY_SECONDS) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        seconds: float = BODY_SECONDS,
+        larger: Mapping[str, int] = NO_LARGER,
+    ) -> None:
+        """``larger`` are the paths that take other sizes than ``max_bytes``."""
         self.app = app
         self.max_bytes = max_bytes
         self.seconds = seconds
+        self.larger = larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,8 +50,9 @@ class BodyLimit:
             return
         headers = Headers(scope=scope)
         announced = headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > self.max_bytes:
-            await self._refuse(scope, receive, send, closing="expect" in headers)
+        most = self.larger.get(scope["path"], self.max_bytes)
+        if announced.isdecimal() and int(announced) > most:
+            await self._refuse(scope, receive, send, most, closing="expect" in headers)
             return
         started = asyncio.get_running_loop().time()
         received = 0
@@ -59,8 +72,8 @@ class BodyLimit:
                 raise BodyTooSlow from None
             complete = not message.get("more_body", False)
             received += len(message.get("body", b""))
-            if received > self.max_bytes:
-                raise BodyTooLarge(self.max_bytes)
+            if received > most:
+                raise BodyTooLarge(most)
             return message
 
         async def send_closing(message: Message) -> None:
@@ -70,8 +83,10 @@ class BodyLimit:
 
         await self.app(scope, receive_limited, send_closing)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
-        error: RequestError = BodyTooLarge(self.max_bytes)
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, most: int, *, closing: bool
+    ) -> None:
+        error: RequestError = BodyTooLarge(most)
         refusal = REFUSALS[BodyTooLarge]
         scope["state"]["facts"].refusal = refusal
         headers = {"connection": "close"} if closing else {}

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from service.api.draining import Drain
-from service.api.responses import Json
+from service.api.responses import Json, refusals
 from service.observability.metrics import Metrics
 from service.translation.errors import NotReady
 from service.translation.loaded import LoadedModel
@@ -65,20 +65,10 @@ class ReloadAnswer(ModelsAnswer):
     retired: list[str] = Field(description="Models that went. Work in flight keeps them.")
 
 
-class ErrorAnswer(BaseModel):
-    error: str = Field(examples=["Please contact the server operator to get an API key"])
-
-
 Authorize = Callable[[Request], None]
 """Raises by name unless the caller may run the service."""
 
 Reload = Callable[[], Awaitable[Reloaded]]
-
-_REFUSED: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorAnswer, "description": "There is no key."},
-    403: {"model": ErrorAnswer, "description": "The key is not the one for this."},
-    503: {"model": ErrorAnswer, "description": "The service is shutting down."},
-}
 
 
 def create_router(
@@ -133,7 +123,7 @@ def create_router(
         "/models/reload",
         summary="Make the offer equal to the bundle directory",
         response_model=ReloadAnswer,
-        responses=_REFUSED,
+        responses=refusals(403, 500, 503),
     )
     async def reload_models(request: Request) -> Response:
         """Answers once it is done. Bundles that failed before are tried again."""

@@ -103,17 +103,18 @@ async def read_fields(request: Request) -> Fields:
 def body_of(schema: dict[str, Any]) -> dict[str, Any]:
     """The ``openapi_extra`` of a route that reads its fields by ``read_fields``.
 
-    ``schema`` is that of the JSON body; a form has the same fields, but neither nulls nor lists.
+    ``schema`` is that of the JSON body, where null is as good as nothing; a form has the same
+    fields, but neither nulls nor lists.
     """
     form = form_schema(schema)
     return {
         "requestBody": {
             "required": True,
-            "description": "The same fields may also come as multipart/form-data, or in the query "
-            "string with no body.",
+            "description": "The same fields may also come in the query string with no body.",
             "content": {
-                "application/json": {"schema": schema},
+                "application/json": {"schema": _nullable(schema)},
                 "application/x-www-form-urlencoded": {"schema": form},
+                "multipart/form-data": {"schema": form},
             },
         }
     }
@@ -130,6 +131,34 @@ def form_schema(schema: dict[str, Any]) -> dict[str, Any]:
             properties[name] = sayable[0] | rest
         elif sayable:
             properties[name] = {"anyOf": sayable} | rest
+    return {**schema, "properties": properties}
+
+
+def file_encoding(name: str) -> dict[str, Any]:
+    """How a form's file of this name is described: its own name says what it is."""
+    example = f'form-data; name="{name}"; filename="schnee.txt"'
+    disposition = {
+        "description": "With a filename whose extension says what the file is.",
+        "schema": {"type": "string"},
+        "example": example,
+    }
+    return {"headers": {"Content-Disposition": disposition}}
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """``schema`` with null for every field that may be left out."""
+    null = {"type": "null"}
+    properties = {}
+    for name, described in schema["properties"].items():
+        choices = described.get("anyOf")
+        if name in schema.get("required", ()) or null in (choices or ()):
+            properties[name] = described
+        else:
+            about = {key: described[key] for key in ("default", "description") if key in described}
+            bare = {key: said for key, said in described.items() if key not in (*about, "anyOf")}
+            properties[name] = {"anyOf": [*(choices or [bare]), null], **about}
+            if choices is not None:
+                properties[name] |= bare
     return {**schema, "properties": properties}
 
 

@@ -23,6 +23,7 @@ from service.engine.errors import BackendFailed, EngineError, EngineStopped
 from service.engine.observer import EngineObserver, SilentObserver
 from service.engine.scheduler import Plan, Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
+from service.priority import step_aside
 from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
 
 logger = logging.getLogger(__name__)
@@ -136,6 +137,7 @@ class Engine:
     # On the engine's thread.
 
     def _run(self) -> None:
+        step_aside()
         try:
             while self._take_commands():
                 if self._scheduler.has_work:

@@ -10,6 +10,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from service.figures.heatmap import draw
+from service.priority import step_aside
 from service.translation.attention import Maps
 from service.translation.errors import Overloaded
 
@@ -18,7 +19,7 @@ MOST_WAITING = 8
 
 class Painter:
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "figures")
+        self._thread = ThreadPoolExecutor(1, "figures", initializer=step_aside)
         self._waiting = 0
 
     async def heatmap(self, maps: Maps) -> bytes:

@@ -14,6 +14,7 @@ import numpy as np
 
 from models.bundle.manifest import SentenceLimits
 from service.engine.errors import BackendFailed, EngineStopped, SentenceTooLong
+from service.priority import step_aside
 from service.runtime.backend import AttentionMaps, TeacherForced
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class AttentionReader:
     def __init__(self, model: TeacherForced, limits: SentenceLimits) -> None:
         self._model = model
         self._limits = limits
-        self._thread = ThreadPoolExecutor(1, "attention")
+        self._thread = ThreadPoolExecutor(1, "attention", initializer=step_aside)
         self._closed = False
 
     @property

@@ -103,6 +103,9 @@ class Translator:
             work.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])
+            if work.done() and not work.cancelled():
+                # Asyncio is told that somebody has heard of it, even if whoever it was for has gone.
+                work.exception()
 
     async def _translate(
         self, request: TranslateRequest, deliver: Callable[[Part], None] | None

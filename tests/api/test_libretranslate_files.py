@@ -101,3 +101,11 @@ async def test_files_may_be_switched_off(without_files: httpx.AsyncClient) -> No
         assert response.json() == {"error": "files translation is disabled on this server"}
     settings = (await without_files.get("/frontend/settings")).json()
     assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (False, [])
+
+
+async def test_a_document_may_be_larger_than_other_bodies(client: httpx.AsyncClient) -> None:
+    text = b"ja." + b"\n" * 70_000  # The settings of these tests allow a body 64 KiB.
+    answer = await client.post("/translate_file", files={"file": ("gross.txt", text)}, data=DE_EN)
+    assert answer.status_code == 200
+    answer = await client.post("/translate", data={"q": text.decode(), **DE_EN})
+    assert answer.status_code == 413

@@ -5,10 +5,17 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from service.api.deepl.languages import listed
+from service.api.choices import offer_pairs
+from service.api.deepl.languages import base, listed, shown
 from service.translation.offer import Offer
 
-_PATHS = ("/v2/translate", "/v2/document", "/v2/glossaries")
+_PATHS = ("/v2/translate", "/v2/document")
+_DICTIONARIES = (
+    ("/v2/glossaries", "post"),
+    ("/v3/glossaries", "post"),
+    ("/v3/glossaries/{glossary_id}", "patch"),
+    ("/v3/glossaries/{glossary_id}/dictionaries", "put"),
+)
 
 
 def describe(document: dict[str, Any], offer: Offer) -> dict[str, Any]:
@@ -20,7 +27,24 @@ def describe(document: dict[str, Any], offer: Offer) -> dict[str, Any]:
     for path in _PATHS:
         for operation in document["paths"][path].values():
             _restrict(operation, choices)
+    targets_of: dict[str, list[str]] = {}
+    for pair in offer.direct_pairs():
+        targets_of.setdefault(shown(base(pair.source)), []).append(shown(base(pair.target)))
+    for path, method in _DICTIONARIES:
+        body = document["paths"][path][method]["requestBody"]
+        for media_type in body["content"].values():
+            offer_pairs(_dictionary(media_type["schema"]), "source_lang", "target_lang", targets_of)
     return document
+
+
+def _dictionary(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema itself, or that of the list of dictionaries in it."""
+    several = schema["properties"].get("dictionaries")
+    if several is None:
+        return schema
+    listed = next((each for each in several.get("anyOf", ()) if "items" in each), several)
+    items: dict[str, Any] = listed["items"]
+    return items
 
 
 def _restrict(operation: dict[str, Any], choices: dict[str, list[str]]) -> None:

@@ -20,8 +20,9 @@ from service.api.deepl.terms import terms_of
 from service.api.documents import DocumentJob, DocumentJobs, DocumentOrder
 from service.api.errors import BadRequest, DocumentNotReady
 from service.api.options import DecodingParameters
-from service.api.parameters import Upload
+from service.api.parameters import Upload, file_encoding
 from service.api.responses import Json
+from service.documents import SUPPORTED
 from service.state.glossaries import GlossaryStore
 from service.translation.repository import ModelRepository
 
@@ -111,7 +112,12 @@ def create_router(
         openapi_extra={
             "requestBody": {
                 "required": True,
-                "content": {"multipart/form-data": {"schema": _UPLOAD_SCHEMA}},
+                "content": {
+                    "multipart/form-data": {
+                        "schema": _UPLOAD_SCHEMA,
+                        "encoding": {"file": file_encoding("file")},
+                    }
+                },
             }
         },
     )
@@ -189,9 +195,14 @@ _UPLOAD_SCHEMA = {
         **{
             name: {"type": "string"}
             for name in (
-                *("target_lang", "source_lang", "filename", "formality"),
-                *("glossary_id", "glossary_ids", "output_format"),
+                *("target_lang", "source_lang", "glossary_id", "glossary_ids", "output_format"),
             )
         },
+        "filename": {
+            "type": "string",
+            "pattern": rf"^$|\.({'|'.join(each.removeprefix('.') for each in SUPPORTED)})$",
+            "description": "In place of the file's own name.",
+        },
+        "formality": {"enum": ["default", "prefer_more", "prefer_less", ""]},
     },
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import Access, Caller
+from service.api.deepl.entries import ENTRIES
 from service.api.deepl.errors import answers
 from service.api.deepl.fields import Fields, identify, read_fields
 from service.api.deepl.languages import base, glossary_pair
@@ -27,10 +28,14 @@ _CSV = "text/csv"
 
 
 class GlossaryParameters(BaseModel):
+    model_config = ConfigDict(json_schema_extra=ENTRIES)
+
     name: str = Field(min_length=1)
-    source_lang: str = Field(examples=["DE"])
-    target_lang: str = Field(examples=["EN"])
-    entries: str = Field(min_length=1, examples=["Wiese\tmeadow"])
+    source_lang: str
+    target_lang: str
+    entries: str = Field(
+        min_length=1, description="A line for each: the term, a tab or comma, its translation."
+    )
     entries_format: EntriesFormat
 
 

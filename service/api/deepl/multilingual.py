@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import Access, Caller
+from service.api.deepl.entries import ENTRIES
 from service.api.deepl.errors import answers
 from service.api.deepl.fields import Fields, identify, read_fields
 from service.api.deepl.glossaries import named, timestamp
@@ -22,9 +23,13 @@ from service.translation.types import LanguagePair, Term
 
 
 class DictionaryParameters(BaseModel):
-    source_lang: str = Field(examples=["DE"])
-    target_lang: str = Field(examples=["EN"])
-    entries: str = Field(min_length=1, examples=["Wiese\tmeadow"])
+    model_config = ConfigDict(json_schema_extra=ENTRIES)
+
+    source_lang: str
+    target_lang: str
+    entries: str = Field(
+        min_length=1, description="A line for each: the term, a tab or comma, its translation."
+    )
     entries_format: EntriesFormat
 
 
@@ -39,8 +44,17 @@ class PatchParameters(BaseModel):
 
 
 class PairParameters(BaseModel):
+    """Both or neither."""
+
     source_lang: str | None = None
     target_lang: str | None = None
+
+
+class RemovedPair(BaseModel):
+    """As ``PairParameters`` is described where neither would not do."""
+
+    source_lang: str
+    target_lang: str
 
 
 class DictionaryAnswer(BaseModel):
@@ -60,8 +74,15 @@ class GlossariesAnswer(BaseModel):
     glossaries: list[GlossaryAnswer]
 
 
+class EntriesOfPair(BaseModel):
+    source_lang: str
+    target_lang: str
+    entries: str
+    entries_format: EntriesFormat
+
+
 class EntriesAnswer(BaseModel):
-    dictionaries: list[DictionaryParameters]
+    dictionaries: list[EntriesOfPair]
 
 
 def create_router(access: Access, repository: ModelRepository, store: GlossaryStore) -> APIRouter:
@@ -186,7 +207,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         status_code=204,
         summary="Delete a dictionary of a glossary",
         responses=answers(404),
-        openapi_extra=query_of(PairParameters),
+        openapi_extra=query_of(RemovedPair),
     )
     async def remove(request: Request, glossary_id: str) -> Response:
         caller, fields = await admitted(request)

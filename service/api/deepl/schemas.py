@@ -10,20 +10,26 @@ from pydantic import BaseModel
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 _NOT_EMPTY = MappingProxyType({"string": {"minLength": 1}, "array": {"minItems": 1}})
+_WIDTHS = ("beam_size", "num_hypotheses")
 
 
-def body_of(model: type[BaseModel], *, forms: bool = True) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route that reads a body of these fields."""
-    schema = _inlined(model)
+def body_of(
+    model: type[BaseModel], *, forms: bool = True, widest: int | None = None
+) -> dict[str, Any]:
+    """The ``openapi_extra`` of a route that reads a body of these fields.
+
+    ``widest`` is the widest beam that may be asked for.
+    """
+    schema = _inlined(model, widest)
     content = {_JSON: {"schema": schema}}
     if forms:
         content[_FORM] = {"schema": _in_a_form(schema)}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def query_of(model: type[BaseModel]) -> dict[str, Any]:
+def query_of(model: type[BaseModel], *, widest: int | None = None) -> dict[str, Any]:
     """The ``openapi_extra`` of a route that reads these fields from the query string."""
-    schema = _in_a_form(_inlined(model))
+    schema = _in_a_form(_inlined(model, widest))
     required = schema.get("required", [])
     return {
         "parameters": [
@@ -33,7 +39,7 @@ def query_of(model: type[BaseModel]) -> dict[str, Any]:
     }
 
 
-def _inlined(model: type[BaseModel]) -> dict[str, Any]:
+def _inlined(model: type[BaseModel], widest: int | None) -> dict[str, Any]:
     # References into a schema of its own would lead nowhere in the OpenAPI document.
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
@@ -48,11 +54,15 @@ def _inlined(model: type[BaseModel]) -> dict[str, Any]:
         return {name: resolved(each) for name, each in part.items()}
 
     inlined: dict[str, Any] = resolved(schema)
+    for name in _WIDTHS if widest is not None else ():
+        for choice in inlined["properties"][name]["anyOf"]:
+            if choice["type"] == "integer":
+                choice["maximum"] = widest
     return inlined
 
 
 def _in_a_form(schema: dict[str, Any]) -> dict[str, Any]:
-    """The fields without null; what has to be there is not empty, which says as much as nothing."""
+    """The fields without null. An empty one says as much as none, so no required one is empty."""
     properties = {}
     for name, field in schema["properties"].items():
         choices = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
@@ -60,6 +70,9 @@ def _in_a_form(schema: dict[str, Any]) -> dict[str, Any]:
         choices = [each for each in choices if each.get("type") == "array"] or choices
         about = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
         said = {**choices[0], **about} if len(choices) == 1 else {**about, "anyOf": choices}
-        said |= _NOT_EMPTY.get(str(said.get("type")), {})
+        if name in schema.get("required", ()):
+            said |= _NOT_EMPTY.get(str(said.get("type")), {})
+        elif "enum" in said:
+            said["enum"] = [*said["enum"], ""]
         properties[name] = said
     return {**schema, "properties": properties}

@@ -50,14 +50,14 @@ def create_router(
         summary="Translate texts, for clients that send no body",
         response_model=TranslateAnswer,
         responses=answers(404, 456, 504),
-        openapi_extra=query_of(TranslateParameters),
+        openapi_extra=query_of(TranslateParameters, widest=desk.limits.alternatives + 1),
     )
     @router.post(
         "/translate",
         summary="Translate texts",
         response_model=TranslateAnswer,
         responses=answers(404, 456, 504),
-        openapi_extra=body_of(TranslateParameters),
+        openapi_extra=body_of(TranslateParameters, widest=desk.limits.alternatives + 1),
     )
     async def translate(request: Request) -> Response:
         """Blanks, line breaks and tags come back exactly as they were."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from service.api.choices import offer_pairs
 from service.api.libretranslate.spelling import AUTO, written
 from service.translation.offer import Offer
 
@@ -16,13 +17,17 @@ _PATHS = (*sorted(_DETECTING), "/suggest")
 def describe(document: dict[str, Any], offer: Offer) -> dict[str, Any]:
     """A copy in which the languages on offer are the only choices for source and target."""
     document = deepcopy(document)
-    sources = sorted(map(written, offer.sources))
     targets = sorted(map(written, offer.targets))
+    reached = {
+        written(source): [
+            *map(written, offer.targets_of(source)),
+            *([written(source)] if source in offer.targets else []),
+        ]
+        for source in offer.sources
+    }
     for path in _PATHS:
         body = document["paths"][path]["post"]["requestBody"]
+        detected = {AUTO: targets} if path in _DETECTING else {}
         for media_type in body["content"].values():
-            properties = media_type["schema"]["properties"]
-            detected = [AUTO] if path in _DETECTING else []
-            properties["source"]["enum"] = [*detected, *sources]
-            properties["target"]["enum"] = targets
+            offer_pairs(media_type["schema"], "source", "target", detected | reached)
     return document

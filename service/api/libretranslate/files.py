@@ -13,7 +13,7 @@ from service.api.access import Access
 from service.api.documents import DocumentJobs, DocumentOrder
 from service.api.errors import BadRequest, Disabled
 from service.api.libretranslate.spelling import read, read_source
-from service.api.parameters import RequiredText, form_schema, read_upload
+from service.api.parameters import RequiredText, file_encoding, form_schema, read_upload
 from service.api.responses import Json, refusals
 from service.documents import UnsupportedDocument
 from service.translation.repository import ModelRepository
@@ -57,9 +57,8 @@ def _body() -> dict[str, Any]:
     schema = form_schema(FileParameters.model_json_schema())
     schema["properties"] = {"file": _FILE_SCHEMA, **schema["properties"]}
     schema["required"] = ["file", *schema["required"]]
-    return {
-        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
-    }
+    content = {"schema": schema, "encoding": {"file": file_encoding("file")}}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": content}}}
 
 
 def create_files_router(

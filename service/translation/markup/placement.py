@@ -224,16 +224,12 @@ class Placement:
         behind = bisect_left(self._starts, after, first, last)
         left = self._became(before, parent) if before >= first else None
         right = self._became(behind, parent) if behind < last else None
-        zero.holds_left = (
-            left is not None
-            and zero.left == "text"
-            and not self._source[self._source_words[before][1] : at].strip()
-        )
-        zero.holds_right = (
-            right is not None
-            and zero.right == "text"
-            and not self._source[after : self._starts[behind]].strip()
-        )
+        if left is not None and zero.left == "text":
+            gap = self._source[self._source_words[before][1] : at]
+            zero.holds_left = not gap.strip() and self._may_touch(before, left)
+        if right is not None and zero.right == "text":
+            gap = self._source[after : self._starts[behind]]
+            zero.holds_right = not gap.strip() and self._may_touch(behind, right)
         if left is None or right is None:
             if left is not None:
                 return left + 1
@@ -248,6 +244,12 @@ class Placement:
             return left + 1
         zero.holds_left = False
         return right
+
+    def _may_touch(self, source: int, target: int) -> bool:
+        """Whether what touches a word touches what it became: no address runs on into letters."""
+        return is_punctuation(self._target_marks[target]) or not is_punctuation(
+            self._source_marks[source]
+        )
 
     def _stronger(self, before: int, behind: int, zero: Zero) -> int:
         """Which neighbour to follow: no comma, rather whom it touches, whoever is more certain."""

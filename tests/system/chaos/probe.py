@@ -21,16 +21,17 @@ _REQUEST = b"GET /livez HTTP/1.1\r\nhost: probe\r\n\r\n"
 _NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
-def probe(port: int, done: threading.Event) -> list[float]:
-    """Milliseconds of each request."""
-    taken: list[float] = []
+def probe(port: int, done: threading.Event) -> list[tuple[float, float]]:
+    """When each request was sent, in seconds from the first, and how many milliseconds it took."""
+    taken: list[tuple[float, float]] = []
+    began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not done.wait(_PAUSE):
             asked = time.perf_counter()
             connection.sendall(_REQUEST)
             _read_answer(connection)
-            taken.append((time.perf_counter() - asked) * 1000)
+            taken.append((asked - began, (time.perf_counter() - asked) * 1000))
     return taken
 
 
@@ -63,7 +64,7 @@ def main() -> int:
         target=answer_at_once, args=(listener,), daemon=True
     )
     idle.start()
-    taken: dict[str, list[float]] = {}
+    taken: dict[str, list[tuple[float, float]]] = {}
 
     def measure(name: str, port: int) -> None:
         taken[name] = probe(port, done)

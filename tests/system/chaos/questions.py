@@ -128,8 +128,8 @@ def _streamed(writer: _Writer) -> Asked:
     text = " ".join(writer.sentence() for _ in range(writer.random.randint(1, 5)))
 
     def understood(body: bytes) -> bool:
-        events = [event.split("\n", 1) for event in body.decode().strip().split("\n\n")]
-        parts = [json.loads(data[6:]) for name, data in events if name == "event: part"]
+        events = [event.split("\ndata: ") for event in body.decode().split("\n\n")]
+        parts = [json.loads(event[1]) for event in events if event[0] == "event: part"]
         return writer.same("".join(part["translatedText"] for part in parts), text)
 
     return writer.translate(understood, q=text, stream=True)

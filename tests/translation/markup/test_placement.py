@@ -85,6 +85,10 @@ def test_tags_are_placed_by_alignment(text, target, links, expected) -> None:
         ("auf <b>{url}</b>, da", "on, there", [(0, 0), (1, 1), (2, 2)], "on <b>{url}</b>, there"),
         ("lies {url} jetzt", "今読む", [(0, 1), (1, 0)], "今読 {url} む"),
         ("a {x} b", "", [], "{x}"),
+        # What became of a full stop may be a word.
+        ("sieh {url}.", "and others", [(0, 0), (1, 1)], "and {url} others"),
+        ("(ab {url})", "we others", [(1, 0), (2, 1)], "we {url} others"),
+        ("„{url}“ ab", "others ab", [(0, 0), (2, 1)], "others {url} ab"),
     ],
 )
 def test_placeholders_keep_their_blanks(text, target, links, expected) -> None:

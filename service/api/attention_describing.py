@@ -1,0 +1,24 @@
+"""The part of the OpenAPI document about attention, once it is known what is on offer."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from service.api.choices import offer_pairs
+from service.translation.offer import Offer
+
+_PATHS = ("/attention", "/score")
+
+
+def describe(document: dict[str, Any], offer: Offer) -> dict[str, Any]:
+    """A copy in which the pairs that a single model translates are the only choices."""
+    document = deepcopy(document)
+    targets_of: dict[str, list[str]] = {}
+    for pair in offer.direct_pairs():
+        targets_of.setdefault(pair.source, []).append(pair.target)
+    for path in _PATHS:
+        body = document["paths"][path]["post"]["requestBody"]
+        for media_type in body["content"].values():
+            offer_pairs(media_type["schema"], "source", "target", targets_of)
+    return document
