@@ -7,6 +7,7 @@ answers; so there is one thread, and no long line before it.
 from __future__ import annotations
 
 import asyncio
+import gc
 from concurrent.futures import ThreadPoolExecutor
 
 from service.figures.heatmap import draw
@@ -17,9 +18,18 @@ from service.translation.errors import Overloaded
 MOST_WAITING = 8
 
 
+def _prepare() -> None:
+    """What takes long is done when there is something to draw, and by the thread that draws."""
+    step_aside()
+    from matplotlib.backends import backend_agg  # noqa: F401
+
+    # Modules stay. The collector need not look through them again and again, which stops everybody.
+    gc.freeze()
+
+
 class Painter:
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "figures", initializer=step_aside)
+        self._thread = ThreadPoolExecutor(1, "figures", initializer=_prepare)
         self._waiting = 0
 
     async def heatmap(self, maps: Maps) -> bytes:

@@ -218,6 +218,8 @@ class OnnxBackend:
         self._bindings.clear()
         self._own.release()
         self._cross.release()
+        # Tracebacks of failed calls may hold on to the backend for a while yet.
+        del self._encoder, self._step
 
     def _keep(self, slots: int) -> None:
         """Forget who is not in the first slots, and give back what they made the arrays grow by."""

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 _NO_LINGERING = struct.pack("ii", 1, 0)
@@ -94,8 +95,8 @@ class Connection:
         else:
             self._writer.close()
 
-    async def _chunks(self):  # type: ignore[no-untyped-def]
-        while size := int(await self._reader.readline() or b"", 16):
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while size := int(await self._reader.readline() or b"0", 16):
             yield await self._reader.readexactly(size)
             await self._reader.readexactly(2)
         await self._reader.readexactly(2)
