@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from fastapi import Request
@@ -11,6 +12,7 @@ from fastapi import Request
 from service.api.access import Access, Caller
 from service.api.errors import BadRequest
 from service.api.middleware import facts_of
+from service.engine.errors import BeamTooWide
 from service.observability.metrics import Metrics
 from service.translation.translator import Translator
 from service.translation.types import Part, TranslateRequest, Translation, longest
@@ -41,8 +43,9 @@ class Desk:
     async def translate(
         self, request: Request, caller: Caller, wanted: TranslateRequest
     ) -> list[Translation]:
-        """Raises ``BadRequest`` beyond the limits, and what ``Access`` and ``Translator`` raise."""
-        characters = self._checked(wanted.texts)
+        """Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits, and what ``Access`` and
+        ``Translator`` raise."""
+        characters = self._checked(wanted)
         wanted = replace(wanted, deadline=self._seconds(request))
         async with self._access.charge(caller, characters):
             translations = await self._translator.translate(wanted)
@@ -51,21 +54,30 @@ class Desk:
 
     async def stream(
         self, request: Request, caller: Caller, wanted: TranslateRequest
-    ) -> AsyncIterator[Part | list[Translation]]:
+    ) -> AsyncGenerator[Part | list[Translation], None]:
         """As ``translate``, but with the parts of each text before the translations."""
-        characters = self._checked(wanted.texts)
+        characters = self._checked(wanted)
         wanted = replace(wanted, deadline=self._seconds(request))
-        async with self._access.charge(caller, characters):
-            async for each in self._translator.stream(wanted):
+        # Closed here, so that the work has ended before the charge for it does.
+        async with (
+            self._access.charge(caller, characters),
+            aclosing(self._translator.stream(wanted)) as parts,
+        ):
+            async for each in parts:
                 if isinstance(each, list):
                     self._note(request, wanted.texts, each)
                 yield each
 
-    def _checked(self, texts: Sequence[str]) -> int:
+    def _checked(self, wanted: TranslateRequest) -> int:
+        texts, decoding = wanted.texts, wanted.decoding
         characters = sum(map(len, texts))
         for size, limit in ((len(texts), self.limits.texts), (characters, self.limits.characters)):
             if size > limit:
                 raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        # Models refuse it, too, but not every text gets to one.
+        width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
+        if width > self.limits.alternatives + 1:
+            raise BeamTooWide(width, self.limits.alternatives + 1)
         return characters
 
     def _seconds(self, request: Request) -> float:

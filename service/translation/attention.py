@@ -68,7 +68,8 @@ async def look(
     dimensions, special = manifest.dimensions, manifest.special_ids
     of_encoder = wanted.kind == "encoder"
     layer_count = dimensions.encoder_layers if of_encoder else dimensions.decoder_layers
-    layers = choose("layer", wanted.layer or str(layer_count - 1), layer_count)
+    last = str(layer_count - 1)
+    layers = choose("layer", last if wanted.layer is None else wanted.layer, layer_count)
     heads = choose("head", wanted.head, dimensions.heads)
     target_ids = target_ids[: model.attention.longest_target]
     maps = await model.attention.read(source_ids, target_ids)

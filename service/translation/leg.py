@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from service.engine.types import Decoded, FinishReason, Hypothesis, Priority
 from service.translation.alignment import Alignment
 from service.translation.attention import align
+from service.translation.insistence import Forced, displaced, insist
 from service.translation.loaded import LoadedModel
 from service.translation.preparing import Sentence, Text
 from service.translation.terms import honour
@@ -75,16 +76,28 @@ async def run_leg(
 
 async def _sentence(model: LoadedModel, sentence: Sentence, priority: Priority) -> _Done:
     decoded = await model.results.decode(sentence.source_ids, sentence.options, priority)
+    forced = Forced()
     if sentence.said:
-        decoded = await _with_terms(model, sentence, decoded, priority)
+        decoded, forced = await _with_terms(model, sentence, decoded, priority)
     targets = [model.tokenizer.decode(h.token_ids) for h in decoded.hypotheses]
-    rendered = []
-    for hypothesis, target in zip(decoded.hypotheses, targets, strict=True):
-        alignment = None
-        if sentence.marked.marked:
-            alignment = await _align(model, sentence, hypothesis, target)
-        rendered.append(sentence.marked.render(target, alignment))
+    rendered = [
+        await _rendered(model, sentence, hypothesis, target, forced)
+        for hypothesis, target in zip(decoded.hypotheses, targets, strict=True)
+    ]
     return _Done(sentence, decoded, tuple(rendered), targets[0])
+
+
+async def _rendered(
+    model: LoadedModel, sentence: Sentence, hypothesis: Hypothesis, target: str, forced: Forced
+) -> str:
+    """A translation with its terms and with the markup of its source."""
+    alignment = None
+    if sentence.marked.marked or sentence.said:
+        alignment = await _align(model, sentence, hypothesis, target)
+    if sentence.said and alignment is not None:
+        insisted = insist(target, sentence.said, alignment, forced)
+        return sentence.marked.render(insisted.text, insisted.alignment, insisted.terms)
+    return sentence.marked.render(target, alignment)
 
 
 async def _align(
@@ -95,9 +108,10 @@ async def _align(
 
 async def _with_terms(
     model: LoadedModel, sentence: Sentence, decoded: Decoded, priority: Priority
-) -> Decoded:
-    """What the sentence becomes when every hypothesis begins as its terms demand."""
+) -> tuple[Decoded, Forced]:
+    """What the sentence becomes when every hypothesis begins as its terms demand, and that."""
     latest = decoded
+    given = beginning = model.tokenizer.decode(sentence.options.target_prefix)
 
     def best() -> Hypothesis:
         return latest.hypotheses[0]
@@ -105,9 +119,11 @@ async def _with_terms(
     async def aligned(translation: str) -> Alignment:
         return await _align(model, sentence, best(), translation)
 
-    async def go_on(prefix: str) -> str:
-        nonlocal latest
+    async def go_on(prefix: str) -> str | None:
+        nonlocal latest, beginning
         token_ids = model.tokenizer.encode(prefix)
+        if len(token_ids) >= model.manifest.limits.target_length:
+            return None
         longest = sentence.options.max_decoding_length
         options = replace(
             sentence.options,
@@ -116,13 +132,17 @@ async def _with_terms(
             max_decoding_length=max(longest, len(token_ids) + 1),
         )
         latest = await model.results.decode(sentence.source_ids, options, priority)
+        beginning = prefix
         return model.tokenizer.decode(best().token_ids)
 
-    given = model.tokenizer.decode(sentence.options.target_prefix)
-    await honour(
-        model.tokenizer.decode(best().token_ids), sentence.said, aligned, go_on, prefix=given
-    )
-    return latest
+    def sayable(text: str) -> bool:
+        return model.tokenizer.decode(model.tokenizer.encode(text)) == text
+
+    first = model.tokenizer.decode(best().token_ids)
+    gone = displaced(first, sentence.said, await aligned(first))
+    said = [each for each in sentence.said if sayable(each.term.target)]
+    await honour(first, said, aligned, go_on, prefix=given)
+    return latest, Forced(given, beginning, gone)
 
 
 def _text(model: LoadedModel, text: Text, done: Sequence[_Done]) -> TextDone:

@@ -56,7 +56,10 @@ class Offer:
         ``UnsupportedPair``.
         """
         if name is not None:
-            return (self._named(pair, name),)
+            named = self.named(name)
+            if named.pair != pair:
+                raise UnsupportedPair(pair.source, pair.target, (named.pair.target,), name)
+            return (named,)
         if direct := self._model(pair):
             return (direct,)
         routes = [
@@ -68,6 +71,13 @@ class Offer:
         if not routes:
             raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
         return next((r for r in routes if all(m.engine.alive for m in r)), routes[0])
+
+    def named(self, name: str) -> LoadedModel:
+        """Raises ``UnknownModel``."""
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise UnknownModel(name, sorted(model.name for model in self.models))
 
     def language(self, code: str, side: Side) -> str:
         """The canonical spelling of a code; raises ``UnknownLanguage`` if it is not on offer."""
@@ -89,14 +99,6 @@ class Offer:
     def _model(self, pair: LanguagePair) -> LoadedModel | None:
         fitting = [model for model in self.models if model.pair == pair]
         return next((m for m in fitting if m.engine.alive), fitting[0] if fitting else None)
-
-    def _named(self, pair: LanguagePair, name: str) -> LoadedModel:
-        named = [model for model in self.models if model.name == name]
-        if not named:
-            raise UnknownModel(name, sorted(model.name for model in self.models))
-        if named[0].pair != pair:
-            raise UnsupportedPair(pair.source, pair.target, (named[0].pair.target,), name)
-        return named[0]
 
 
 def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:

@@ -65,13 +65,16 @@ def prepare(texts: Sequence[MarkedText], model: LoadedModel, job: Job) -> list[T
         return len(encoded[sentence])
 
     limit = TokenLimit(count, manifest.limits.source_length)
+    # Of thousands of terms, few are in a request.
+    plain = "\n".join(run.text for text in texts for run in text.runs).lower()
+    terms = [term for term in job.terms if term.source.lower() in plain]
 
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
         options = job.decoding.resolve(
             manifest.decoding, manifest.limits, len(source_ids), model.tokenizer.encode, number
         )
-        said = said_in(marked.text, job.terms) if job.terms else ()
+        said = said_in(marked.text, terms)
         return Sentence(marked, source_ids, options, said)
 
     def text(marked: MarkedText) -> Text:

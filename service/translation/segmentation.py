@@ -1,10 +1,10 @@
 """Text to sentences and back. Joining what was split gives the text, always.
 
 A sentence is what the model translates; everything around sentences (blanks, line breaks,
-lines of dashes, emoji) is a separator and is kept as it is. Lines end sentences; within a
-line ``sentencex`` decides, except that the dot of an ordinal number ends nothing. A sentence
-that the model cannot read whole is split further, at clause marks, then at blanks, as near to
-its middle as possible; it is never cut.
+marks of direction, lines of dashes, emoji) is a separator and is kept as it is. Lines end
+sentences; within a line ``sentencex`` decides, except that the dot of an ordinal number ends
+nothing. A sentence that the model cannot read whole is split further, at clause marks, then at
+blanks, as near to its middle as possible; it is never cut.
 
 Sentences are sub-strings of the text, found by their offsets, so nothing a segmenter may do
 to its input can change ours.
@@ -13,6 +13,7 @@ to its input can change ours.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -27,6 +28,17 @@ Splitting = Literal["sentences", "ignoring_lines", "none"]
 
 _CLAUSE_END = re.compile(r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛])|(?=\s[–—-]\s)")
 _BLANK = re.compile(r"(?=\s)")
+
+_UNSEEN = (
+    "".join(
+        chr(code)
+        for code in range(0x3001)
+        if chr(code).isspace() or unicodedata.category(chr(code)) == "Cc"
+    )
+    + "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
+"""Blanks, control characters, byte order marks and marks of direction. Models know few of them and
+would lose them."""
 
 _ORDINAL_DOT = frozenset(
     {
@@ -120,10 +132,10 @@ def _plain_blanks(line: str) -> str:
 
 
 def _fitting(text: str, start: int, end: int, limit: TokenLimit) -> Iterator[tuple[int, int]]:
-    """The span without the blanks around it, in as many parts as the model needs."""
+    """The span without what is unseen around it, in as many parts as the model needs."""
     span = text[start:end]
-    start += len(span) - len(span.lstrip())
-    end -= len(span) - len(span.rstrip())
+    start += len(span) - len(span.lstrip(_UNSEEN))
+    end -= len(span) - len(span.rstrip(_UNSEEN))
     span = text[start:end]
     if not any(character.isalnum() for character in span):
         return

@@ -3,6 +3,7 @@
 A term that a translation lacks is forced where it belongs: what the translation says before the
 words that look at the term is kept, the term is written, and the model goes on from there, so that
 the rest of the sentence fits it. Terms are taken as they stand, in the order of the translation.
+What a model cannot be forced to say, ``service.translation.insistence`` writes.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 
 from service.translation.alignment import Alignment, Span
 from service.translation.types import Term
+from service.translation.words import LETTER
 
 Align = Callable[[str], Awaitable[Alignment]]
 """The alignment of the sentence with a translation of it."""
-Continue = Callable[[str], Awaitable[str]]
-"""The best translation that begins with a text."""
+Continue = Callable[[str], Awaitable[str | None]]
+"""The best translation that begins with a text; none if the model has no room for one."""
+
+_LETTERS = re.compile(rf"{LETTER}+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,10 @@ def said_in(sentence: str, terms: Sequence[Term]) -> tuple[Said, ...]:
     Letters' case counts first; where nothing of the same case is said, it does not.
     """
     found: list[Said] = []
-    for term in sorted(terms, key=lambda term: len(term.source), reverse=True):
-        spans = _spans(term.source, sentence, 0) or _spans(term.source, sentence, re.IGNORECASE)
+    lowered = sentence.lower()
+    near = [term for term in terms if term.source.lower() in lowered]
+    for term in sorted(near, key=lambda term: len(term.source), reverse=True):
+        spans = _spans(term.source, sentence) or _spans(term.source, sentence, re.IGNORECASE)
         for start, end in spans:
             if all(end <= said.span[0] or said.span[1] <= start for said in found):
                 found.append(Said(term, (start, end)))
@@ -45,9 +51,13 @@ def said_in(sentence: str, terms: Sequence[Term]) -> tuple[Said, ...]:
 async def honour(
     translation: str, said: Sequence[Said], align: Align, go_on: Continue, prefix: str = ""
 ) -> str:
-    """The translation with every term in it. ``prefix`` is what it begins with in any case."""
+    """The translation with the terms in it, as far as the model has room.
+
+    ``prefix`` is what it begins with in any case.
+    """
     # Each round settles a term at least: the one it forces and those said before it.
     outstanding = list(said)
+    forced = False
     while missing := _missing(translation[len(prefix) :], outstanding):
         alignment = await align(translation)
         start, number = min(
@@ -56,26 +66,43 @@ async def honour(
         )
         outstanding.remove(missing[number])
         kept = translation[len(prefix) : start]
+        if forced:
+            kept = kept[len(surplus(prefix, kept)) :]
         outstanding = _missing(kept, outstanding)
         before = prefix + kept
         blank = " " if before and not before[-1].isspace() and start == len(translation) else ""
         prefix = before + blank + missing[number].term.target
-        translation = await go_on(prefix)
+        forced = True
+        longer = await go_on(prefix)
+        if longer is None:
+            break
+        translation = longer
     return translation
+
+
+def surplus(prefix: str, following: str) -> str:
+    """The letters by which a model makes another word of the last one that it was forced to say."""
+    found = _LETTERS.match(following) if _LETTERS.search(prefix[-1:]) else None
+    return found[0] if found else ""
+
+
+def found_in(translation: str, said: Sequence[Said]) -> list[Span | None]:
+    """Where a translation says each of the terms, apart from each other; nowhere if it does not."""
+    places: list[Span | None] = [None] * len(said)
+    taken: list[Span] = []
+    for number, each in sorted(enumerate(said), key=lambda entry: -len(entry[1].term.target)):
+        for start, end in _spans(each.term.target, translation):
+            if all(end <= first or last <= start for first, last in taken):
+                places[number] = start, end
+                taken.append((start, end))
+                break
+    return places
 
 
 def _missing(translation: str, said: Sequence[Said]) -> list[Said]:
     """Which of the terms a translation does not say as often as its sentence does."""
-    left: dict[str, int] = {}
-    missing = []
-    for each in said:
-        target = each.term.target
-        left.setdefault(target, len(_spans(target, translation, 0)))
-        if left[target]:
-            left[target] -= 1
-        else:
-            missing.append(each)
-    return missing
+    places = found_in(translation, said)
+    return [each for each, place in zip(said, places, strict=True) if place is None]
 
 
 def _place(alignment: Alignment, span: Span, first: int, end: int) -> int:
@@ -100,10 +127,22 @@ def _place(alignment: Alignment, span: Span, first: int, end: int) -> int:
     return alignment.target_words[best][0]
 
 
-def _spans(word: str, text: str, flags: int) -> list[Span]:
-    if not word:
-        return []
-    before = r"(?<!\w)" if word[0].isalnum() else ""
-    after = r"(?!\w)" if word[-1].isalnum() else ""
-    pattern = f"{before}{re.escape(word)}{after}"
-    return [match.span() for match in re.finditer(pattern, text, flags)]
+def _spans(word: str, text: str, flags: int = 0) -> list[Span]:
+    """Where a text has a word, or several, as they are."""
+    # Patterns of nothing but letters are made quickly, and there may be one for every entry.
+    pattern = re.compile(re.escape(word), flags)
+    spans = []
+    position = 0
+    while word and (found := pattern.search(text, position)):
+        start, end = found.span()
+        position = start + 1
+        if not (_joined(text, start) or _joined(text, end)):
+            spans.append((start, end))
+            position = end
+    return spans
+
+
+def _joined(text: str, border: int) -> bool:
+    """Whether what is on both sides of a border is one word."""
+    sides = text[border - 1 : border + 1] if border else ""
+    return len(sides) == 2 and _LETTERS.fullmatch(sides) is not None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -90,7 +90,9 @@ class Translator:
         async with _deadline(request.deadline):
             return await self._translate(request, deliver)
 
-    async def stream(self, request: TranslateRequest) -> AsyncIterator[Part | list[Translation]]:
+    async def stream(
+        self, request: TranslateRequest
+    ) -> AsyncGenerator[Part | list[Translation], None]:
         """The parts of every text in order, then all translations. Closing it stops the work."""
         parts: asyncio.Queue[Part | None] = asyncio.Queue()
         work = asyncio.create_task(self.translate(request, parts.put_nowait))
@@ -104,13 +106,15 @@ class Translator:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])
             if work.done() and not work.cancelled():
-                # Asyncio is told that somebody has heard of it, even if whoever it was for has gone.
+                # Tells asyncio that somebody has heard of it, even if whoever it was for has gone.
                 work.exception()
 
     async def _translate(
         self, request: TranslateRequest, deliver: Callable[[Part], None] | None
     ) -> list[Translation]:
         offer = self._repository.offer
+        if request.model is not None:
+            offer.named(request.model)
         started = time.perf_counter()
         read = await _off_the_loop(request.texts, lambda: self._read(request, offer))
         order = InOrder(len(read), deliver) if deliver is not None else None

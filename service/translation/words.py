@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from itertools import chain
 
 from service.translation.alignment import Span
@@ -30,13 +31,14 @@ _CLINGING = (
 )
 """Accents, vowel signs, joiners, soft hyphens and skin tones: never without what they follow."""
 
-_LETTER = rf"[^\W{_UNSPACED}]"
+LETTER = rf"[^\W{_UNSPACED}]"
+"""A pattern for what words are made of in scripts that put blanks between them."""
 _CONTRACTED = r"(?:s|t|m|d|ll|re|ve)(?!\w)"
 _WORD = re.compile(
     rf"""
       [{_UNSPACED}][{_CLINGING}]*
-    | {_LETTER}
-      (?: {_LETTER} | [{_CLINGING}]
+    | {LETTER}
+      (?: {LETTER} | [{_CLINGING}]
         | (?<=\d)[.,](?=\d)
         | ['\u2019](?=[^\W\d_a-zA-Z\u00c0-\u024f])    # Cyrillic
         | ['\u2019](?={_CONTRACTED})                         # don't
@@ -49,9 +51,17 @@ _WORD = re.compile(
 )
 
 
-def words(text: str) -> tuple[Span, ...]:
-    """The words and marks of punctuation of a text, in order; all but blanks is in one of them."""
-    return tuple(match.span() for match in _WORD.finditer(text))
+def words(text: str, whole: Sequence[Span] = ()) -> tuple[Span, ...]:
+    """The words and marks of punctuation of a text, in order; all but blanks is in one of them.
+
+    Those that are partly in the same span of ``whole`` are one.
+    """
+    found = [match.span() for match in _WORD.finditer(text)]
+    for first, last in whole:
+        inside = [n for n, (start, end) in enumerate(found) if start < last and first < end]
+        if inside:
+            found[inside[0] : inside[-1] + 1] = [(found[inside[0]][0], found[inside[-1]][1])]
+    return tuple(found)
 
 
 def is_punctuation(word: str) -> bool:

@@ -35,6 +35,13 @@ def test_a_sentence_has_no_blanks_around_it_and_something_to_translate(
         assert len(sentence.splitlines()) == 1
 
 
+@pytest.mark.parametrize("unseen", ["\ufeff", "\u200b", "\u200f \u202b", "\x00", "\x07\u2060 "])
+def test_what_is_unseen_around_a_sentence_is_kept_from_the_model(unseen: str) -> None:
+    segmented = segment(f"{unseen}Ein Wort.{unseen}", "de", ANY_LENGTH)
+    assert segmented.sentences == ("Ein Wort.",)
+    assert segmented.separators == (unseen, unseen)
+
+
 @given(anything | like_prose, languages)
 def test_separators_hold_nothing_to_translate(text: str, language: str) -> None:
     for separator in segment(text, language, ANY_LENGTH).separators:

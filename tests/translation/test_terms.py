@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.translation import terms
 from service.translation.alignment import Alignment, Span
-from service.translation.terms import honour, said_in
+from service.translation.terms import found_in, honour, said_in
 from service.translation.types import Term
 
 
@@ -107,3 +109,52 @@ def test_every_term_is_said_as_often_as_in_the_source(
     words = honoured(model, terms).split()
     wanted = [glossary[word] for word in sentence if word in glossary]
     assert all(words.count(target) >= wanted.count(target) for target in wanted)
+
+
+def test_a_script_without_blanks_has_terms_too() -> None:
+    assert [each.span for each in said_in("我的自行车很好", [Term("自行车", "bike")])] == [(2, 5)]
+    assert [each.span for each in said_in("我的iPhone手机", [Term("iPhone", "phone")])] == [(2, 8)]
+
+
+def test_a_term_is_not_said_by_another_that_it_is_a_part_of() -> None:
+    said = said_in("ein Rad und Rot", [Term("Rad", "bike"), Term("Rot", "red bike")])
+    assert found_in("a red bike", said) == [None, (2, 10)]
+
+
+def test_letters_stuck_to_a_forced_term_are_not_kept_for_the_next() -> None:
+    class Sticky(WordForWord):
+        async def go_on(self, prefix: str) -> str:
+            self.forced.append(prefix)
+            rest = self.words[len(prefix.split()) :]
+            return " ".join([f"{prefix}ner", *rest])
+
+    model = Sticky("Hund und Katze", {"Hund": "dog", "und": "and", "Katze": "cat"})
+    honoured(model, [Term("Hund", "hound"), Term("Katze", "kitty")])
+    assert model.forced == ["hound", "hound and kitty"]
+
+
+def test_what_there_is_no_room_for_is_not_forced() -> None:
+    class Full(WordForWord):
+        async def go_on(self, prefix: str) -> None:
+            return None
+
+    model = Full("ein Hund", {"ein": "a", "Hund": "dog"})
+    assert honoured(model, [Term("Hund", "hound")]) == "a dog"
+
+
+def test_of_many_terms_only_those_near_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought = []
+    spans_of = terms._spans
+
+    def spy(word: str, text: str, flags: int = 0) -> list[Span]:
+        sought.append(word)
+        return spans_of(word, text, flags)
+
+    monkeypatch.setattr(terms, "_spans", spy)
+    glossary = [Term("HUND", "hound"), *(Term(f"Wort {n}", "word") for n in range(20_000))]
+    assert len(said_in("ein Hund", glossary)) == 1
+    assert set(sought) == {"HUND"}
+
+
+def test_a_term_begins_where_a_word_does() -> None:
+    assert [each.span for each in said_in("xa a a", [Term("a a", "b")])] == [(3, 6)]

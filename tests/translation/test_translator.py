@@ -26,10 +26,11 @@ from service.translation.errors import (
     UnsupportedPair,
 )
 from service.translation.loaded import LoadedModel
+from service.translation.markup import Markup
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment
 from service.translation.translator import Translator
-from service.translation.types import Detection, LanguagePair, Part, TranslateRequest
+from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
 
 pytestmark = pytest.mark.anyio
@@ -296,6 +297,8 @@ async def test_a_model_may_be_named() -> None:
         assert (await translator.translate(named))[0].model == "shout-de-en"
         with pytest.raises(UnknownModel, match="no model shout; on offer: shout-de-en"):
             await translator.translate(replace(named, model="shout"))
+        with pytest.raises(UnknownModel):
+            await translator.translate(TranslateRequest(("ja",), "de", "de", model="shout"))
         with pytest.raises(UnsupportedPair, match="with shout-en-de"):
             await translator.translate(replace(named, model="shout-en-de"))
 
@@ -361,3 +364,27 @@ def test_everything_but_the_sentences_comes_back_exactly(text: str) -> None:
             return (await translator.translate(request(text)))[0].text
 
     assert asyncio.run(shout()) == text.upper()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "hound",
+        pytest.param("hound" * 30, id="longer than the model writes"),
+        pytest.param("a {b} c", id="like a placeholder"),
+    ],
+)
+async def test_a_glossary_is_honoured_in_every_hypothesis(target: str) -> None:
+    terms = (Term("hund", target), *(Term(f"x{number}", "y") for number in range(99)))
+    async with translating() as translator:
+        (translation,) = await translator.translate(
+            replace(
+                request("ein <b>hund</b> {name} und eine katze", num_hypotheses=2),
+                terms=terms,
+                markup=Markup("html"),
+            )
+        )
+    assert len(translation.hypotheses) == 2
+    for text in translation.hypotheses:
+        assert text.count(target) == 1
+        assert text.count("{name}") == text.count("<b>") == text.count("</b>") == 1

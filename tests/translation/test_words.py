@@ -41,3 +41,8 @@ def test_all_but_blanks_is_in_one_word(text) -> None:
 def test_punctuation_has_neither_letters_nor_digits() -> None:
     assert is_punctuation("...")
     assert not is_punctuation("3,14")
+
+
+def test_words_that_belong_together_are_one() -> None:
+    assert words("ab C++ d", [(3, 6)]) == ((0, 2), (3, 6), (7, 8))
+    assert words("ab C++ d", [(6, 7)]) == words("ab C++ d")

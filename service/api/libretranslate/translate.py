@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,11 +94,12 @@ def create_translate_router(
         return Json(body, headers=headers)
 
     async def events(request: Request, caller: Caller, asked: _Asked) -> AsyncIterator[Event]:
-        async for each in desk.stream(request, caller, asked.request):
-            if isinstance(each, Part):
-                yield Event("part", {"text": each.text, "translatedText": each.target})
-            else:
-                yield Event("done", finished(asked, each))
+        async with aclosing(desk.stream(request, caller, asked.request)) as parts:
+            async for each in parts:
+                if isinstance(each, Part):
+                    yield Event("part", {"text": each.text, "translatedText": each.target})
+                else:
+                    yield Event("done", finished(asked, each))
 
     def finished(asked: _Asked, translations: list[Translation]) -> dict[str, Any]:
         parameters = asked.parameters

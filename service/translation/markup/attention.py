@@ -26,13 +26,15 @@ class Attention:
     weights_TS: NDArray[np.float32]
 
 
-def attention(source: str, target: str, alignment: Alignment | None) -> Attention:
-    """An alignment with the target's words made ours.
+def attention(
+    source: str, target: str, alignment: Alignment | None, whole: Sequence[Span] = ()
+) -> Attention:
+    """An alignment with the target's words made ours; each span in ``whole`` is one.
 
     Without one, each word of the target comes from the word of the source that is as far into
     its sentence, by characters.
     """
-    target_words = words(target)
+    target_words = words(target, whole)
     if alignment is None:
         source_words = words(source)
         return Attention(

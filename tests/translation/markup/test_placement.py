@@ -121,3 +121,15 @@ def test_weights_that_do_not_fit_are_refused() -> None:
     alignment = Alignment(words("eins zwei drei"), words("one"), np.zeros((2, 2), np.float32))
     with pytest.raises(ValueError, match="shape"):
         sentence.render("one", alignment)
+
+
+def test_nothing_is_put_into_what_is_whole() -> None:
+    """Such as a glossary's term that has several words."""
+    [run] = parse("a <b>b</b> {x} c", HTML).runs
+    [sentence] = run.cut([(0, len(run.text))]).sentences
+    target = "C D {e f} g"
+    weights_TS = np.full((2, len(words(sentence.text))), 0.5, np.float32)
+    whole = [(0, 9)]
+    alignment = Alignment(words(sentence.text), words(target, whole), weights_TS)
+    assert "C D {e f}" in sentence.render(target, alignment, whole)
+    assert "C D {e f}" in sentence.render(target, None, whole)
