@@ -45,7 +45,8 @@ def create_root_app(
 ) -> FastAPI:
     """``dialects`` are apps with error bodies of their own, by the path they are mounted at.
 
-    ``larger_bodies`` are the paths that take more than ``max_body_bytes``. ``keys_required`` and ``version`` are what the OpenAPI document says.
+    ``larger_bodies`` are the paths that take more than ``max_body_bytes``. ``keys_required`` and
+    ``version`` are what the OpenAPI document says.
     """
     app = FastAPI(
         title="Dragoman",

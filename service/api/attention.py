@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.api.access import Access
+from service.api.access import Access, Caller
 from service.api.attention_answers import (
     AlignmentAnswer,
     AttentionAnswer,
@@ -56,21 +56,24 @@ def create_router(
 ) -> APIRouter:
     router = APIRouter(tags=["attention"])
 
+    async def read(request: Request) -> tuple[Caller, Fields]:
+        fields = await read_fields(request)
+        return await access.identify(request, fields.key), fields
+
     @asynccontextmanager
-    async def admitted(request: Request, fields: Fields) -> AsyncIterator[None]:
+    async def admitted(caller: Caller) -> AsyncIterator[None]:
         """A request about what has been paid for: who asks is counted, and has so long."""
-        access.admit(await access.identify(request, fields.key))
+        access.admit(caller)
         async with _in_time(limits.seconds):
             yield
 
     @asynccontextmanager
-    async def charged(request: Request, fields: Fields, pairs: list[Pair]) -> AsyncIterator[None]:
+    async def charged(caller: Caller, pairs: list[Pair]) -> AsyncIterator[None]:
         """A request that brings its own texts: they are limited and charged like any."""
         characters = sum(len(pair.source_text) + len(pair.target_text) for pair in pairs)
         for size, limit in ((len(pairs), limits.texts), (characters, limits.characters)):
             if size > limit:
                 raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
-        caller = await access.identify(request, fields.key)
         async with access.charge(caller, characters), _in_time(limits.seconds):
             yield
 
@@ -93,7 +96,8 @@ def create_router(
     async def translation(request: Request) -> Response:
         """Of a translation that was asked for with `attention`: its sentences and their pieces."""
         translation_id = request.path_params["id"]
-        async with admitted(request, await read_fields(request)):
+        caller, _ = await read(request)
+        async with admitted(caller):
             texts = await inspector.texts(translation_id)
             return Json(translation_document(translation_id, texts))
 
@@ -107,9 +111,9 @@ def create_router(
     async def attention(request: Request) -> Response:
         """Of a translation that was asked for with `attention`. A row of `cross` is what was
         looked at where that piece was predicted."""
-        fields = await read_fields(request)
+        caller, fields = await read(request)
         parameters = fields.parse(AttentionParameters)
-        async with admitted(request, fields):
+        async with admitted(caller):
             maps = await inspector.attention(_place(request, parameters), parameters.wanted)
             return await rendered(request, maps, parameters.format)
 
@@ -122,9 +126,9 @@ def create_router(
     )
     async def alignment(request: Request) -> Response:
         """Of a translation that was asked for with `attention`."""
-        fields = await read_fields(request)
+        caller, fields = await read(request)
         parameters = fields.parse(AlignmentParameters)
-        async with admitted(request, fields):
+        async with admitted(caller):
             aligned = await inspector.alignment(_place(request, parameters))
             if parameters.format == "pharaoh":
                 return _pharaoh(aligned)
@@ -139,7 +143,7 @@ def create_router(
     )
     async def attention_of_pair(request: Request) -> Response:
         """As if the model had translated the one to the other."""
-        fields = await read_fields(request)
+        caller, fields = await read(request)
         wanted = fields.parse(AttentionOfPairParameters, required=("source", "target"))
         if wanted.alignment and wanted.format != "json":
             raise BadRequest(
@@ -147,7 +151,7 @@ def create_router(
                 "alone"
             )
         pair = Pair(wanted.source_text, wanted.target_text)
-        async with charged(request, fields, [pair]):
+        async with charged(caller, [pair]):
             if wanted.format == "pharaoh":
                 return _pharaoh(await inspector.alignment_of(pair, wanted.asked))
             maps = await inspector.attention_of(pair, wanted.asked, wanted.wanted)
@@ -166,10 +170,10 @@ def create_router(
     )
     async def score(request: Request) -> Response:
         """Every text is read as one sentence, however many it has."""
-        fields = await read_fields(request)
+        caller, fields = await read(request)
         parameters = fields.parse(ScoreParameters, required=("source", "target"))
         pairs = parameters.pairs
-        async with charged(request, fields, pairs):
+        async with charged(caller, pairs):
             return Json(scores_document(await inspector.scores(pairs, parameters.asked)))
 
     return router

@@ -108,7 +108,11 @@ class ScoreParameters(_AskedParameters):
                         "target_text": {"type": "string"},
                     }
                 },
-                {"properties": {each: {"type": "array"} for each in ("source_text", "target_text")}},
+                {
+                    "properties": {
+                        each: {"type": "array"} for each in ("source_text", "target_text")
+                    }
+                },
             ]
         }
     )

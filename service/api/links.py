@@ -17,6 +17,7 @@ class Link:
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Runtime expressions of OpenAPI, by the names of path and query parameters."""
     body: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
 
 
 def _translations() -> list[Link]:
@@ -25,7 +26,10 @@ def _translations() -> list[Link]:
     inside = [("get", f"/translations/{{id}}{below}") for below in ("/attention", "/alignment")]
     whole = ("get", "/translations/{id}")
     return [
-        *(Link(("post", "/translate"), "200", each, made) for each in (whole, *inside)),
+        *(
+            Link(("post", "/translate"), "200", each, made, description="With `attention`.")
+            for each in (whole, *inside)
+        ),
         *(Link(whole, "200", each, kept) for each in inside),
     ]
 
@@ -86,6 +90,8 @@ def add_links(document: dict[str, Any]) -> None:
             described["parameters"] = dict(link.parameters)
         if link.body:
             described["requestBody"] = dict(link.body)
+        if link.description:
+            described["description"] = link.description
         response = document["paths"][path][method]["responses"][link.status]
         name = f"{to_method} {to_path}".replace("/", " ")
         name = "".join(word.strip("{}").capitalize() for word in name.split())

@@ -85,9 +85,9 @@ def document_of(
     components["headers"] = dict(_HEADERS)
     errors = {prefix: _errors_of(document, prefix) for prefix in ("", *dialects)}
     for path, operation in _operations(document):
-        dialect = next((prefix for prefix in dialects if path.startswith(f"{prefix}/")), "")
+        prefix = next((each for each in dialects if path.startswith(f"{each}/")), "")
         operation["security"] = _security(path, keys_required=keys_required)
-        _answer_around(path, operation["responses"], errors[dialect])
+        _answer_around(path, operation["responses"], errors[prefix])
     add_links(document)
     return document
 

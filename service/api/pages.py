@@ -45,7 +45,7 @@ def add_pages(app: FastAPI) -> None:
     swagger_ui = Path(str(files("fastapi_offline"))) / "static"
     app.mount("/swagger-ui", StaticFiles(directory=swagger_ui), name="swagger-ui")
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def index() -> FileResponse:
         return FileResponse(_STATIC / "index.html", headers=_OWN_THINGS_ONLY | _ASK_EACH_TIME)
 

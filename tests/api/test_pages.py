@@ -80,3 +80,11 @@ async def test_the_api_is_described(client: httpx.AsyncClient) -> None:
     assert schema["required"] == ["q", "source", "target"]
     assert "beam_size" in schema["properties"]
     assert {"200", "400", "403", "413", "429", "500", "503", "504"} <= set(translate["responses"])
+
+
+async def test_whether_the_page_is_there_may_be_asked_without_reading_it(
+    client: httpx.AsyncClient,
+) -> None:
+    head, page = await client.head("/"), await client.get("/")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == page.headers["content-length"]

@@ -50,7 +50,11 @@ def _dictionary(schema: dict[str, Any]) -> dict[str, Any]:
 def _restrict(operation: dict[str, Any], choices: dict[str, list[str]]) -> None:
     for parameter in operation.get("parameters", ()):
         if parameter["name"] in choices:
-            parameter["schema"] = {"type": "string", "enum": choices[parameter["name"]]}
-    for media_type in operation.get("requestBody", {}).get("content", {}).values():
-        for name, codes in choices.items():
-            media_type["schema"]["properties"][name] = {"type": "string", "enum": codes}
+            none = [] if parameter["required"] else [""]
+            parameter["schema"] = {"enum": [*choices[parameter["name"]], *none]}
+    for name, media_type in operation.get("requestBody", {}).get("content", {}).items():
+        schema = media_type["schema"]
+        for field, codes in choices.items():
+            nothing = None if name == "application/json" else ""
+            left_out = [] if field in schema["required"] else [nothing]
+            schema["properties"][field] = {"enum": [*codes, *left_out]}

@@ -200,7 +200,7 @@ _UPLOAD_SCHEMA = {
         },
         "filename": {
             "type": "string",
-            "pattern": rf"^$|\.({'|'.join(each.removeprefix('.') for each in SUPPORTED)})$",
+            "pattern": rf"^$|[^/.]\.({'|'.join(each.removeprefix('.') for each in SUPPORTED)})$",
             "description": "In place of the file's own name.",
         },
         "formality": {"enum": ["default", "prefer_more", "prefer_less", ""]},

@@ -1,7 +1,7 @@
 """What the entries of a glossary look like, in JSON Schema.
 
-Not all of it can be said there: that source terms are unique, how many bytes a term may have, and
-that a third and fourth column of CSV name the dictionary's own languages.
+Not all of it can be said there: that source terms are unique, and how many bytes a term may have.
+Not said is that CSV may have the dictionary's own languages in a third and fourth column.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLUMN = f"(?:{_CELL}|{_QUOTED})"
 
 _PATTERNS = {
     "tsv": _lines(rf"{_BARE}\t{_BARE}"),
-    "csv": _lines(f"{_COLUMN},{_COLUMN}(?:,{_COLUMN},{_COLUMN})?"),
+    "csv": _lines(f"{_COLUMN},{_COLUMN}"),
 }
 
 ENTRIES: dict[str, Any] = {

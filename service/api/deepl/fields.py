@@ -69,7 +69,7 @@ class Fields:
             name = ".".join(map(str, first["loc"]))
             if first["type"] == "missing":
                 raise BadRequest(f"Parameter '{name}' not specified.") from error
-            problem = _SUBJECT.sub("it should", first["msg"])
+            problem = _SUBJECT.sub("it should", first["msg"].removeprefix("Value error, "))
             raise BadRequest(f"Value for '{name}' not supported: {problem}.") from error
 
 

@@ -39,6 +39,13 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _no_boolean(value: Any) -> Any:
+    # To Python, false is 0.
+    if isinstance(value, bool):
+        raise ValueError("it should be '0', '1' or 'nonewlines'")
+    return value
+
+
 class TranslateParameters(DecodingParameters):
     """The fields of ``/v2/translate``, in whichever shape they come."""
 
@@ -56,7 +63,9 @@ class TranslateParameters(DecodingParameters):
         None, description="Detected for each text if left out.", examples=["DE"]
     )
     context: str | None = Field(None, description="Accepted; it changes nothing.")
-    split_sentences: Literal["0", "1", "nonewlines", 0, 1] | None = Field(
+    split_sentences: (
+        Annotated[Literal["0", "1", "nonewlines", 0, 1], BeforeValidator(_no_boolean)] | None
+    ) = Field(
         None,
         description="Whether sentences end at full stops and at newlines (`1`), at full stops only "
         "(`nonewlines`, the default for `html`), or only with the text (`0`).",

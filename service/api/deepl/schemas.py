@@ -24,7 +24,7 @@ def body_of(
     content = {_JSON: {"schema": schema}}
     if forms:
         content[_FORM] = {"schema": _in_a_form(schema)}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": "required" in schema, "content": content}}
 
 
 def query_of(model: type[BaseModel], *, widest: int | None = None) -> dict[str, Any]:
@@ -63,16 +63,28 @@ def _inlined(model: type[BaseModel], widest: int | None) -> dict[str, Any]:
 
 def _in_a_form(schema: dict[str, Any]) -> dict[str, Any]:
     """The fields without null. An empty one says as much as none, so no required one is empty."""
-    properties = {}
-    for name, field in schema["properties"].items():
-        choices = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
-        # A field that is repeated is a list, and one that is not is a list of one.
-        choices = [each for each in choices if each.get("type") == "array"] or choices
-        about = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
-        said = {**choices[0], **about} if len(choices) == 1 else {**about, "anyOf": choices}
-        if name in schema.get("required", ()):
-            said |= _NOT_EMPTY.get(str(said.get("type")), {})
-        elif "enum" in said:
-            said["enum"] = [*said["enum"], ""]
-        properties[name] = said
-    return {**schema, "properties": properties}
+    return {
+        **schema,
+        "properties": {
+            name: _written(field, required=name in schema.get("required", ()))
+            for name, field in schema["properties"].items()
+        },
+    }
+
+
+def _written(field: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    """A field as it is written in a form."""
+    choices = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
+    about = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+    types = {each.get("type") for each in choices}
+    if types == {"array"}:
+        # A field that is not repeated is a list of one.
+        choices.append(choices[0]["items"])
+    if required:
+        bound = "array" if "array" in types else "string"
+        choices = [each | (_NOT_EMPTY[bound] if each["type"] == bound else {}) for each in choices]
+    elif len(choices) == 1 and "enum" in choices[0]:
+        return {**choices[0], **about, "enum": [*choices[0]["enum"], ""]}
+    elif not types <= {"string", "array"}:
+        choices.append({"enum": ["0", "1", ""] if types == {"boolean"} else [""]})
+    return {**about, **choices[0]} if len(choices) == 1 else {**about, "anyOf": choices}

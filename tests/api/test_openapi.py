@@ -1,0 +1,136 @@
+"""What the OpenAPI document promises of every operation, and that it is so."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema_rs import Draft202012Validator
+
+from service.bootstrap import Service
+from service.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+@pytest.fixture
+async def document(client: httpx.AsyncClient) -> dict[str, Any]:
+    described: dict[str, Any] = (await client.get("/openapi.json")).json()
+    return described
+
+
+def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method, path): operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+
+
+async def test_every_operation_may_be_refused_in_the_words_of_its_dialect(
+    document: dict[str, Any],
+) -> None:
+    for (method, path), operation in operations(document).items():
+        assert method in METHODS
+        word = "message" if re.match("/v[23]/", path) else "error"
+        for status in ("413", "500"):
+            content = operation["responses"][status]["content"]["application/json"]
+            name = content["schema"]["$ref"].rpartition("/")[2]
+            assert document["components"]["schemas"][name]["required"] == [word], (method, path)
+
+
+async def test_what_is_worth_another_try_says_when(document: dict[str, Any]) -> None:
+    headers = operations(document)["post", "/v2/translate"]["responses"]["503"]["headers"]
+    assert set(headers) == {"Retry-After", "X-Request-Id"}
+    for header in headers.values():
+        assert header["$ref"].rpartition("/")[2] in document["components"]["headers"]
+
+
+async def test_links_name_operations_and_their_parameters(document: dict[str, Any]) -> None:
+    by_id = {each["operationId"]: key for key, each in operations(document).items()}
+    assert len(by_id) == len(operations(document))
+    links = [
+        link
+        for operation in operations(document).values()
+        for response in operation["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert links
+    for link in links:
+        method, path = by_id[link["operationId"]]
+        named = {each["name"] for each in operations(document)[method, path]["parameters"]}
+        assert set(link["parameters"]) <= named
+
+
+async def test_a_key_is_optional_unless_the_operator_requires_it(
+    document: dict[str, Any],
+) -> None:
+    of = operations(document)
+    assert {} in of["post", "/translate"]["security"]
+    assert of["get", "/livez"]["security"] == []
+    assert {} not in of["post", "/models/reload"]["security"]
+
+
+class TestRequired:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return settings.model_copy(update={"api_keys": "required"})
+
+    async def test_the_document_says_so(self, document: dict[str, Any]) -> None:
+        of = operations(document)
+        assert {} not in of["post", "/translate"]["security"]
+        assert {} not in of["post", "/v2/translate"]["security"]
+        assert of["get", "/languages"]["security"] == []
+
+
+@pytest.mark.parametrize("path", ["/v3/glossaries/%0Ax", "/v2/%0A", "/v2/nothing"])
+async def test_a_path_nobody_knows_is_refused_in_the_words_of_its_dialect(
+    service: Service, client: httpx.AsyncClient, path: str
+) -> None:
+    response = await client.get(path)
+    assert (response.status_code, set(response.json())) == (404, {"message"})
+
+
+@pytest.mark.parametrize(
+    ("body", "allowed"),
+    [
+        ({"entries_format": "tsv", "entries": "Wiese\tmeadow"}, True),
+        ({"entries_format": "tsv", "entries": "\ufeffWiese\tmeadow\r\n\nzwei Hunde\tdogs\n"}, True),
+        ({"entries_format": "csv", "entries": 'Wiese,meadow\n"a, b","say ""a"""'}, True),
+        ({"entries_format": "csv", "entries": "Wiese\tmeadow"}, False),
+        ({"entries_format": "tsv", "entries": "Wiese,meadow"}, False),
+        ({"entries_format": "tsv", "entries": "Wiese\t meadow"}, False),
+        ({"entries_format": "tsv", "entries": "\n"}, False),
+        ({"entries_format": "tsv", "entries": "a\tb", "target_lang": "DE"}, False),
+    ],
+)
+async def test_glossaries_are_described_as_they_are_accepted(
+    client: httpx.AsyncClient, document: dict[str, Any], body: dict[str, str], allowed: bool
+) -> None:
+    content = document["paths"]["/v2/glossaries"]["post"]["requestBody"]["content"]
+    body = {"name": "a", "source_lang": "DE", "target_lang": "EN", **body}
+    assert Draft202012Validator(content["application/json"]["schema"]).is_valid(body) == allowed
+    response = await client.post("/v2/glossaries", json=body)
+    assert (response.status_code == 201) == allowed
+
+
+async def test_a_beam_too_wide_is_refused_where_nothing_is_translated(
+    client: httpx.AsyncClient,
+) -> None:
+    for path, body in (
+        ("/translate", {"q": "Hund", "source": "de", "target": "de"}),
+        ("/v2/translate", {"text": ["Hund"], "source_lang": "DE", "target_lang": "DE"}),
+    ):
+        response = await client.post(path, json={**body, "num_hypotheses": 5})
+        assert response.status_code == 400
+        assert "at most 4" in response.text
+
+
+async def test_whether_to_split_is_no_yes_or_no(client: httpx.AsyncClient) -> None:
+    body = {"text": ["Hund"], "target_lang": "DE", "split_sentences": False}
+    response = await client.post("/v2/translate", json=body)
+    assert (response.status_code, "it should be '0'" in response.text) == (400, True)

@@ -1,0 +1,81 @@
+"""The service held against its own OpenAPI document, by Schemathesis."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.server import serving
+from service.settings import Settings
+from tests.contract.keys import add_key
+
+ROOT = Path(__file__).parents[2]
+BUNDLES = ROOT / "bundles"
+KEY, ADMIN_KEY = "a-key", "operator"
+MANY = 3_000
+REPLACED = "positive_data_acceptance,negative_data_rejection"
+"""By checks of ``openapi_hooks``, which know the reasons for refusing what the document allows."""
+
+pytestmark = pytest.mark.slow
+
+
+def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPLACED) -> str:
+    """Run all checks with cases that are the same each time; what it reports."""
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
+    command += ["--checks", "all", "--exclude-checks", without, "--continue-on-failure"]
+    command += ["--generation-deterministic", "--no-color"]
+    command += ["--generation-with-security-parameters", "false", *arguments]
+    environment = {
+        **os.environ,
+        "SCHEMATHESIS_HOOKS": "tests.contract.openapi_hooks",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_thousands_of_requests_are_answered_as_documented(tmp_path: Path) -> None:
+    """No 5xx, no undocumented status, type or header, nothing refused or accepted by surprise."""
+    with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", ADMIN_KEY=ADMIN_KEY) as url:
+        report = schemathesis(
+            url,
+            tmp_path,
+            *("--header", f"Authorization: Bearer {ADMIN_KEY}"),
+            *("--max-examples", "15", "--phases", "examples,coverage,fuzzing,stateful"),
+        )
+        assert httpx.get(f"{url}/readyz").status_code == 200
+    cases = re.search(r"(\d+) generated", report)
+    assert cases is not None
+    assert int(cases[1]) >= MANY
+
+
+def test_keys_are_needed_where_the_document_says_so(tmp_path: Path) -> None:
+    add_key(Settings(state=tmp_path), "tester", KEY)
+    settings = {"STATE": str(tmp_path), "API_KEYS": "required", "ADMIN_KEY": ADMIN_KEY}
+    with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", **settings) as url:
+        document = httpx.get(f"{url}/openapi.json").json()
+        for path, item in document["paths"].items():
+            for method, operation in item.items():
+                asked = f"{method} {path}"
+                without = httpx.request(method, url + path)
+                wrong = httpx.request(method, url + path, headers={"X-API-Key": "wrong"})
+                if not operation["security"]:
+                    assert {without.status_code, wrong.status_code} <= {200, 404}, asked
+                    continue
+                assert re.search("an API key|the admin key", without.text), asked
+                assert wrong.status_code == 403, asked
+        schemathesis(
+            url,
+            tmp_path,
+            *("--header", f"Authorization: Bearer {KEY}", "--header", f"X-API-Key: {ADMIN_KEY}"),
+            *("--max-examples", "5", "--phases", "fuzzing"),
+            # It insists on 401 or 403 where LibreTranslate's clients are told 400.
+            without=f"{REPLACED},ignored_auth",
+        )

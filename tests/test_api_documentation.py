@@ -1,0 +1,172 @@
+"""The examples of docs/api.md and README.md, run against a service and compared with its answers.
+
+An example is a fenced ``sh`` block with curl in it and the fenced answer after it. What it prints
+is compared with the answer: as JSON where both are JSON, else line by line. ``…`` in an answer
+stands for anything: within a text for any part of it, at the end of a list for all that follows,
+as a field's name for all other fields. Decimal numbers may differ a little, as processors do in
+rounding. ``$name`` in an example is what the latest answer with a field of that name had there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from benchmarks.server import serving
+
+ROOT = Path(__file__).parent.parent
+BUNDLES = ROOT / "bundles"
+DOCUMENTED = "127.0.0.1:8000"
+ANYTHING = "…"
+TOLERANCE = 0.05
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    page: str
+    line: int
+    command: str
+    answer: str
+
+
+def examples(page: str) -> Iterator[Example]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    fences = [*_FENCE.finditer(text), None]
+    for fence, following in pairwise(fences):
+        assert fence is not None
+        if fence[1] != "sh" or "curl" not in fence[2]:
+            continue
+        line = text.count("\n", 0, fence.start()) + 1
+        assert following is not None, f"{page}:{line} has no answer"
+        assert following[1] != "sh", f"{page}:{line} has no answer"
+        yield Example(page, line, fence[2], following[2])
+
+
+def fits(said: Any, expected: Any) -> bool:
+    """Whether what was said is what is documented."""
+    match expected:
+        case str():
+            if ANYTHING not in expected:
+                return bool(said == expected)
+            parts = map(re.escape, expected.split(ANYTHING))
+            anything = expected == ANYTHING
+            return anything or bool(re.fullmatch(".*".join(parts), str(said), re.DOTALL))
+        case dict():
+            if not isinstance(said, dict):
+                return False
+            named = {name: value for name, value in expected.items() if name != ANYTHING}
+            complete = ANYTHING in expected or set(said) == set(named)
+            return complete and all(n in said and fits(said[n], v) for n, v in named.items())
+        case [*some, last] if last == ANYTHING:
+            return isinstance(said, list) and len(said) >= len(some) and _all_fit(said, some)
+        case list():
+            return (
+                isinstance(said, list) and len(said) == len(expected) and _all_fit(said, expected)
+            )
+        case float():
+            number = isinstance(said, int | float) and not isinstance(said, bool)
+            return number and abs(said - expected) <= TOLERANCE * max(1, abs(expected))
+        case _:
+            return type(said) is type(expected) and bool(said == expected)
+
+
+def _all_fit(said: Sequence[Any], expected: Sequence[Any]) -> bool:
+    return all(fits(*each) for each in zip(said, expected, strict=False))
+
+
+def documents(text: str) -> list[Any] | None:
+    """The JSON documents one after another, or ``None`` if it is anything else."""
+    found, decoder = [], json.JSONDecoder()
+    text = text.strip()
+    while text:
+        try:
+            document, end = decoder.raw_decode(text)
+        except ValueError:
+            return None
+        found.append(document)
+        text = text[end:].lstrip()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Where examples run, one after another."""
+
+    directory: Path
+    address: str
+    known: dict[str, str]
+
+    def run(self, command: str) -> str:
+        script = command.replace(DOCUMENTED, self.address)
+        known = {n: v.replace(DOCUMENTED, self.address) for n, v in self.known.items()}
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.directory,
+            env={**os.environ, "LC_ALL": "C.UTF-8", **known},
+            capture_output=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout!r}\n{done.stderr.decode()}"
+        said = done.stdout.decode().replace(self.address, DOCUMENTED)
+        for document in documents(said) or ():
+            if isinstance(document, dict):
+                self.known.update({n: v for n, v in document.items() if isinstance(v, str)})
+        return said
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    settings = {"SUGGESTIONS": "true", "API_KEYS": "optional", "ADMIN_KEY": "operator"}
+    with serving(BUNDLES, SLOTS="16", **settings) as url:
+        yield Shell(tmp_path_factory.mktemp("examples"), url.removeprefix("http://"), {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
+def test_every_example_is_answered_as_documented(shell: Shell, page: str) -> None:
+    found = list(examples(page))
+    assert found
+    for example in found:
+        said = shell.run(example.command)
+        where = f"{example.page}:{example.line}\n{example.command}"
+        expected = documents(example.answer)
+        if expected is None:
+            lines = said.replace("\r\n", "\n").rstrip("\n"), example.answer.rstrip("\n")
+            assert fits(*lines), f"{where}{said}"
+        else:
+            assert fits(documents(said), expected), f"{where}{said}"
+
+
+@pytest.mark.slow
+def test_every_operation_is_documented(shell: Shell) -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    document = httpx.get(f"http://{shell.address}/openapi.json").json()
+    operations = {
+        f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item
+    }
+    missing = sorted(each for each in operations if f"`{each}`" not in text)
+    assert not missing
+
+
+def test_dots_stand_for_anything_and_for_nothing_else() -> None:
+    assert fits({"id": "x", "a": 1, "list": [1, 2]}, {"id": "…", "list": [1, "…"], "…": "…"})
+    assert fits("GET /a 200", "GET … 200")
+    assert fits(0.501, 0.5)
+    assert not fits({"a": 1, "b": 2}, {"a": 1})
+    assert not fits([1, 2], [1])
+    assert not fits(True, 1)
+    assert not fits("GET /a 404", "GET … 200")
+    assert documents('{"a":1}[2]\n') == [{"a": 1}, [2]]
+    assert documents("event: part") is None
