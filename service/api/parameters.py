@@ -70,7 +70,7 @@ class Upload:
 
 async def read_upload(request: Request, name: str) -> tuple[Fields, Upload | None]:
     """The fields of a form, and its file of this name; raises ``BadRequest``."""
-    pairs = _pairs(request.scope["query_string"])
+    pairs = form_pairs(request.scope["query_string"])
     upload = None
     if _content_type(request) == "multipart/form-data":
         async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
@@ -85,8 +85,8 @@ async def read_fields(request: Request) -> Fields:
     """Read the fields of a request; raises ``BadRequest`` for what cannot be read."""
     content_type = _content_type(request)
     if content_type == "application/json" or content_type.endswith("+json"):
-        return Fields(_object(await request.body()), as_json=True)
-    pairs = _pairs(request.scope["query_string"])
+        return Fields(json_object(await request.body()), as_json=True)
+    pairs = form_pairs(request.scope["query_string"])
     hint = ""
     if content_type == "multipart/form-data":
         async with request.form(max_files=0, max_fields=_MOST_FIELDS) as form:
@@ -96,7 +96,7 @@ async def read_fields(request: Request) -> Fields:
         if body.lstrip().startswith((b"{", b"[")):
             hint = "; the body looks like JSON: send it with content-type application/json"
         elif content_type == "application/x-www-form-urlencoded":
-            pairs += _pairs(body)
+            pairs += form_pairs(body)
     return Fields(_first_of_each(pairs), as_json=False, hint=hint)
 
 
@@ -189,7 +189,8 @@ def _first_problem(error: ValidationError) -> str:
     return f"Invalid request: {name} parameter {problem}"
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def json_object(body: bytes) -> dict[str, Any]:
+    """Raises ``BadRequest`` for what is no JSON, or no object."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -199,7 +200,8 @@ def _object(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+def form_pairs(encoded: bytes) -> list[tuple[str, str]]:
+    """Names and values of a query string or an urlencoded body; raises ``BadRequest``."""
     try:
         return parse_qsl(
             encoded.decode("utf-8"),

@@ -6,12 +6,10 @@ field that stands several times, lists have every value and all others the first
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl
 
 from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -19,7 +17,7 @@ from starlette.datastructures import UploadFile
 
 from service.api.access import Access, Caller
 from service.api.errors import BadRequest
-from service.api.parameters import Upload
+from service.api.parameters import Upload, form_pairs, json_object
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -76,7 +74,7 @@ class Fields:
 async def read_fields(request: Request) -> Fields:
     """Raises ``BadRequest`` for what cannot be read."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    values: dict[str, Any] = _collected(_pairs(request.scope["query_string"]))
+    values: dict[str, Any] = _collected(form_pairs(request.scope["query_string"]))
     if content_type == _MULTIPART:
         async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
             sent = [(name, await _read(value)) for name, value in form.multi_items()]
@@ -85,10 +83,12 @@ async def read_fields(request: Request) -> Fields:
     if content_type == "application/json" or content_type.endswith("+json"):
         # Clients announce JSON with requests that have no body at all.
         return (
-            Fields(values | _object(body), as_json=True) if body else Fields(values, as_json=False)
+            Fields(values | json_object(body), as_json=True)
+            if body
+            else Fields(values, as_json=False)
         )
     if content_type == _FORM:
-        return Fields(values | _collected(_pairs(body)), as_json=False)
+        return Fields(values | _collected(form_pairs(body)), as_json=False)
     if body.lstrip().startswith((b"{", b"[")):
         raise BadRequest("the body looks like JSON: send it with content-type application/json")
     return Fields(values, as_json=False)
@@ -114,27 +114,3 @@ def _collected(pairs: Iterable[tuple[str, str | Upload]]) -> dict[str, Any]:
         else:
             fields.setdefault(name, value)
     return fields
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest("the body is not valid JSON") from error
-    if not isinstance(document, dict):
-        raise BadRequest("the body is JSON, but not an object")
-    return document
-
-
-def _pairs(encoded: bytes) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(
-            encoded.decode("utf-8"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=_MOST_FIELDS,
-        )
-    except UnicodeDecodeError as error:
-        raise BadRequest("the parameters are not UTF-8") from error
-    except ValueError as error:
-        raise BadRequest(f"there are more than {_MOST_FIELDS} parameters") from error

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.deepl.fields import _collected, _object, _pairs
+from service.api.deepl.fields import _collected
 from service.api.deepl.parameters import TranslateParameters
 from service.api.errors import BadRequest
+from service.api.parameters import form_pairs, json_object
 
 pytestmark = pytest.mark.anyio
 TRANSLATE = "/v2/translate"
@@ -227,10 +228,10 @@ async def test_a_model_can_be_named(client: httpx.AsyncClient) -> None:
 @given(st.binary(max_size=60))
 def test_a_body_that_is_no_object_is_refused_in_words(body: bytes) -> None:
     with suppress(BadRequest):
-        assert isinstance(_object(body), dict)
+        assert isinstance(json_object(body), dict)
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1, max_size=5))
 def test_texts_of_a_form_come_through_as_they_are(texts: list[str]) -> None:
     form = urlencode([("text", text) for text in texts]).encode()
-    assert _collected(_pairs(form))["text"] == texts
+    assert _collected(form_pairs(form))["text"] == texts
