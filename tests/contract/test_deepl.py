@@ -87,10 +87,6 @@ def test_every_way_of_splitting_is_taken(
 @pytest.mark.parametrize(
     "options",
     [
-        {"formality": "more"},
-        {"style_rule": "a-style"},
-        {"translation_memory": "a-memory"},
-        {"custom_instructions": ["Use short words."]},
         {"extra_body_parameters": {"beam_size": 0}},
         {"source_lang": "TLH"},
     ],
@@ -101,6 +97,23 @@ def test_what_cannot_be_done_is_a_bad_request_with_a_reason(
     with pytest.raises(deepl.DeepLException, match=r"Bad request, message: .*supported") as caught:
         client.translate_text(GERMAN, **{"source_lang": "DE", "target_lang": "EN-US"} | options)
     assert caught.value.http_status_code == 400
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"formality": "more"},
+        {"style_rule": "a-style"},
+        {"translation_memory": "a-memory"},
+        {"custom_instructions": ["Use short words."]},
+    ],
+)
+def test_what_models_cannot_do_is_no_reason_to_fail(
+    client: deepl.DeepLClient, options: dict[str, Any]
+) -> None:
+    plain = one(client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US"))
+    given = one(client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US", **options))
+    assert given.text == plain.text
 
 
 def test_an_unsupported_target_is_named(client: deepl.DeepLClient) -> None:

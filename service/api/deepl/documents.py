@@ -14,7 +14,7 @@ from service.api.access import Access, Caller
 from service.api.deepl.errors import answers, message_of
 from service.api.deepl.fields import CommaSeparated, identify, read_fields
 from service.api.deepl.languages import language
-from service.api.deepl.parameters import Formality, refuse_formality
+from service.api.deepl.parameters import Formality
 from service.api.deepl.schemas import body_of, query_of
 from service.api.deepl.terms import terms_of
 from service.api.documents import DocumentJob, DocumentJobs, DocumentOrder
@@ -83,7 +83,6 @@ def create_router(
         return jobs, jobs.status(document_id, fields.parse(KeyParameters).document_key)
 
     async def ordered(caller: Caller, wanted: UploadParameters) -> DocumentOrder:
-        refuse_formality(wanted.formality)
         filename = wanted.filename or wanted.file.filename
         extension = PurePosixPath(filename).suffix.lower()
         if wanted.output_format and f".{wanted.output_format.lower()}" != extension:
@@ -203,6 +202,6 @@ _UPLOAD_SCHEMA = {
             "pattern": rf"^$|[^/.]\.({'|'.join(each.removeprefix('.') for each in SUPPORTED)})$",
             "description": "In place of the file's own name.",
         },
-        "formality": {"enum": ["default", "prefer_more", "prefer_less", ""]},
+        "formality": {"enum": ["default", "more", "less", "prefer_more", "prefer_less", ""]},
     },
 }

@@ -1,9 +1,8 @@
 """The fields of ``/v2/translate``, and what they mean.
 
-What has no meaning here is accepted where leaving it out does no harm (``context``,
-``preserve_formatting``, as formatting is always preserved, and the version of tag handling), and
-refused by name where the translation would not be what was asked for (a formality that is not
-merely preferred, style rules, translation memories, instructions). Fields nobody knows are ignored.
+Clients send what our models cannot do: a formality, a style, a memory, instructions, a context.
+That is accepted, and the answer names it under ``ignored``. Formatting is always preserved. Fields
+nobody knows are ignored.
 """
 
 from __future__ import annotations
@@ -13,20 +12,25 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
-from pydantic.json_schema import SkipJsonSchema
 
 from service.api.deepl.fields import CommaSeparated
-from service.api.errors import BadRequest
 from service.api.options import DecodingParameters
 from service.translation.decoding import DecodingOverrides
 from service.translation.markup import PLAIN, Markup
 from service.translation.segmentation import Splitting
 
-_Refused = Literal["more", "less"]
 Formality = Annotated[
-    Literal["default", "prefer_more", "prefer_less"] | SkipJsonSchema[_Refused] | None,
-    Field(description="`more` and `less` are refused: no language on offer supports formality."),
+    Literal["default", "more", "less", "prefer_more", "prefer_less"] | None,
+    Field(description="Accepted; no language on offer supports it, so it changes nothing."),
 ]
+
+_WITHOUT_EFFECT = (
+    "context",
+    "formality",
+    "style_id",
+    "translation_memory_id",
+    "custom_instructions",
+)
 
 _SPLITTINGS: dict[str, Splitting] = {
     "0": "none",
@@ -96,9 +100,11 @@ class TranslateParameters(DecodingParameters):
     show_billed_characters: bool | None = Field(
         None, description="Accepted; they are always shown."
     )
-    style_id: SkipJsonSchema[str | None] = None
-    translation_memory_id: SkipJsonSchema[str | None] = None
-    custom_instructions: SkipJsonSchema[list[str] | None] = None
+    style_id: str | None = Field(None, description="Accepted; it changes nothing.")
+    translation_memory_id: str | None = Field(None, description="Accepted; it changes nothing.")
+    custom_instructions: list[str] | None = Field(
+        None, description="Accepted; they change nothing."
+    )
     model: str | None = Field(None, description="A model on offer, by name.")
     auth_key: str | None = Field(None, description="The key, for clients that send no header.")
 
@@ -128,25 +134,12 @@ class TranslateParameters(DecodingParameters):
             return replace(overrides, beam_size=1)
         return overrides
 
+    @property
+    def ignored(self) -> list[str]:
+        """What was asked for and changes nothing."""
+        given = [name for name in _WITHOUT_EFFECT if getattr(self, name)]
+        return [name for name in given if getattr(self, name) != "default"]
+
     def _tags(self, names: Sequence[str] | None) -> frozenset[str]:
         html = self.tag_handling == "html"
         return frozenset(name.lower() if html else name for name in names or ())
-
-
-def refuse_formality(formality: Formality) -> None:
-    """Raises ``BadRequest`` for a formality that is not merely preferred."""
-    if formality in ("more", "less"):
-        raise BadRequest(
-            "'formality' is not supported for given 'target_lang'; "
-            f"'prefer_{formality}' does where it is, and nothing elsewhere"
-        )
-
-
-def refuse_what_is_not_offered(parameters: TranslateParameters) -> None:
-    for name, noun in (
-        ("style_id", "style rules"),
-        ("translation_memory_id", "translation memories"),
-        ("custom_instructions", "custom instructions"),
-    ):
-        if getattr(parameters, name):
-            raise BadRequest(f"Parameter '{name}' not supported: there are no {noun} here.")

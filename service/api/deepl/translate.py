@@ -12,11 +12,7 @@ from service.api.access import Access
 from service.api.deepl.errors import answers
 from service.api.deepl.fields import identify, read_fields
 from service.api.deepl.languages import language, shown
-from service.api.deepl.parameters import (
-    TranslateParameters,
-    refuse_formality,
-    refuse_what_is_not_offered,
-)
+from service.api.deepl.parameters import TranslateParameters
 from service.api.deepl.schemas import body_of, query_of
 from service.api.deepl.terms import terms_of
 from service.api.desk import Desk
@@ -34,6 +30,9 @@ class TranslationAnswer(BaseModel):
     score: float | None = Field(None, description="Only with `return_scores`; null if unknown.")
     truncated: bool = Field(description="Whether a sentence was cut at its longest allowed length.")
     alternatives: list[str] | None = Field(None, description="Only with `num_hypotheses`.")
+    ignored: list[str] | None = Field(
+        None, description="Only if there are any: fields that were given and change nothing."
+    )
 
 
 class TranslateAnswer(BaseModel):
@@ -64,8 +63,6 @@ def create_router(
         fields = await read_fields(request)
         caller = await identify(access, request, fields)
         parameters = fields.parse(TranslateParameters)
-        refuse_formality(parameters.formality)
-        refuse_what_is_not_offered(parameters)
         offer = repository.offer
         source = parameters.source_lang
         terms = await terms_of(
@@ -109,4 +106,6 @@ def _answer(parameters: TranslateParameters, text: str, translation: Translation
         answer["score"] = score if math.isfinite(score) else None
     if (parameters.num_hypotheses or 1) > 1:
         answer["alternatives"] = list(translation.alternatives)
+    if parameters.ignored:
+        answer["ignored"] = parameters.ignored
     return answer

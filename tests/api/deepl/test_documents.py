@@ -110,7 +110,6 @@ async def test_nobody_gets_a_document_without_its_key(
         ("a.docx", {}, ""),
         ("a.txt", {"output_format": "docx"}, "output_format"),
         ("a.txt", {"target_lang": "TLH"}, "target_lang"),
-        ("a.txt", {"formality": "more"}, "formality"),
         ("a.txt", {"source_lang": ""}, "detected"),
     ],
 )

@@ -165,12 +165,7 @@ async def test_what_changes_nothing_is_accepted(
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"formality": "more"}, "formality"),
-        ({"formality": "less"}, "formality"),
         ({"formality": "rude"}, "formality"),
-        ({"style_id": "abc"}, "style_id"),
-        ({"translation_memory_id": "abc"}, "translation_memory_id"),
-        ({"custom_instructions": ["be brief"]}, "custom_instructions"),
         ({"split_sentences": "2"}, "split_sentences"),
         ({"tag_handling": "markdown"}, "tag_handling"),
         ({"outline_detection": "perhaps"}, "outline_detection"),
@@ -223,6 +218,20 @@ async def test_a_model_can_be_named(client: httpx.AsyncClient) -> None:
     response = await client.post(TRANSLATE, json=BODY | {"model": "whisper"})
     assert response.status_code == 404
     assert "whisper" in response.json()["message"]
+
+
+async def test_what_was_asked_for_and_changes_nothing_is_named(client: httpx.AsyncClient) -> None:
+    asked = {
+        **{"formality": "more", "context": "Sport", "style_id": "a", "translation_memory_id": "b"},
+        "custom_instructions": ["be brief"],
+    }
+    body = {"text": ["ja"], "source_lang": "DE", "target_lang": "EN"}
+    (named,) = (await client.post(TRANSLATE, json=body | asked)).json()["translations"]
+    assert (named["text"], sorted(named["ignored"])) == ("JA", sorted(asked))
+    (plain,) = (await client.post(TRANSLATE, json=body | {"formality": "default"})).json()[
+        "translations"
+    ]
+    assert "ignored" not in plain
 
 
 @given(st.binary(max_size=60))
