@@ -34,6 +34,7 @@ from service.loading import ModelObserver, announcing, discover, load_model, onl
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.observability.tracing import open_tracing
+from service.preflight import DOCUMENTS
 from service.reloading import Reloader
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
@@ -101,7 +102,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     documents = DocumentJobs(
         DocumentWork(translator, repository, detector, metrics),
         access,
-        settings.state / "documents",
+        settings.state / DOCUMENTS,
         DocumentLimits(document_bytes=settings.max_document_bytes),
     )
     kept = documents if settings.documents else None

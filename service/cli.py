@@ -29,6 +29,7 @@ from service.allocator import keep_memory_together
 from service.bootstrap import build, configure_logging, local_translator
 from service.loading import discover
 from service.observability.tracing import TracingUnavailable
+from service.preflight import check_state
 from service.serving import leaving_quietly, serve
 from service.settings import InvalidSetting, Settings
 from service.state.errors import KeyRefused, StateError, StateUnavailable
@@ -125,6 +126,7 @@ def _serve(options: argparse.Namespace) -> int:
     # The engine's thread asks for the interpreter after every step and must not wait 5 ms for it.
     sys.setswitchinterval(0.0005)
     with leaving_quietly(), _listener(settings.host, settings.port) as listener:
+        asyncio.run(check_state(settings))
         built = build(settings)
         _spare_what_stays()
         host, port = listener.getsockname()[:2]

@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 
 PREFIX = "DRAGOMAN_"
 
@@ -134,6 +141,7 @@ class Settings(BaseModel):
     )
     tracing: str = Field(
         default="",
+        pattern=r"^(https?://\S+)?$",
         description="OTLP address that traces are sent to over HTTP, such as "
         "http://localhost:4318/v1/traces; needs the extra tracing",
     )
@@ -148,6 +156,14 @@ class Settings(BaseModel):
     log_format: Literal["console", "json"] = Field(
         default="console", description="shape of log lines"
     )
+
+    @field_validator("bundles", "state", mode="before")
+    @classmethod
+    def _named(cls, directory: object) -> object:
+        # Nothing would be the directory that the service happens to be started in.
+        if directory == "":
+            raise ValueError("a directory has a name")
+        return directory
 
     @classmethod
     def from_environment(
@@ -185,6 +201,8 @@ def _allowed(name: str) -> str:
         return "one of " + ", ".join(choices)
     if field.annotation is bool:
         return "true or false"
+    if any(getattr(bound, "pattern", None) for bound in field.metadata):
+        return "empty or an address that begins with http:// or https://"
     if field.annotation is not int:
         return "text that is not empty"
     bounds = {

@@ -211,6 +211,26 @@ def test_a_port_in_use_is_one_sentence(bundles: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == expected
 
 
+def test_state_that_cannot_be_kept_is_one_sentence(
+    bundles: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    state = tmp_path / "state"
+    monkeypatch.setenv("DRAGOMAN_STATE", str(state))
+    state.mkdir()
+    (state / "documents").write_text("no directory", encoding="utf-8")
+    assert cli.main(["serve", "--port", "0"]) == 2
+    sentence = "documents: cannot make the directory: File exists; move it away"
+    assert sentence in capfd.readouterr().err
+    (state / "dragoman.db").write_text("no database, " * 100, encoding="utf-8")
+    assert cli.main(["serve", "--port", "0"]) == 2
+    written = capfd.readouterr().err
+    assert written.startswith(f"dragoman: {state / 'dragoman.db'}: file is not a database; ")
+    assert written.count("\n") == 1
+
+
 def test_an_address_of_another_machine_is_one_sentence(
     bundles: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

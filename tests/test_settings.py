@@ -37,6 +37,13 @@ def test_an_override_wins_unless_it_is_none() -> None:
             "is '70000'; it must be a whole number, at least 0 and at most 65535",
         ),
         ("DRAGOMAN_HOST", "", "is ''; it must be text that is not empty"),
+        ("DRAGOMAN_STATE", "", "is ''; it must be text that is not empty"),
+        (
+            "DRAGOMAN_TRACING",
+            "localhost:4318",
+            "is 'localhost:4318'; it must be empty or an address that begins with http:// or "
+            "https://",
+        ),
         ("DRAGOMAN_PRECISION", "fp8", "is 'fp8'; it must be one of auto, fp32, int8, fp16"),
         ("DRAGOMAN_LOG_FORMAT", "xml", "is 'xml'; it must be one of console, json"),
     ],

@@ -16,15 +16,17 @@ import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
-from pathlib import Path, PurePosixPath
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import BinaryIO
 
 from service.api.access import Access, Caller
+from service.api.document_files import files_in, remove_old, without_path, write
 from service.api.document_types import DocumentJob, DocumentLimits, State
 from service.api.document_work import DocumentOrder, DocumentWork, OpenedDocument
 from service.api.errors import EXPECTED, DocumentNotFound, DocumentsFull, DocumentTooLarge
 from service.documents.types import characters
+from service.state.errors import StateFailed
 from service.translation.errors import DeadlineExceeded
 
 __all__ = ["DocumentJob", "DocumentJobs", "DocumentLimits", "DocumentOrder"]
@@ -32,7 +34,6 @@ __all__ = ["DocumentJob", "DocumentJobs", "DocumentLimits", "DocumentOrder"]
 logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 60.0
-_LONGEST_NAME = 120
 _PIECE_BYTES = 64 * 1024
 
 
@@ -46,6 +47,7 @@ class DocumentJobs:
         directory: Path,
         limits: DocumentLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        sweep_seconds: float = _SWEEP_SECONDS,
     ) -> None:
         """``directory`` holds nothing else; other processes may keep their documents there, too."""
         self.limits = limits or DocumentLimits()
@@ -53,7 +55,11 @@ class DocumentJobs:
         self._access = access
         self._directory = directory / secrets.token_hex(8)
         self._clock = clock
+        self._sweep_seconds = sweep_seconds
         self._jobs: dict[str, DocumentJob] = {}
+        self._unopened: list[int] = []
+        """The sizes of documents that are being read, or wait for that."""
+        self._readers = asyncio.Semaphore(self.limits.reading)
         self._turns = asyncio.Semaphore(self.limits.running)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -102,7 +108,8 @@ class DocumentJobs:
     def result(self, name: str) -> DocumentJob:
         """The job by its ``name``, if it is done; raises ``DocumentNotFound``."""
         job = self._jobs.get(name.partition(".")[0])
-        if job is None or job.state != "done":
+        # Somebody who tidies up may have removed the file.
+        if job is None or job.state != "done" or not job.path.is_file():
             raise DocumentNotFound
         return job
 
@@ -148,7 +155,11 @@ class DocumentJobs:
                 await self.forget(job)
         # Whoever is still there has removed what it had there for so long.
         age = 2 * self.limits.kept_seconds
-        await asyncio.to_thread(_remove_old, self._directory.parent, self._directory, age)
+        await asyncio.to_thread(remove_old, self._directory.parent, self._directory, age)
+        # Written by a thread that nobody waited for any more.
+        for path in await asyncio.to_thread(files_in, self._directory):
+            if path.name not in self._jobs:
+                await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _accepted(
         self, caller: Caller, order: DocumentOrder
@@ -157,12 +168,12 @@ class DocumentJobs:
         if size > self.limits.document_bytes:
             raise DocumentTooLarge(self.limits.document_bytes)
         self._refuse_if_full(size)
-        opened = await self._work.open(order)
+        opened = await self._opened(order)
         identifier = secrets.token_hex(16)
         job = DocumentJob(
             id=identifier,
             key=secrets.token_hex(32),
-            filename=_without_path(order.filename),
+            filename=without_path(order.filename),
             media_type=opened.document.media_type,
             characters=characters(opened.document),
             size=size,
@@ -178,8 +189,20 @@ class DocumentJobs:
             self._jobs[job.id] = job
             return job, opened, charged.pop_all()
 
+    async def _opened(self, order: DocumentOrder) -> OpenedDocument:
+        size = len(order.content)
+        self._unopened.append(size)
+        try:
+            await self._readers.acquire()
+            # A thread reads to the end of a file even if nobody waits for it any more.
+            reading = asyncio.ensure_future(self._work.open(order))
+            reading.add_done_callback(lambda _: self._readers.release())
+            return await asyncio.shield(reading)
+        finally:
+            self._unopened.remove(size)
+
     def _refuse_if_full(self, size: int) -> None:
-        waiting = [job.size for job in self._jobs.values() if job.unfinished]
+        waiting = [job.size for job in self._jobs.values() if job.unfinished] + self._unopened
         kept = sum(job.size for job in self._jobs.values())
         if (
             len(waiting) >= self.limits.waiting
@@ -211,12 +234,19 @@ class DocumentJobs:
             async with charged, self._turns:
                 self._enter(job, "translating")
                 translated = await self._within_time(self._work.translate(opened, told))
-                await asyncio.to_thread(_write, job.path, translated)
+                await self._keep(job, translated)
             job.size = len(translated)
             self._enter(job, "done")
         except BaseException:
             self._jobs.pop(job.id, None)
             raise
+
+    async def _keep(self, job: DocumentJob, translated: bytes) -> None:
+        try:
+            await asyncio.to_thread(write, job.path, translated)
+        except OSError as error:
+            logger.error("%s: %s", self._directory, error.strerror or error)
+            raise StateFailed from error
 
     async def _within_time(self, work: Coroutine[None, None, bytes]) -> bytes:
         scope = asyncio.timeout(self.limits.seconds)
@@ -233,31 +263,13 @@ class DocumentJobs:
 
     async def _sweep_forever(self) -> None:
         while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            await self.sweep()
+            await asyncio.sleep(self._sweep_seconds)
+            try:
+                await self.sweep()
+            except OSError as error:
+                logger.error("old documents cannot be removed: %s", error)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _without_path(filename: str) -> str:
-    """A name that is safe to send back: its last part, printable, its extension kept."""
-    last = PurePosixPath(filename.strip().replace("\\", "/"))
-    printable = "".join(character for character in last.stem if character.isprintable())
-    return (printable[:_LONGEST_NAME] or "document") + last.suffix.lower()
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.write_bytes(content)
-
-
-def _remove_old(directory: Path, own: Path, seconds: float) -> None:
-    """Remove the directories of processes that have not touched theirs for so long."""
-    # Others may be doing the same.
-    with suppress(FileNotFoundError):
-        for each in directory.iterdir():
-            if each != own and each.is_dir() and time.time() - each.stat().st_mtime > seconds:
-                shutil.rmtree(each, ignore_errors=True)

@@ -16,13 +16,13 @@ from markdown_it.token import Token
 from service.documents.encoding import decode
 from service.documents.fragment import Fragment
 from service.documents.inline import Inline
+from service.documents.lines import lines_of
 from service.documents.prose import Lines, written_cell, written_heading, written_paragraph
 from service.documents.splicing import Place, SplicedDocument
 from service.documents.types import BrokenDocument, Document
 
 _CHARACTERS = 50_000
 """Of a paragraph: brackets that close nothing take time as the square of their number."""
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\r?\n(?:.*\r?\n)*?(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n(?:.*\r?\n)*?\+\+\+)"
     r"[ \t]*(?:\r?\n|\Z)"
@@ -36,9 +36,9 @@ def open_markdown(content: bytes) -> Document:
 
 
 def _places(text: str) -> Iterator[Place]:
+    lines = [(start, line.rstrip("\r\n")) for start, line in lines_of(text)]
     matter = _FRONT_MATTER.match(text)
     hidden = matter[0] if matter else ""
-    lines = [(found.start(), found[0].rstrip("\r\n")) for found in _LINE.finditer(text) if found[0]]
     inline = Inline()
     # Empty lines in the place of front matter, so that lines keep their numbers.
     blocks = inline.blocks("\n" * hidden.count("\n") + text[len(hidden) :])

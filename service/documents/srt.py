@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 from service.documents.encoding import decode
 from service.documents.fragment import Fragment, Piece
+from service.documents.lines import lines_of
 from service.documents.splicing import Place, SplicedDocument
 from service.documents.types import BrokenDocument, Document
 from service.documents.wrapping import balanced, words_of
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _TIMES = re.compile(
     r"\s*-?\d+:\d{1,2}:\d{1,2}[,.:]\d{1,3}\s*-->\s*-?\d+:\d{1,2}:\d{1,2}[,.:]\d{1,3}(?:\s.*)?",
     re.DOTALL,
@@ -37,7 +37,7 @@ def open_srt(content: bytes) -> Document:
 
 
 def _places(text: str) -> Iterator[Place]:
-    lines = [(found.start(), found[0]) for found in _LINE.finditer(text) if found[0]]
+    lines = lines_of(text)
     times = [number for number, (_, line) in enumerate(lines) if _is_times(number, line)]
     heads = [_head(lines, number) for number in times]
     for number, (_, line) in enumerate(lines[: heads[0] if heads else None], start=1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +19,7 @@ from service.api.document_work import DocumentOrder, DocumentWork
 from service.api.documents import DocumentJob, DocumentJobs, DocumentLimits
 from service.api.errors import DocumentNotFound, DocumentsFull, DocumentTooLarge
 from service.state.database import Database
-from service.state.errors import QuotaExceeded
+from service.state.errors import QuotaExceeded, StateFailed
 from service.state.keys import KeyStore
 from service.state.rates import RateLimits
 from service.state.usage import UsageLedger
@@ -85,13 +86,20 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(directory: Path, **limits: Any) -> AsyncIterator[Bench]:
+async def bench(
+    directory: Path, sweep_seconds: float = 60.0, **limits: Any
+) -> AsyncIterator[Bench]:
     async with Database(None) as database:
         usage = UsageLedger(database)
         access = Access(AccessPolicy(), KeyStore(database), usage, RateLimits())
         work, clock = Work(), Clock()
         jobs = DocumentJobs(
-            cast(DocumentWork, work), access, directory, DocumentLimits(**limits), clock
+            cast(DocumentWork, work),
+            access,
+            directory,
+            DocumentLimits(**limits),
+            clock,
+            sweep_seconds,
         )
         await jobs.start()
         try:
@@ -277,3 +285,88 @@ async def test_what_a_client_calls_its_file_is_no_path_of_ours(tmp_path: Path, n
         assert "\\" not in job.filename
         assert job.filename.isprintable()
         assert 4 < len(job.filename) < 200
+
+
+async def test_a_full_disk_is_told_charges_nobody_and_keeps_no_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[:2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.ended(await b.jobs.accept(CALLER, order()))
+        assert isinstance(job.error, StateFailed)
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert await b.used() == 0
+
+
+async def test_files_of_nobody_are_removed(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.ended(await b.jobs.accept(CALLER, order()))
+        stray = job.path.with_name("stray")
+        stray.write_bytes(b"written when nobody waited any more")
+        await b.jobs.sweep()
+        assert not stray.exists()
+        assert job.path.exists()
+
+
+async def test_a_translation_that_somebody_removed_is_not_found(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.ended(await b.jobs.accept(CALLER, order()))
+        job.path.unlink()
+        with pytest.raises(DocumentNotFound):
+            b.jobs.result(job.name)
+
+
+async def test_what_cannot_be_removed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, sweep_seconds=0.001) as b:
+        swept = 0
+
+        async def sweep() -> None:
+            nonlocal swept
+            swept += 1
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        monkeypatch.setattr(b.jobs, "sweep", sweep)
+        async with asyncio.timeout(5):
+            while swept < 2:
+                await asyncio.sleep(0.001)
+    assert "old documents cannot be removed: [Errno 13] Permission denied" in caplog.text
+
+
+async def test_only_so_many_documents_are_read_at_once_also_if_nobody_waits_for_them(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, reading=1, waiting=3) as b:
+        gate, opened = asyncio.Event(), 0
+        at_once = b.work.open
+
+        async def open_slowly(order: DocumentOrder) -> Any:
+            nonlocal opened
+            opened += 1
+            await gate.wait()
+            return await at_once(order)
+
+        b.work.open = open_slowly  # type: ignore[method-assign]
+        uploads = [asyncio.create_task(b.jobs.translate(CALLER, order())) for _ in range(3)]
+        while not opened:
+            await asyncio.sleep(0)
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(CALLER, order())
+        for upload in uploads[:2]:
+            upload.cancel()
+        await asyncio.wait(uploads[:2])
+        assert opened == 1
+        gate.set()
+        b.work.gate.set()
+        assert (await uploads[2]).state == "done"
+        assert opened == 2
+        assert await b.used() == 5
