@@ -56,7 +56,12 @@ MAY_IMPORT = {
         "service.translation.markup",
     },
     "service.state": {"service.state", "service.translation.types", "models.bundle.languages"},
-    "service.figures": {"service.figures", "service.priority", "service.translation"},
+    "service.figures": {
+        "service.engine.errors",
+        "service.figures",
+        "service.priority",
+        "service.translation",
+    },
     "service.api": {
         "service.api",
         "service.documents",

@@ -1,46 +1,68 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from service.figures import painter
+from service.engine.errors import BackendFailed
 from service.figures.painter import MOST_WAITING, Painter
-from service.translation.attention import Maps
 from service.translation.errors import Overloaded
 from tests.figures.test_heatmap import make
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_pictures_are_drawn_one_at_a_time_on_one_thread_and_more_than_a_few_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+async def painter() -> AsyncIterator[Painter]:
+    painter = Painter()
+    yield painter
+    await painter.close()
+    assert painter._process is None
+
+
+async def test_a_picture_is_a_png_and_the_next_one_is_drawn_by_the_same_process(
+    painter: Painter,
 ) -> None:
-    threads: list[str] = []
-    gate = threading.Event()
+    first = await painter.heatmap(make())
+    process = painter._process
+    assert first.startswith(b"\x89PNG")
+    assert await painter.heatmap(make()) == first
+    assert painter._process is process
 
-    def draw(maps: Maps) -> bytes:
-        threads.append(threading.current_thread().name)
-        gate.wait()
-        return b"picture"
 
-    monkeypatch.setattr(painter, "draw", draw)
-    painting = Painter()
-    drawn = [asyncio.create_task(painting.heatmap(make())) for _ in range(MOST_WAITING)]
-    await asyncio.sleep(0.01)
-    assert len(threads) == 1
+async def test_more_than_a_few_at_once_are_refused(painter: Painter) -> None:
+    drawn = [asyncio.create_task(painter.heatmap(make())) for _ in range(MOST_WAITING)]
+    await asyncio.sleep(0)
     with pytest.raises(Overloaded):
-        await painting.heatmap(make())
-    gate.set()
-    assert set(await asyncio.gather(*drawn)) == {b"picture"}
-    assert await painting.heatmap(make()) == b"picture"
-    assert len(set(threads)) == 1
-    await painting.close()
-    assert threads[0] not in {thread.name for thread in threading.enumerate()}
+        await painter.heatmap(make())
+    assert len(set(await asyncio.gather(*drawn))) == 1
 
 
-async def test_a_picture_is_a_png() -> None:
-    painting = Painter()
-    assert (await painting.heatmap(make())).startswith(b"\x89PNG")
-    await painting.close()
+async def test_what_cannot_be_drawn_is_told_and_the_next_picture_is_drawn(painter: Painter) -> None:
+    impossible = replace(make(), weights_LHRC=np.zeros((0, 0, 0, 0), np.float32), rows=())
+    with pytest.raises(BackendFailed):
+        await painter.heatmap(impossible)
+    assert (await painter.heatmap(make())).startswith(b"\x89PNG")
+
+
+async def test_a_process_that_dies_fails_its_picture_and_is_replaced(painter: Painter) -> None:
+    picture = await painter.heatmap(make())
+    assert painter._process is not None
+    os.kill(painter._process.pid, signal.SIGKILL)
+    await painter._process.wait()
+    with pytest.raises(BackendFailed):
+        await painter.heatmap(make())
+    assert await painter.heatmap(make()) == picture
+
+
+async def test_who_does_not_wait_leaves_the_next_picture_to_the_next(painter: Painter) -> None:
+    abandoned = asyncio.create_task(painter.heatmap(make()))
+    await asyncio.sleep(0.05)
+    abandoned.cancel()
+    await asyncio.gather(abandoned, return_exceptions=True)
+    assert (await painter.heatmap(make())).startswith(b"\x89PNG")

@@ -103,7 +103,7 @@ class TranslateParameters(DecodingParameters):
     style_id: str | None = Field(None, description="Accepted; it changes nothing.")
     translation_memory_id: str | None = Field(None, description="Accepted; it changes nothing.")
     custom_instructions: list[str] | None = Field(
-        None, description="Accepted; they change nothing."
+        None, max_length=10, description="Accepted; they change nothing."
     )
     model: str | None = Field(None, description="A model on offer, by name.")
     auth_key: str | None = Field(None, description="The key, for clients that send no header.")
