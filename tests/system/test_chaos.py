@@ -376,13 +376,11 @@ def test_memory_does_not_grow(aftermath: Aftermath) -> None:
 
 def test_liveness_is_answered_at_once(aftermath: Aftermath) -> None:
     assert len(aftermath.livez) > 500
-    taken = _quantile(aftermath.livez, 0.99)
-    print(
-        "P99",
-        taken,
-        [_quantile(aftermath.livez, q) for q in (0.5, 0.9, 0.95, 0.98, 0.99, 0.999)],
-        _quantile(aftermath.idle, 0.99),
-        aftermath.others,
+    fifth = len(aftermath.livez) // 5
+    # The middle one of five stretches: one in which the machine did something else does not decide.
+    taken = statistics.median(
+        _quantile(aftermath.livez[start : start + fifth], 0.99)
+        for start in range(0, 5 * fifth, fifth)
     )
     if aftermath.others > MOST_OF_OTHERS:
         pytest.skip(f"others kept {aftermath.others:.1f} cores busy; it took {taken:.0f} ms")
