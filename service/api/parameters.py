@@ -200,16 +200,16 @@ def json_object(body: bytes) -> dict[str, Any]:
     return document
 
 
-def form_pairs(encoded: bytes) -> list[tuple[str, str]]:
+def form_pairs(encoded: bytes, most: int = _MOST_FIELDS) -> list[tuple[str, str]]:
     """Names and values of a query string or an urlencoded body; raises ``BadRequest``."""
     try:
         return parse_qsl(
             encoded.decode("utf-8"),
             keep_blank_values=True,
             errors="strict",
-            max_num_fields=_MOST_FIELDS,
+            max_num_fields=most,
         )
     except UnicodeDecodeError as error:
         raise BadRequest("Invalid request: the parameters are not UTF-8") from error
     except ValueError as error:
-        raise BadRequest(f"Invalid request: more than {_MOST_FIELDS} parameters") from error
+        raise BadRequest(f"Invalid request: more than {most} parameters") from error

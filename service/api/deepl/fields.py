@@ -74,7 +74,7 @@ class Fields:
 async def read_fields(request: Request) -> Fields:
     """Raises ``BadRequest`` for what cannot be read."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    values: dict[str, Any] = _collected(form_pairs(request.scope["query_string"]))
+    values: dict[str, Any] = _collected(form_pairs(request.scope["query_string"], _MOST_FIELDS))
     if content_type == _MULTIPART:
         async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
             sent = [(name, await _read(value)) for name, value in form.multi_items()]
@@ -88,7 +88,7 @@ async def read_fields(request: Request) -> Fields:
             else Fields(values, as_json=False)
         )
     if content_type == _FORM:
-        return Fields(values | _collected(form_pairs(body)), as_json=False)
+        return Fields(values | _collected(form_pairs(body, _MOST_FIELDS)), as_json=False)
     if body.lstrip().startswith((b"{", b"[")):
         raise BadRequest("the body looks like JSON: send it with content-type application/json")
     return Fields(values, as_json=False)

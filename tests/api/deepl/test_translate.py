@@ -220,6 +220,18 @@ async def test_a_model_can_be_named(client: httpx.AsyncClient) -> None:
     assert "whisper" in response.json()["message"]
 
 
+async def test_a_form_may_repeat_its_fields_a_thousand_times(client: httpx.AsyncClient) -> None:
+    texts = urlencode([("text", "ja")] * 50)
+    many = urlencode([("ignore_tags", "x")] * 1000)
+    answer = await client.post(
+        TRANSLATE,
+        content=f"{texts}&{many}&target_lang=EN&source_lang=DE",
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
+    assert answer.status_code == 200
+    assert len(answer.json()["translations"]) == 50
+
+
 async def test_what_was_asked_for_and_changes_nothing_is_named(client: httpx.AsyncClient) -> None:
     asked = {
         **{"formality": "more", "context": "Sport", "style_id": "a", "translation_memory_id": "b"},
