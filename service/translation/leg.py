@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from service.translation.insistence import Forced, displaced, insist
 from service.translation.loaded import LoadedModel
 from service.translation.preparing import Sentence, Text
 from service.translation.terms import honour
+from service.translation.together import together
 from service.translation.types import Leg, TranslatedSentence
 
 Tell = Callable[[int, int, str], None]
@@ -55,19 +55,14 @@ async def run_leg(
             tell(text, number, done.rendered[0])
         return done
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                [
-                    group.create_task(one(text, number, sentence))
-                    for number, sentence in enumerate(texts[text].sentences)
-                ]
-                for text in range(len(texts))
+    async with together() as group:
+        tasks = [
+            [
+                group.create_task(one(text, number, sentence))
+                for number, sentence in enumerate(texts[text].sentences)
             ]
-    except ExceptionGroup as failures:
-        # The others are either the same refusal or were cancelled because of the first.
-        first = failures.exceptions[0]
-        raise first from first.__cause__
+            for text in range(len(texts))
+        ]
     return [
         _text(model, text, [task.result() for task in of_text])
         for text, of_text in zip(texts, tasks, strict=True)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, Callable
 
 from service.engine.errors import EngineError
 from service.translation.errors import TranslationError
+from service.translation.together import together
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair, TranslateRequest, Translation
 
@@ -53,14 +54,10 @@ async def translate_lines(
             await waiting.put(group.create_task(translate(number, line)))
         await waiting.put(None)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(read(group))
-            while (task := await waiting.get()) is not None:
-                outcome = await task
-                if isinstance(outcome, LineFailed):
-                    raise outcome
-                deliver(outcome)
-    except ExceptionGroup as failures:
-        first = failures.exceptions[0]
-        raise first from first.__cause__
+    async with together() as group:
+        group.create_task(read(group))
+        while (task := await waiting.get()) is not None:
+            outcome = await task
+            if isinstance(outcome, LineFailed):
+                raise outcome
+            deliver(outcome)

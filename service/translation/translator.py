@@ -32,6 +32,7 @@ from service.translation.offer import Offer, Route
 from service.translation.parts import InOrder
 from service.translation.preparing import Job, Text, prepare
 from service.translation.repository import ModelRepository
+from service.translation.together import together
 from service.translation.types import (
     Detection,
     LanguagePair,
@@ -275,12 +276,8 @@ async def _all(groups: Sequence[Coroutine[None, None, T]]) -> list[T]:
     """The results of all; the first that fails fails them all."""
     if len(groups) == 1:
         return [await groups[0]]
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in groups]
-    except ExceptionGroup as failures:
-        first = failures.exceptions[0]
-        raise first from first.__cause__
+    async with together() as group:
+        tasks = [group.create_task(coroutine) for coroutine in groups]
     return [task.result() for task in tasks]
 
 

@@ -100,6 +100,14 @@ async def identify(access: Access, request: Request, fields: Fields) -> Caller:
     return await access.identify(request, key if isinstance(key, str) else None)
 
 
+async def admitted(access: Access, request: Request) -> tuple[Caller, Fields]:
+    """Who is calling and with what, counted as a request that translates nothing."""
+    fields = await read_fields(request)
+    caller = await identify(access, request, fields)
+    access.admit(caller)
+    return caller, fields
+
+
 async def _read(value: str | UploadFile) -> str | Upload:
     if isinstance(value, str):
         return value

@@ -10,10 +10,10 @@ from datetime import datetime
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.access import Access, Caller
+from service.api.access import Access
 from service.api.deepl.entries import ENTRIES
 from service.api.deepl.errors import answers
-from service.api.deepl.fields import Fields, identify, read_fields
+from service.api.deepl.fields import admitted
 from service.api.deepl.languages import base, glossary_pair
 from service.api.deepl.schemas import body_of
 from service.api.errors import BadRequest
@@ -65,13 +65,6 @@ class PairsAnswer(BaseModel):
 def create_router(access: Access, repository: ModelRepository, store: GlossaryStore) -> APIRouter:
     router = APIRouter(tags=["glossaries"])
 
-    async def admitted(request: Request, fields: Fields | None = None) -> Caller:
-        if fields is None:
-            fields = await read_fields(request)
-        caller = await identify(access, request, fields)
-        access.admit(caller)
-        return caller
-
     @router.get(
         "/glossary-language-pairs",
         summary="The pairs that a glossary can have",
@@ -79,7 +72,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses=answers(),
     )
     async def pairs(request: Request) -> Response:
-        await admitted(request)
+        await admitted(access, request)
         offered = dict.fromkeys(map(named, repository.offer.direct_pairs()))
         return Json(
             {
@@ -99,8 +92,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     )
     async def create(request: Request) -> Response:
         """Wherever a text says a source term, its translation says the target term."""
-        fields = await read_fields(request)
-        caller = await admitted(request, fields)
+        caller, fields = await admitted(access, request)
         wanted = fields.parse(GlossaryParameters)
         pair = glossary_pair(repository.offer, wanted.source_lang, wanted.target_lang)
         terms = parse(wanted.entries, wanted.entries_format, pair)
@@ -115,7 +107,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     )
     async def glossaries(request: Request) -> Response:
         """In the order they were made. All callers without a key share theirs."""
-        caller = await admitted(request)
+        caller, _ = await admitted(access, request)
         found = await store.all(caller.name)
         shown = [_described(glossary) for glossary in found if len(glossary.dictionaries) == 1]
         return Json({"glossaries": shown})
@@ -127,7 +119,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses=answers(404),
     )
     async def glossary(request: Request, glossary_id: str) -> Response:
-        caller = await admitted(request)
+        caller, _ = await admitted(access, request)
         return Json(_described(await store.get(caller.name, glossary_id)))
 
     @router.get(
@@ -141,7 +133,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     )
     async def entries(request: Request, glossary_id: str) -> Response:
         """Tab-separated, or comma-separated if `Accept` says so."""
-        caller = await admitted(request)
+        caller, _ = await admitted(access, request)
         pair = _only_pair(await store.get(caller.name, glossary_id))
         terms = await store.terms(caller.name, glossary_id, pair)
         if request.headers.get("accept", "").startswith(_CSV):
@@ -155,7 +147,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses=answers(404),
     )
     async def delete(request: Request, glossary_id: str) -> Response:
-        caller = await admitted(request)
+        caller, _ = await admitted(access, request)
         await store.delete(caller.name, glossary_id)
         return Response(status_code=204)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.api.access import Access, Caller
 from service.api.deepl.entries import ENTRIES
 from service.api.deepl.errors import answers
-from service.api.deepl.fields import Fields, identify, read_fields
+from service.api.deepl.fields import admitted
 from service.api.deepl.glossaries import named, timestamp
 from service.api.deepl.languages import glossary_pair, stored_pair
 from service.api.deepl.schemas import body_of, query_of
@@ -88,12 +88,6 @@ class EntriesAnswer(BaseModel):
 def create_router(access: Access, repository: ModelRepository, store: GlossaryStore) -> APIRouter:
     router = APIRouter(tags=["glossaries"])
 
-    async def admitted(request: Request) -> tuple[Caller, Fields]:
-        fields = await read_fields(request)
-        caller = await identify(access, request, fields)
-        access.admit(caller)
-        return caller, fields
-
     def read(wanted: DictionaryParameters) -> tuple[LanguagePair, tuple[Term, ...]]:
         pair = glossary_pair(repository.offer, wanted.source_lang, wanted.target_lang)
         return pair, parse(wanted.entries, wanted.entries_format, pair)
@@ -113,7 +107,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         openapi_extra=body_of(CreateParameters, forms=False),
     )
     async def create(request: Request) -> Response:
-        caller, fields = await admitted(request)
+        caller, fields = await admitted(access, request)
         wanted = fields.parse(CreateParameters)
         dictionaries: dict[LanguagePair, tuple[Term, ...]] = {}
         for each in wanted.dictionaries:
@@ -131,7 +125,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     )
     async def glossaries(request: Request) -> Response:
         """In the order they were made. All callers without a key share theirs."""
-        caller, _ = await admitted(request)
+        caller, _ = await admitted(access, request)
         return Json({"glossaries": [_described(each) for each in await store.all(caller.name)]})
 
     @router.get(
@@ -141,7 +135,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses=answers(404),
     )
     async def glossary(request: Request, glossary_id: str) -> Response:
-        caller, _ = await admitted(request)
+        caller, _ = await admitted(access, request)
         return Json(_described(await store.get(caller.name, glossary_id)))
 
     @router.patch(
@@ -153,7 +147,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     )
     async def patch(request: Request, glossary_id: str) -> Response:
         """Entries stay beside those that are there, and replace those of the same source term."""
-        caller, fields = await admitted(request)
+        caller, fields = await admitted(access, request)
         wanted = fields.parse(PatchParameters)
         dictionaries = [read(each) for each in wanted.dictionaries or ()]
         if wanted.name is not None:
@@ -169,7 +163,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses=answers(404),
     )
     async def delete(request: Request, glossary_id: str) -> Response:
-        caller, _ = await admitted(request)
+        caller, _ = await admitted(access, request)
         await store.delete(caller.name, glossary_id)
         return Response(status_code=204)
 
@@ -182,7 +176,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     )
     async def entries(request: Request, glossary_id: str) -> Response:
         """Tab-separated."""
-        caller, fields = await admitted(request)
+        caller, fields = await admitted(access, request)
         wanted = fields.parse(PairParameters)
         pairs = _pairs(await store.get(caller.name, glossary_id))
         if wanted != PairParameters():
@@ -198,7 +192,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         openapi_extra=body_of(DictionaryParameters, forms=False),
     )
     async def replace(request: Request, glossary_id: str) -> Response:
-        caller, fields = await admitted(request)
+        caller, fields = await admitted(access, request)
         pair, terms = read(fields.parse(DictionaryParameters))
         return Json(_counted(await store.replace(caller.name, glossary_id, pair, terms)))
 
@@ -210,7 +204,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         openapi_extra=query_of(RemovedPair),
     )
     async def remove(request: Request, glossary_id: str) -> Response:
-        caller, fields = await admitted(request)
+        caller, fields = await admitted(access, request)
         pair = await stored(caller, glossary_id, fields.parse(PairParameters))
         await store.remove(caller.name, glossary_id, pair)
         return Response(status_code=204)
