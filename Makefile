@@ -67,9 +67,10 @@ lock: ## pin everything anew; see the top of requirements.lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade pip
 	build/lock/bin/python -m pip install --quiet --use-feature=fast-deps --dry-run \
-		--ignore-installed --report build/lock/report.json '.[cpu,gpu,train,tracing,bench,dev]'
-	{ grep '^#' requirements.lock; build/lock/bin/python -c 'import json, sys; \
-		print(*sorted("{name}=={version}".format(**each["metadata"]).lower().replace("_", "-") \
+		--ignore-installed --report build/lock/report.json '.[cpu,gpu,train,tracing,ray,bench,dev]'
+	{ grep '^#' requirements.lock; build/lock/bin/python -c 'import json, re, sys; \
+		print(*sorted(re.sub("[-_.]+", "-", each["metadata"]["name"]).lower() \
+		+ "==" + each["metadata"]["version"].lower() \
 		for each in json.load(sys.stdin)["install"] if not each["is_direct"]), sep="\n")' \
 		< build/lock/report.json; } > build/lock/requirements.lock
 	mv build/lock/requirements.lock requirements.lock

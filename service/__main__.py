@@ -1,9 +1,24 @@
-"""``python -m service`` is ``dragoman``."""
+"""``python -m service`` is ``dragoman``; says what to install where only the client is."""
 
 from __future__ import annotations
 
 import sys
 
-from service.cli import main
 
-sys.exit(main())
+def main() -> int:
+    try:
+        from service import cli
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").split(".")[0] in ("models", "service"):
+            raise
+        print(
+            f"dragoman: {missing.name} is not installed; this installation has the client only. "
+            "Serving and translating need pip install 'dragoman-translate[cpu]', or [gpu]",
+            file=sys.stderr,
+        )
+        return 2
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-OURS = {"service", "training", "models", "benchmarks", "tests"}
+OURS = {"dragoman", "service", "training", "models", "benchmarks", "tests"}
 
 MAY_IMPORT = {
+    "dragoman": {"dragoman"},
     "models.bundle": {"models.bundle"},
     "models.transformer": {"models.transformer"},
     "training": {"training", "models"},
@@ -90,10 +91,17 @@ NEVER_IMPORTS = {
 }
 """Of others'. What would tie a package to something that it is not to know of."""
 
-EXTRA_OF = {"service.observability.otlp": "tracing"}
-"""Modules that are imported only where an extra is installed."""
+EXTRAS_OF = {
+    "dragoman": (),
+    "models.bundle": ("serve",),
+    "service": ("cpu",),
+    "service.observability.otlp": ("cpu", "tracing"),
+    "service.ray": ("cpu", "ray"),
+    "service.ray_data": ("cpu", "ray"),
+}
+"""Each package, and with which extras it can be imported; a longer name overrules a shorter one."""
 
-ENTRY_POINTS = {"service.cli", "service.__main__", "service.ray"}
+ENTRY_POINTS = {"service.cli", "service.ray", "service.ray_data"}
 
 
 def module_name(path: Path) -> str:
@@ -179,19 +187,30 @@ def test_only_the_settings_read_the_environment() -> None:
             )
 
 
-def test_the_service_imports_only_what_serving_installs() -> None:
-    extras = project()["optional-dependencies"]
+def asked_for(extras: tuple[str, ...]) -> set[str]:
+    """The distributions that this project asks for with these extras, and without any."""
+    requirements = list(project()["dependencies"])
+    for extra in extras:
+        requirements += project()["optional-dependencies"][extra]
+    ours = [each for each in requirements if distribution(each) == project()["name"]]
+    nested = [name for each in ours for name in re.findall(r"[a-z]+(?=[,\]])", each)]
+    found = {distribution(each) for each in requirements} - {project()["name"]}
+    return found | asked_for(tuple(nested)) if nested else found
+
+
+@pytest.mark.parametrize("package", ["dragoman", "models.bundle", "service"])
+def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
     providers = importlib.metadata.packages_distributions()
-    for path in [*modules_of("service"), *modules_of("models.bundle")]:
-        extra = EXTRA_OF.get(module_name(path))
-        asked = [*project()["dependencies"], *extras["cpu"], *(extras[extra] if extra else ())]
-        installed = {distribution(requirement) for requirement in asked}
+    for path in modules_of(package):
+        longest = max((n for n in EXTRAS_OF if within(module_name(path), n)), key=len)
+        installed = asked_for(EXTRAS_OF[longest])
         for module in imports_of(path):
             top = module.split(".")[0]
             if top in OURS or top in sys.stdlib_module_names:
                 continue
-            assert installed & {distribution(name) for name in providers[top]}, (
-                f"{path.relative_to(ROOT)} imports {module}, which make serve does not install"
+            known = {distribution(name) for name in providers.get(top, [top])}
+            assert installed & known, (
+                f"{path.relative_to(ROOT)} imports {module}, which {EXTRAS_OF[longest]} lacks"
             )
 
 

@@ -1,0 +1,1 @@
+"""A client of Dragoman: translate over HTTP, and look inside."""
