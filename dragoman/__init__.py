@@ -1,1 +1,80 @@
 """A client of Dragoman: translate over HTTP, and look inside."""
+
+from __future__ import annotations
+
+from dragoman.answers import (
+    Alignment,
+    Attention,
+    Detection,
+    Language,
+    Leg,
+    Link,
+    Model,
+    Part,
+    Quality,
+    Readiness,
+    Score,
+    Sentence,
+    Timings,
+    Token,
+    Translation,
+    Usage,
+    Word,
+)
+from dragoman.async_client import AsyncClient, AsyncStream
+from dragoman.client import Client, Stream
+from dragoman.errors import (
+    AccessDenied,
+    DeadlinePassed,
+    DragomanError,
+    NotFound,
+    Overloaded,
+    QuotaSpent,
+    RateLimited,
+    RequestRefused,
+    ServerFault,
+    TooLarge,
+    UnexpectedAnswer,
+    Unreachable,
+)
+from dragoman.options import DecodingOptions, TranslateOptions
+from dragoman.retrying import Retries
+
+__all__ = [
+    "AccessDenied",
+    "Alignment",
+    "AsyncClient",
+    "AsyncStream",
+    "Attention",
+    "Client",
+    "DeadlinePassed",
+    "DecodingOptions",
+    "Detection",
+    "DragomanError",
+    "Language",
+    "Leg",
+    "Link",
+    "Model",
+    "NotFound",
+    "Overloaded",
+    "Part",
+    "Quality",
+    "QuotaSpent",
+    "RateLimited",
+    "Readiness",
+    "RequestRefused",
+    "Retries",
+    "Score",
+    "Sentence",
+    "ServerFault",
+    "Stream",
+    "Timings",
+    "Token",
+    "TooLarge",
+    "TranslateOptions",
+    "Translation",
+    "UnexpectedAnswer",
+    "Unreachable",
+    "Usage",
+    "Word",
+]

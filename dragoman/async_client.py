@@ -1,0 +1,282 @@
+"""The client for programs on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+)
+from functools import partial
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+
+import httpx
+
+from dragoman import calls, looking
+from dragoman.answers import Part, Translation
+from dragoman.call import Call
+from dragoman.errors import DragomanError
+from dragoman.methods import described
+from dragoman.options import Texts, TranslateOptions, check
+from dragoman.packing import Packer, packer
+from dragoman.retrying import Attempts, Retries
+from dragoman.wire import Wire
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _asked(
+    build: Callable[P, Call[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    async def method(self: AsyncClient, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._ask(build(*args, **kwargs))
+
+    return described(method, build)
+
+
+class AsyncStream(Generic[T]):
+    """The parts of a translation as they come, and then the whole as ``result``.
+
+    Leaving its ``async with`` early closes the connection, and the service stops the work.
+    """
+
+    def __init__(self, parts: Callable[[list[T]], AsyncGenerator[Part, None]]) -> None:
+        self._result: list[T] = []
+        self._parts = parts(self._result)
+
+    def __aiter__(self) -> AsyncIterator[Part]:
+        return self
+
+    async def __anext__(self) -> Part:
+        return await anext(self._parts)
+
+    @property
+    def result(self) -> T:
+        """Raises ``RuntimeError`` before the last part."""
+        if not self._result:
+            raise RuntimeError("the translation is not finished; read all its parts first")
+        return self._result[0]
+
+    async def aclose(self) -> None:
+        await self._parts.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class AsyncClient:
+    """Translates over HTTP. Tasks may share one; close it, or use it as a context manager.
+
+    ``url`` may have a path. ``timeout`` is of seconds for a call, all attempts and pauses
+    together; a stream has to begin within it. ``retries`` is how often to try again, or
+    ``Retries``. An ``http_client`` brings its own proxies, certificates and limits, and is not
+    closed. Cancelling a call closes its connection, and the service stops the work.
+
+    Raises ``ValueError`` for what cannot be asked, and else a ``DragomanError``.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        api_key: str | None = None,
+        *,
+        timeout: float = 60.0,
+        retries: Retries | int = 5,
+        http_client: httpx.AsyncClient | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._wire = Wire(url, api_key)
+        self._attempts = Attempts.maker(retries, timeout, clock)
+        self._sleep = sleep
+        self._http = http_client or httpx.AsyncClient()
+        self._close = http_client is None
+
+    async def aclose(self) -> None:
+        """Give up the connections."""
+        if self._close:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    translate = _asked(calls.translate)
+    translate_file = _asked(calls.translate_file)
+    detect = _asked(calls.detect)
+    languages = _asked(calls.languages)
+    models = _asked(calls.models)
+    ready = _asked(calls.ready)
+    usage = _asked(calls.usage)
+    legs = _asked(looking.legs)
+    attention = _asked(looking.attention)
+    alignment = _asked(looking.alignment)
+    attention_of = _asked(looking.attention_of)
+    alignment_of = _asked(looking.alignment_of)
+    score = _asked(looking.score)
+
+    @overload
+    def stream(
+        self, text: str, *, target: str, source: str = ..., **options: Unpack[TranslateOptions]
+    ) -> AsyncStream[Translation]: ...
+    @overload
+    def stream(
+        self,
+        text: Texts,
+        *,
+        target: str,
+        source: str = ...,
+        **options: Unpack[TranslateOptions],
+    ) -> AsyncStream[list[Translation]]: ...
+    def stream(
+        self,
+        text: str | Texts,
+        *,
+        target: str,
+        source: str = "auto",
+        **options: Unpack[TranslateOptions],
+    ) -> AsyncStream[Any]:
+        """As ``translate``, told part by part; the parts of a text joined are its translation.
+
+        What fails is tried again until the first part has come, and not later.
+        """
+        call: Call[Any] = calls.translate(text, target=target, source=source, **options)
+        return AsyncStream(partial(self._told, call))
+
+    def translate_many(
+        self,
+        texts: Iterable[str] | AsyncIterable[str],
+        *,
+        target: str,
+        source: str = "auto",
+        concurrency: int = 4,
+        texts_per_request: int = 64,
+        characters_per_request: int = 8000,
+        **options: Unpack[TranslateOptions],
+    ) -> AsyncGenerator[Translation, None]:
+        """Translate any number of texts, in order, reading them as translations are taken.
+
+        So many requests are under way at a time. They wait behind those of others, unless
+        ``priority`` says otherwise. Whoever stops early, by ``aclose``, stops the others; those
+        under way are cancelled.
+        """
+        check(options)
+        packs = _packs(texts, packer(texts, concurrency, texts_per_request, characters_per_request))
+
+        def translate(pack: list[str]) -> Coroutine[Any, Any, list[Translation]]:
+            wanted: TranslateOptions = {"priority": "bulk", **options}
+            return self.translate(pack, target=target, source=source, **wanted)
+
+        return _in_order(translate, packs, concurrency)
+
+    async def _ask(self, call: Call[T]) -> T:
+        attempts = self._attempts()
+        answer: T | Call[T] = call
+        while isinstance(answer, Call):
+            answer = await self._answer(answer, attempts)
+        return answer
+
+    async def _answer(self, call: Call[T], attempts: Attempts) -> T | Call[T]:
+        while True:
+            try:
+                left = attempts.left()
+                with self._wire.talking():
+                    request = self._wire.request(self._http, call, left)
+                    response = await self._send(request, left, attempts)
+                return self._wire.answer(call, response)
+            except DragomanError as error:
+                pause = attempts.pause(error)
+            await self._sleep(pause)
+
+    async def _send(
+        self, request: httpx.Request, left: float, attempts: Attempts
+    ) -> httpx.Response:
+        # Each wait for the network has its own limit in httpx; this is of them together.
+        try:
+            async with asyncio.timeout(left):
+                return await self._http.send(request, follow_redirects=False)
+        except TimeoutError as error:
+            raise attempts.passed() from error
+
+    async def _told(self, call: Call[T], result: list[T]) -> AsyncGenerator[Part, None]:
+        attempts = self._attempts()
+        begun = False
+        while True:
+            try:
+                with self._wire.talking():
+                    request = self._wire.request(self._http, call, attempts.left(), stream=True)
+                    response = await self._http.send(request, stream=True, follow_redirects=False)
+                    try:
+                        if not response.is_success:
+                            await response.aread()
+                            self._wire.answer(call, response)
+                        told = self._wire.told(call, response)
+                        async for received in response.aiter_bytes():
+                            for part in told.feed(received):
+                                begun = True
+                                yield part
+                    finally:
+                        await response.aclose()
+                result.append(told.result())
+                return
+            except DragomanError as error:
+                if begun:
+                    raise
+                pause = attempts.pause(error)
+            await self._sleep(pause)
+
+
+async def _packs(
+    texts: Iterable[str] | AsyncIterable[str], into: Packer
+) -> AsyncGenerator[list[str], None]:
+    if isinstance(texts, AsyncIterable):
+        async for text in texts:
+            if pack := into.add(text):
+                yield pack
+    else:
+        for text in texts:
+            if pack := into.add(text):
+                yield pack
+    if pack := into.rest():
+        yield pack
+
+
+async def _in_order(
+    translate: Callable[[list[str]], Coroutine[Any, Any, list[Translation]]],
+    packs: AsyncGenerator[list[str], None],
+    concurrency: int,
+) -> AsyncGenerator[Translation, None]:
+    running: deque[asyncio.Task[list[Translation]]] = deque()
+    try:
+        async for pack in packs:
+            running.append(asyncio.create_task(translate(pack)))
+            if len(running) == concurrency:
+                for translation in await running.popleft():
+                    yield translation
+        while running:
+            for translation in await running.popleft():
+                yield translation
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await packs.aclose()

@@ -1,0 +1,117 @@
+"""What can be asked of the service: each function makes a call, and sends nothing.
+
+``Client`` and ``AsyncClient`` have these, and those of ``dragoman.looking``, as methods.
+"""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack, overload
+from urllib.parse import quote, unquote, urlsplit
+
+from dragoman import reading
+from dragoman.answers import Detection, Language, Model, Readiness, Translation, Usage
+from dragoman.call import Call
+from dragoman.options import Texts, TranslateOptions, check
+
+
+@overload
+def translate(
+    text: str, *, target: str, source: str = ..., **options: Unpack[TranslateOptions]
+) -> Call[Translation]: ...
+@overload
+def translate(
+    text: Texts, *, target: str, source: str = ..., **options: Unpack[TranslateOptions]
+) -> Call[list[Translation]]: ...
+def translate(
+    text: str | Texts,
+    *,
+    target: str,
+    source: str = "auto",
+    **options: Unpack[TranslateOptions],
+) -> Call[Any]:
+    """Translate a text, or texts in one request; ``options`` are those of ``TranslateOptions``.
+
+    A text may have any number of sentences; texts are in any languages if ``source`` is ``auto``.
+    Of a list, so is the answer.
+    """
+    check(options)
+    single = isinstance(text, str)
+    body = {"q": text if single else list(text), "source": source, "target": target, **options}
+    if not single and not text:
+        raise ValueError("there is no text to translate")
+
+    def read(body: bytes) -> Any:
+        found = reading.translations(json.loads(body), source, target, single=single)
+        return found[0] if single else found
+
+    return Call("POST", "translate", read, json=body)
+
+
+def detect(text: str) -> Call[list[Detection]]:
+    """Up to three languages that the text may be in, the likeliest first.
+
+    ``en`` without confidence is none of those on offer.
+    """
+    return Call(
+        "POST",
+        "detect",
+        lambda body: [reading.detection(each) for each in json.loads(body)],
+        json={"q": text},
+    )
+
+
+def languages() -> Call[list[Language]]:
+    """What can be translated to what."""
+    return Call("GET", "languages", lambda body: reading.languages(json.loads(body)))
+
+
+def models() -> Call[list[Model]]:
+    """The models on offer, and how good they are."""
+    return Call("GET", "models", lambda body: reading.models(json.loads(body)))
+
+
+def ready() -> Call[Readiness]:
+    """Whether texts can be translated, and why not; a service that is not ready is no error."""
+    return Call(
+        "GET", "readyz", lambda body: reading.readiness(json.loads(body)), answers=(200, 503)
+    )
+
+
+def usage() -> Call[Usage]:
+    """What the caller has used in this month."""
+    return Call("GET", "v2/usage", lambda body: reading.usage(json.loads(body)))
+
+
+def translate_file(
+    file: PathLike[str] | bytes,
+    *,
+    target: str,
+    source: str = "auto",
+    name: str | None = None,
+    model: str | None = None,
+) -> Call[bytes]:
+    """Translate a document; layout and markup stay as they are.
+
+    ``file`` is where it lies, or what is in it; then ``name`` has to say by its extension what it
+    is: ``.txt``, ``.srt``, ``.html``, ``.htm``, ``.md`` or ``.docx``.
+    """
+    if isinstance(file, bytes):
+        if name is None:
+            raise ValueError("name is missing: its extension says what the document is")
+        content = file
+    else:
+        name, content = name or Path(file).name, Path(file).read_bytes()
+    form = {"source": source, "target": target}
+    if model is not None:
+        form["model"] = model
+
+    def download(body: bytes) -> Call[bytes]:
+        # Only its end: what the service believes its address to be, a proxy may have changed.
+        path = urlsplit(json.loads(body)["translatedFileUrl"]).path
+        last = quote(unquote(path.rpartition("/")[2]), safe="")
+        return Call("GET", f"download_file/{last}", lambda body: body)
+
+    return Call("POST", "translate_file", download, form=form, file=(name, content))

@@ -1,0 +1,250 @@
+"""The client for programs that wait."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+
+import httpx
+
+from dragoman import calls, looking
+from dragoman.answers import Part, Translation
+from dragoman.call import Call
+from dragoman.errors import DragomanError
+from dragoman.methods import described
+from dragoman.options import Texts, TranslateOptions, check
+from dragoman.packing import Packer, packer
+from dragoman.retrying import Attempts, Retries
+from dragoman.wire import Wire
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _asked(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    def method(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._ask(build(*args, **kwargs))
+
+    return described(method, build)
+
+
+class Stream(Generic[T]):
+    """The parts of a translation as they come, and then the whole as ``result``.
+
+    Leaving it early, or its ``with``, closes the connection, and the service stops the work.
+    """
+
+    def __init__(self, parts: Callable[[list[T]], Generator[Part, None, None]]) -> None:
+        self._result: list[T] = []
+        self._parts = parts(self._result)
+
+    def __iter__(self) -> Iterator[Part]:
+        return self
+
+    def __next__(self) -> Part:
+        return next(self._parts)
+
+    @property
+    def result(self) -> T:
+        """Raises ``RuntimeError`` before the last part."""
+        if not self._result:
+            raise RuntimeError("the translation is not finished; read all its parts first")
+        return self._result[0]
+
+    def close(self) -> None:
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Client:
+    """Translates over HTTP. Threads may share one; close it, or use it as a context manager.
+
+    ``url`` may have a path. ``timeout`` is of seconds for a call, all attempts and pauses
+    together, though each wait for the network may take what was left when its attempt began; a
+    stream has to begin within it. ``retries`` is how often to try again, or ``Retries``. An
+    ``http_client`` brings its own proxies, certificates and limits, and is not closed.
+
+    Raises ``ValueError`` for what cannot be asked, and else a ``DragomanError``.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        api_key: str | None = None,
+        *,
+        timeout: float = 60.0,
+        retries: Retries | int = 5,
+        http_client: httpx.Client | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._wire = Wire(url, api_key)
+        self._attempts = Attempts.maker(retries, timeout, clock)
+        self._sleep = sleep
+        self._http = http_client or httpx.Client()
+        self._close = http_client is None
+
+    def close(self) -> None:
+        """Give up the connections."""
+        if self._close:
+            self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    translate = _asked(calls.translate)
+    translate_file = _asked(calls.translate_file)
+    detect = _asked(calls.detect)
+    languages = _asked(calls.languages)
+    models = _asked(calls.models)
+    ready = _asked(calls.ready)
+    usage = _asked(calls.usage)
+    legs = _asked(looking.legs)
+    attention = _asked(looking.attention)
+    alignment = _asked(looking.alignment)
+    attention_of = _asked(looking.attention_of)
+    alignment_of = _asked(looking.alignment_of)
+    score = _asked(looking.score)
+
+    @overload
+    def stream(
+        self, text: str, *, target: str, source: str = ..., **options: Unpack[TranslateOptions]
+    ) -> Stream[Translation]: ...
+    @overload
+    def stream(
+        self,
+        text: Texts,
+        *,
+        target: str,
+        source: str = ...,
+        **options: Unpack[TranslateOptions],
+    ) -> Stream[list[Translation]]: ...
+    def stream(
+        self,
+        text: str | Texts,
+        *,
+        target: str,
+        source: str = "auto",
+        **options: Unpack[TranslateOptions],
+    ) -> Stream[Any]:
+        """As ``translate``, told part by part; the parts of a text joined are its translation.
+
+        What fails is tried again until the first part has come, and not later.
+        """
+        call: Call[Any] = calls.translate(text, target=target, source=source, **options)
+        return Stream(partial(self._told, call))
+
+    def translate_many(
+        self,
+        texts: Iterable[str],
+        *,
+        target: str,
+        source: str = "auto",
+        concurrency: int = 4,
+        texts_per_request: int = 64,
+        characters_per_request: int = 8000,
+        **options: Unpack[TranslateOptions],
+    ) -> Iterator[Translation]:
+        """Translate any number of texts, in order, reading them as translations are taken.
+
+        So many requests are under way at a time. They wait behind those of others, unless
+        ``priority`` says otherwise. Whoever stops early stops the others; those under way are
+        waited for.
+        """
+        check(options)
+        packs = _packs(texts, packer(texts, concurrency, texts_per_request, characters_per_request))
+
+        def translate(pack: list[str]) -> list[Translation]:
+            wanted: TranslateOptions = {"priority": "bulk", **options}
+            return self.translate(pack, target=target, source=source, **wanted)
+
+        return _in_order(translate, packs, concurrency)
+
+    def _ask(self, call: Call[T]) -> T:
+        attempts = self._attempts()
+        answer: T | Call[T] = call
+        while isinstance(answer, Call):
+            answer = self._answer(answer, attempts)
+        return answer
+
+    def _answer(self, call: Call[T], attempts: Attempts) -> T | Call[T]:
+        while True:
+            try:
+                with self._wire.talking():
+                    request = self._wire.request(self._http, call, attempts.left())
+                    response = self._http.send(request, follow_redirects=False)
+                return self._wire.answer(call, response)
+            except DragomanError as error:
+                pause = attempts.pause(error)
+            self._sleep(pause)
+
+    def _told(self, call: Call[T], result: list[T]) -> Generator[Part, None, None]:
+        attempts = self._attempts()
+        begun = False
+        while True:
+            try:
+                with self._wire.talking():
+                    request = self._wire.request(self._http, call, attempts.left(), stream=True)
+                    response = self._http.send(request, stream=True, follow_redirects=False)
+                    try:
+                        if not response.is_success:
+                            response.read()
+                            self._wire.answer(call, response)
+                        told = self._wire.told(call, response)
+                        for received in response.iter_bytes():
+                            for part in told.feed(received):
+                                begun = True
+                                yield part
+                    finally:
+                        response.close()
+                result.append(told.result())
+                return
+            except DragomanError as error:
+                if begun:
+                    raise
+                pause = attempts.pause(error)
+            self._sleep(pause)
+
+
+def _packs(texts: Iterable[str], into: Packer) -> Iterator[list[str]]:
+    for text in texts:
+        if pack := into.add(text):
+            yield pack
+    if pack := into.rest():
+        yield pack
+
+
+def _in_order(
+    translate: Callable[[list[str]], list[Translation]],
+    packs: Iterator[list[str]],
+    concurrency: int,
+) -> Iterator[Translation]:
+    running: deque[Future[list[Translation]]] = deque()
+    with ThreadPoolExecutor(concurrency, thread_name_prefix="dragoman") as pool:
+        try:
+            for pack in packs:
+                running.append(pool.submit(translate, pack))
+                if len(running) == concurrency:
+                    yield from running.popleft().result()
+            while running:
+                yield from running.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

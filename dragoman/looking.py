@@ -1,0 +1,200 @@
+"""What can be asked about the inside of translations: attention, alignment, scores."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import index
+from typing import Any, SupportsIndex, overload
+from urllib.parse import quote
+
+import numpy as np
+
+from dragoman import reading
+from dragoman.answers import Alignment, Attention, Chosen, Leg, Score, Translation
+from dragoman.call import Call
+from dragoman.options import Choice, Kind, Texts
+
+
+def legs(translation: Translation | str, *, text: int | None = None) -> Call[tuple[Leg, ...]]:
+    """What a translation is made of: models, sentences, pieces.
+
+    Of one that was asked for with ``attention``, or its ``id`` and the number of the ``text``.
+    Raises ``NotFound`` of one that the service has forgotten.
+    """
+    identifier, number = _place(translation, text)
+    return Call(
+        "GET",
+        f"translations/{identifier}",
+        lambda body: reading.legs(json.loads(body), number),
+    )
+
+
+def attention(
+    translation: Translation | str,
+    *,
+    kind: Kind = "cross",
+    layer: Choice | None = None,
+    head: Choice = "mean",
+    text: int | None = None,
+    leg: int = 0,
+    sentence: int = 0,
+) -> Call[Attention]:
+    """What the model looked at while it translated a sentence, to the last bit.
+
+    Of a translation that was asked for with ``attention``, or its ``id`` and the number of the
+    ``text``. Without a ``layer`` it is the last. Raises ``NotFound`` of a translation that the
+    service has forgotten.
+    """
+    identifier, number = _place(translation, text)
+    place = {"text": str(number), "leg": str(leg), "sentence": str(sentence), "kind": kind}
+    ask: Call[Attention] = Call("GET", f"translations/{identifier}/attention", _attention)
+    chosen = {"head": _choice(head)} if layer is None else {"layer": _choice(layer)}
+
+    def with_labels(body: bytes) -> Call[Attention]:
+        weights = np.load(io.BytesIO(body), allow_pickle=False)
+
+        def read(body: bytes) -> Attention:
+            told = _attention(body)
+            if weights.shape[2:] != told.weights.shape[2:]:
+                raise ValueError("weights and labels are not of the same sentence")
+            layers = told.layers if layer is None else _numbers(layer, weights.shape[0])
+            return replace(
+                told, weights=weights, layers=layers, heads=_numbers(head, weights.shape[1])
+            )
+
+        # One map is enough to have its labels.
+        one = {} if layer is None else {"layer": "mean"}
+        return replace(ask, read=read, query={**place, **one})
+
+    wanted = {**place, **chosen, "head": _choice(head), "format": "npy"}
+    return replace(ask, read=with_labels, query=wanted)
+
+
+def alignment(
+    translation: Translation | str, *, text: int | None = None, leg: int = 0, sentence: int = 0
+) -> Call[Alignment]:
+    """Which words of a sentence became which; of what, as for ``attention``."""
+    identifier, number = _place(translation, text)
+    return Call(
+        "GET",
+        f"translations/{identifier}/alignment",
+        lambda body: reading.alignment(json.loads(body)),
+        query={"text": str(number), "leg": str(leg), "sentence": str(sentence)},
+    )
+
+
+def attention_of(
+    source_text: str,
+    target_text: str,
+    *,
+    source: str,
+    target: str,
+    kind: Kind = "cross",
+    layer: Choice | None = None,
+    head: Choice = "mean",
+    model: str | None = None,
+) -> Call[Attention]:
+    """As ``attention``, of any two texts, as if one had been translated to the other.
+
+    Each is read as one sentence. Weights have six decimals.
+    """
+    body = _pair(source_text, target_text, source, target, model)
+    body |= {"kind": kind, "head": _choice(head)}
+    if layer is not None:
+        body["layer"] = _choice(layer)
+    return Call("POST", "attention", _attention, json=body)
+
+
+def alignment_of(
+    source_text: str, target_text: str, *, source: str, target: str, model: str | None = None
+) -> Call[Alignment]:
+    """Which words of two texts belong together; each is read as one sentence."""
+    body = _pair(source_text, target_text, source, target, model)
+    return Call(
+        "POST",
+        "attention",
+        lambda body: reading.alignment(json.loads(body)["alignment"]),
+        json={**body, "alignment": True},
+    )
+
+
+@overload
+def score(
+    source_text: str, target_text: str, *, source: str, target: str, model: str | None = ...
+) -> Call[Score]: ...
+@overload
+def score(
+    source_text: str | Texts,
+    target_text: Texts,
+    *,
+    source: str,
+    target: str,
+    model: str | None = ...,
+) -> Call[list[Score]]: ...
+def score(
+    source_text: str | Texts,
+    target_text: str | Texts,
+    *,
+    source: str,
+    target: str,
+    model: str | None = None,
+) -> Call[Any]:
+    """How likely a model finds given translations, each read as one sentence.
+
+    Of as many texts, or of one source with many targets.
+    """
+    single = isinstance(target_text, str)
+
+    def read(body: bytes) -> Any:
+        scores = reading.scores(json.loads(body))
+        return scores[0] if single else scores
+
+    body = _pair(source_text, target_text, source, target, model)
+    return Call("POST", "score", read, json=body)
+
+
+def _attention(body: bytes) -> Attention:
+    return reading.attention(json.loads(body))
+
+
+def _place(translation: Translation | str, text: int | None) -> tuple[str, int]:
+    """The id, quoted, and the number of the text."""
+    if isinstance(translation, str):
+        return quote(translation, safe=""), text or 0
+    if translation.id is None:
+        raise ValueError("the translation was not kept; ask for it with attention=True")
+    return quote(translation.id, safe=""), translation.number if text is None else text
+
+
+def _pair(
+    source_text: str | Texts,
+    target_text: str | Texts,
+    source: str,
+    target: str,
+    model: str | None,
+) -> dict[str, Any]:
+    pair = {"source_text": source_text, "target_text": target_text}
+    body: dict[str, Any] = {
+        name: said if isinstance(said, str) else list(said) for name, said in pair.items()
+    }
+    return body | {"source": source, "target": target} | ({"model": model} if model else {})
+
+
+def _listed(choice: int | Sequence[int]) -> list[int]:
+    """Python's numbers of anybody's, NumPy's too."""
+    many = [choice] if isinstance(choice, SupportsIndex) else choice
+    return [index(number) for number in many]
+
+
+def _choice(choice: Choice) -> str:
+    return choice if isinstance(choice, str) else ",".join(map(str, _listed(choice)))
+
+
+def _numbers(choice: Choice, count: int) -> Chosen:
+    """The numbers of ``count`` layers or heads that were chosen; the service sorts them."""
+    if choice == "mean":
+        return "mean"
+    return tuple(range(count)) if choice == "all" else tuple(sorted(set(_listed(choice))))

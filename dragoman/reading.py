@@ -1,0 +1,205 @@
+"""The service's JSON, read into values. Fields that nobody here knows are ignored.
+
+Whatever is not as docs/api.md says raises one of ``MALFORMED``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from dragoman.answers import (
+    Alignment,
+    Attention,
+    Chosen,
+    Detection,
+    Language,
+    Leg,
+    Link,
+    Model,
+    Quality,
+    Readiness,
+    Score,
+    Sentence,
+    Timings,
+    Token,
+    Translation,
+    Usage,
+    Word,
+)
+
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, EOFError)
+
+_UNLIMITED = 10**12
+"""What DeepL's clients are told instead of no limit."""
+
+
+def translations(
+    answer: dict[str, Any], source: str, target: str, *, single: bool
+) -> list[Translation]:
+    """Of every text; ``single`` tells that ``q`` was no list. Languages are those asked for."""
+
+    def of_texts(name: str) -> list[Any]:
+        return [answer[name]] if single else list(answer[name])
+
+    texts = of_texts("translatedText")
+
+    def if_told(name: str) -> list[Any]:
+        return of_texts(name) if name in answer else [None] * len(texts)
+
+    timings = answer.get("timings")
+    about = zip(
+        texts,
+        if_told("detectedLanguage"),
+        of_texts("model"),
+        of_texts("finish_reason"),
+        of_texts("truncated"),
+        if_told("alternatives"),
+        if_told("scores"),
+        strict=True,
+    )
+    return [
+        Translation(
+            text=_text(text),
+            target=target,
+            source=source if detected is None else detected["language"],
+            detected=None if detected is None else detection(detected),
+            model=model,
+            finish_reason=finish_reason,
+            truncated=truncated,
+            alternatives=tuple(alternatives or ()),
+            scores=tuple(scores or ()),
+            timings=None if timings is None else _timings(timings),
+            id=answer.get("id"),
+            number=number,
+        )
+        for number, (
+            text,
+            detected,
+            model,
+            finish_reason,
+            truncated,
+            alternatives,
+            scores,
+        ) in enumerate(about)
+    ]
+
+
+def detection(each: dict[str, Any]) -> Detection:
+    return Detection(each["language"], each["confidence"])
+
+
+def legs(answer: dict[str, Any], number: int) -> tuple[Leg, ...]:
+    return tuple(
+        Leg(
+            leg["model"],
+            leg["version"],
+            leg["source"],
+            leg["target"],
+            leg["layers"]["encoder"],
+            leg["layers"]["decoder"],
+            leg["heads"],
+            tuple(
+                Sentence(
+                    each["source"],
+                    each["target"],
+                    tuple(each["source_pieces"]),
+                    tuple(each["target_pieces"]),
+                    each["score"],
+                )
+                for each in leg["sentences"]
+            ),
+        )
+        for leg in answer["texts"][number]["legs"]
+    )
+
+
+def attention(answer: dict[str, Any]) -> Attention:
+    rows, columns = tuple(answer["rows"]), tuple(answer["columns"])
+    layers, heads = _chosen(answer["layers"]), _chosen(answer["heads"])
+    shape = (*(1 if each == "mean" else len(each) for each in (layers, heads)), -1, len(columns))
+    weights = np.array([each["weights"] for each in answer["maps"]], np.float32).reshape(shape)
+    return Attention(weights, rows, columns, layers, heads, answer["kind"], answer["model"])
+
+
+def alignment(answer: dict[str, Any]) -> Alignment:
+    return Alignment(
+        answer["source"],
+        answer["target"],
+        _words(answer["source_words"]),
+        _words(answer["target_words"]),
+        tuple(Link(each["source"], each["target"], each["weight"]) for each in answer["links"]),
+    )
+
+
+def scores(answer: dict[str, Any]) -> list[Score]:
+    return [
+        Score(
+            each["log_prob"],
+            each["score"],
+            each["perplexity"],
+            tuple(Token(token["piece"], token["log_prob"]) for token in each["tokens"]),
+        )
+        for each in answer["scores"]
+    ]
+
+
+def languages(answer: list[dict[str, Any]]) -> list[Language]:
+    return [Language(each["code"], each["name"], tuple(each["targets"])) for each in answer]
+
+
+def models(answer: dict[str, Any]) -> list[Model]:
+    return [
+        Model(
+            each["name"],
+            each["version"],
+            each["source"],
+            each["target"],
+            each["precision"],
+            tuple(
+                Quality(score["metric"], score["value"], score["test_set"], score["signature"])
+                for score in each["scores"]
+            ),
+        )
+        for each in answer["models"]
+    ]
+
+
+def readiness(answer: dict[str, Any]) -> Readiness:
+    return Readiness(
+        answer["status"] == "ready",
+        tuple(answer["reasons"]),
+        tuple(answer["models"]),
+        dict(answer["failed"]),
+    )
+
+
+def usage(answer: dict[str, Any]) -> Usage:
+    limit = answer["character_limit"]
+    return Usage(
+        answer["character_count"],
+        None if limit >= _UNLIMITED else limit,
+        answer["document_count"],
+        datetime.fromisoformat(answer["start_time"]),
+        datetime.fromisoformat(answer["end_time"]),
+    )
+
+
+def _text(said: Any) -> str:
+    if not isinstance(said, str):
+        raise TypeError("translatedText is no text")
+    return said
+
+
+def _words(said: list[dict[str, Any]]) -> tuple[Word, ...]:
+    return tuple(Word(each["text"], each["start"], each["end"]) for each in said)
+
+
+def _timings(said: dict[str, Any]) -> Timings:
+    return Timings(said["preparing"], said["queued"], said["decoding"], said["total"])
+
+
+def _chosen(said: Any) -> Chosen:
+    return "mean" if said == "mean" else tuple(said)

@@ -1,0 +1,84 @@
+"""A translation told part by part, as server-sent events. Knows no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from dragoman.answers import Part
+from dragoman.call import Call
+from dragoman.errors import DragomanError, UnexpectedAnswer, Unreachable, error_from
+from dragoman.reading import MALFORMED
+
+R = TypeVar("R")
+
+MEDIA_TYPE = "text/event-stream"
+
+
+class Events:
+    """Bytes in, events out, however the bytes are divided."""
+
+    def __init__(self) -> None:
+        self._unread = b""
+        self._name = ""
+        self._data: list[bytes] = []
+
+    def feed(self, received: bytes) -> Iterator[tuple[str, bytes]]:
+        """The names and the data of the events that are complete."""
+        # Not splitlines: a text may have what else ends a line of Unicode.
+        *lines, self._unread = (self._unread + received).split(b"\n")
+        for line in lines:
+            line = line.removesuffix(b"\r")
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"event":
+                self._name = value.decode()
+            elif name == b"data":
+                self._data.append(value)
+            elif not line and self._data:
+                yield self._name, b"\n".join(self._data)
+                self._name, self._data = "", []
+
+
+class Told(Generic[R]):
+    """What has been told of a translation so far."""
+
+    def __init__(self, call: Call[R], request_id: str | None) -> None:
+        self._read = call.read
+        self._request_id = request_id
+        self._events = Events()
+        self._finished: list[R] = []
+
+    def feed(self, received: bytes) -> Iterator[Part]:
+        """Raises what the service says has gone wrong, or ``UnexpectedAnswer``."""
+        for name, data in self._events.feed(received):
+            try:
+                if name == "part":
+                    said = json.loads(data)
+                    yield Part(said["translatedText"], said["text"])
+                elif name == "error":
+                    raise self._refusal(json.loads(data))
+                elif name == "done":
+                    self._finish(data)
+            except MALFORMED as error:
+                raise UnexpectedAnswer(
+                    f"an event of the stream cannot be read: {error!r}", request_id=self._request_id
+                ) from error
+
+    def result(self) -> R:
+        """Once all has been fed; raises ``Unreachable`` if there was more to come."""
+        if not self._finished:
+            raise Unreachable(
+                "the connection ended before the translation did", request_id=self._request_id
+            )
+        return self._finished[0]
+
+    def _finish(self, data: bytes) -> None:
+        result = self._read(data)
+        if isinstance(result, Call):
+            raise TypeError("a stream ends with its result")
+        self._finished = [result]
+
+    def _refusal(self, said: dict[str, Any]) -> DragomanError:
+        return error_from(said["status"], said["error"], request_id=self._request_id)

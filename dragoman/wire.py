@@ -1,0 +1,114 @@
+"""Calls as HTTP requests, answers as values or errors: all of httpx that the clients share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import httpx
+
+from dragoman.call import Call
+from dragoman.errors import DeadlinePassed, UnexpectedAnswer, Unreachable, error_of
+from dragoman.reading import MALFORMED
+from dragoman.streaming import MEDIA_TYPE, Told
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS = 5.0
+"""To connect once; a machine that has gone does not even refuse, and another may have its place."""
+
+
+class Wire:
+    """Where the service is, and as whom to ask it."""
+
+    def __init__(self, url: str, api_key: str | None) -> None:
+        try:
+            parts = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"{url!r} is no address: {error}") from error
+        if parts.scheme not in ("http", "https") or not parts.host:
+            raise ValueError(f"{url!r} is no address; it should be as http://127.0.0.1:8000")
+        if parts.query or parts.fragment:
+            raise ValueError(f"{url!r} has more than an address and a path")
+        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+            raise ValueError("the API key has characters that no key has")
+        self.url = url.rstrip("/")
+        self._headers = {"user-agent": "dragoman-python"}
+        if api_key is not None:
+            # Authorization is left to whoever stands in front of the service.
+            self._headers["x-api-key"] = api_key
+
+    def request(
+        self,
+        http: httpx.Client | httpx.AsyncClient,
+        call: Call[T],
+        left: float,
+        *,
+        stream: bool = False,
+    ) -> httpx.Request:
+        """A request that is given up, by both sides, after ``left`` seconds."""
+        headers = {**self._headers, "x-request-timeout": f"{max(left, 0.001):.3f}"}
+        content = None
+        if call.json is not None:
+            body = {**call.json, "stream": True} if stream else call.json
+            text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            # Half a character has no UTF-8; written out, the service refuses it by name.
+            content = text.encode("utf-8", "backslashreplace")
+            headers["content-type"] = "application/json"
+        timeout = httpx.Timeout(left, connect=min(left, _CONNECT_SECONDS))
+        return http.build_request(
+            call.method,
+            f"{self.url}/{call.path}",
+            params=call.query or None,
+            headers=headers,
+            content=content,
+            data=dict(call.form) if call.form is not None else None,
+            files={"file": call.file} if call.file is not None else None,
+            timeout=timeout,
+        )
+
+    def answer(self, call: Call[T], response: httpx.Response) -> T | Call[T]:
+        """What a response that has been read says; raises it where that is an error."""
+        if response.status_code not in call.answers:
+            raise error_of(response.status_code, response.content, response.headers)
+        try:
+            return call.read(response.content)
+        except MALFORMED as error:
+            if not response.is_success:
+                raise error_of(response.status_code, response.content, response.headers) from error
+            raise UnexpectedAnswer(
+                f"the answer of {self.url}/{call.path} cannot be read: {error!r}",
+                status=response.status_code,
+                request_id=response.headers.get("x-request-id"),
+            ) from error
+
+    def told(self, call: Call[T], response: httpx.Response) -> Told[T]:
+        """Of a stream that begins well, and has not been read."""
+        request_id = response.headers.get("x-request-id")
+        if response.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
+            raise UnexpectedAnswer(
+                f"{self.url}/{call.path} does not stream",
+                status=response.status_code,
+                request_id=request_id,
+            )
+        return Told(call, request_id)
+
+    @contextmanager
+    def talking(self) -> Iterator[None]:
+        """What httpx raises, by our names."""
+        try:
+            yield
+        except httpx.ConnectTimeout as error:
+            raise Unreachable(f"{self.url} does not take connections") from error
+        except httpx.TimeoutException as error:
+            raise DeadlinePassed(f"{self.url} did not answer in the time there was") from error
+        except httpx.DecodingError as error:
+            raise UnexpectedAnswer(f"{self.url} answered what cannot be read: {error}") from error
+        except httpx.RequestError as error:
+            raise Unreachable(f"{self.url} cannot be reached: {_told(error)}") from error
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,253 @@
+"""What the clients send, and what they make of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from dragoman import AsyncClient, Client, DecodingOptions, Detection, Timings, TranslateOptions
+from service.api.libretranslate.fields import TranslateParameters
+from service.api.options import DecodingParameters
+from tests.client.support import Kind, Service, ask, ok
+
+OF_FIELDS = {"q", "source", "target", "api_key", "stream"}
+"""What the client says in another way."""
+
+
+def test_a_text_is_asked_for_as_documented(kind: Kind) -> None:
+    service = Service([ok()])
+    translation = ask(
+        kind,
+        service,
+        lambda client: client.translate("Ein Hund.", source="de", target="en", beam_size=1),
+        api_key="secret",
+    )
+    assert service.bodies == [{"q": "Ein Hund.", "source": "de", "target": "en", "beam_size": 1}]
+    assert str(service.asked[0].url) == "http://127.0.0.1:8000/translate"
+    assert service.asked[0].headers["x-api-key"] == "secret"
+    assert translation.text == "A dog."
+    assert (translation.source, translation.target) == ("de", "en")
+    assert (translation.model, translation.finish_reason) == ("de-en", "complete")
+    assert (translation.truncated, translation.score, translation.number) == (False, None, 0)
+
+
+def test_of_a_list_so_is_the_answer(kind: Kind) -> None:
+    answer = {
+        "translatedText": ["A dog.", "A cat."],
+        "detectedLanguage": [
+            {"confidence": 99.9, "language": "de"},
+            {"confidence": 92.2, "language": "fr"},
+        ],
+        "alternatives": [["The dog."], []],
+        "model": ["de-en", None],
+        "finish_reason": ["complete", "length"],
+        "truncated": [False, True],
+        "scores": [[-0.2, -0.3], [None]],
+        "timings": {"preparing": 1.0, "queued": 2.0, "decoding": 3.0, "total": 6.5},
+        "id": "abc",
+        "of_tomorrow": 1,
+    }
+    service = Service([httpx.Response(200, json=answer)])
+    dog, cat = ask(kind, service, lambda client: client.translate(("Hund", "chat"), target="en"))
+    assert service.bodies[0]["q"] == ["Hund", "chat"]
+    assert service.bodies[0]["source"] == "auto"
+    assert (dog.detected, cat.detected) == (Detection("de", 99.9), Detection("fr", 92.2))
+    assert (dog.source, cat.source) == ("de", "fr")
+    assert (dog.alternatives, cat.alternatives) == (("The dog.",), ())
+    assert (dog.scores, dog.score) == ((-0.2, -0.3), -0.2)
+    assert (cat.scores, cat.score, cat.truncated, cat.model) == ((None,), None, True, None)
+    assert dog.timings == Timings(1.0, 2.0, 3.0, 6.5)
+    assert [(each.id, each.number) for each in (dog, cat)] == [("abc", 0), ("abc", 1)]
+
+
+def test_the_options_are_those_of_the_service() -> None:
+    decoding = set(DecodingParameters.model_fields) - {"priority", "return_scores"}
+    assert set(DecodingOptions.__optional_keys__) == decoding
+    assert set(TranslateOptions.__optional_keys__) == (
+        set(TranslateParameters.model_fields) - OF_FIELDS
+    )
+
+
+def test_a_misspelt_option_is_refused_before_anything_is_sent(kind: Kind) -> None:
+    service = Service([])
+    for question in (
+        lambda client: client.translate("Hund", target="en", beam=1),
+        lambda client: client.stream("Hund", target="en", beam=1),
+        lambda client: client.translate_many(["Hund"], target="en", beam=1),
+    ):
+        with pytest.raises(TypeError, match="no option 'beam'"):
+            ask(kind, service, question)
+
+
+def test_nothing_to_translate_and_numbers_that_are_none_are_refused(kind: Kind) -> None:
+    with pytest.raises(ValueError, match="no text"):
+        ask(kind, Service([]), lambda client: client.translate([], target="en"))
+    with pytest.raises(ValueError, match="JSON compliant"):
+        ask(
+            kind,
+            Service([]),
+            lambda client: client.translate("a", target="en", patience=float("nan")),
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["Straße\u2028🐕", "half a character: \ud83d", 'a "quoted" \\ text']
+)
+def test_any_text_arrives_as_it_is(kind: Kind, text: str) -> None:
+    service = Service([ok()])
+    ask(kind, service, lambda client: client.translate(text, target="en"))
+    assert service.bodies[0]["q"] == text
+
+
+@pytest.mark.parametrize("url", ["http://host/mt", "http://host/mt/"])
+def test_the_service_may_be_below_a_path(kind: Kind, url: str) -> None:
+    service = Service([ok()])
+    ask(kind, service, lambda client: client.translate("Hund", target="en"), url=url)
+    assert str(service.asked[0].url) == "http://host/mt/translate"
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "ftp://host", "http://", "http://host?x=1", "http://host:port"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        Client(url)
+    with pytest.raises(ValueError, match="address"):
+        AsyncClient(url)
+
+
+def test_a_key_that_cannot_be_one_is_refused_and_not_shown() -> None:
+    with pytest.raises(ValueError, match="API key") as caught:
+        Client(api_key="sécret\n")
+    assert "cret" not in str(caught.value)
+
+
+def test_redirections_are_not_followed_with_the_key(kind: Kind) -> None:
+    elsewhere = httpx.Response(307, headers={"location": "http://elsewhere/translate"})
+    service = Service([elsewhere])
+    with pytest.raises(Exception, match="status 307"):
+        ask(kind, service, lambda client: client.translate("Hund", target="en"), api_key="secret")
+    assert len(service.asked) == 1
+
+
+def test_who_brings_an_http_client_keeps_it_and_its_settings() -> None:
+    service = Service([ok()])
+    transport = httpx.MockTransport(service)
+    with httpx.Client(transport=transport, headers={"x-of-mine": "1"}, auth=("me", "pw")) as http:
+        with Client(http_client=http) as client:
+            client.translate("Hund", target="en")
+        assert not http.is_closed
+    assert service.asked[0].headers["x-of-mine"] == "1"
+    assert service.asked[0].headers["authorization"].startswith("Basic ")
+
+
+def test_a_file_is_sent_and_fetched_from_where_the_client_knows_the_service(
+    kind: Kind, tmp_path: Path
+) -> None:
+    path = tmp_path / "schnee.txt"
+    path.write_text("Ein Hund.")
+    address = {"translatedFileUrl": "http://inside:1/download_file/1.a%20b.txt"}
+    files: list[dict[str, Any]] = [{"file": path}, {"file": b"Ein Hund.", "name": "schnee.txt"}]
+    for file in files:
+        service = Service([httpx.Response(200, json=address), httpx.Response(200, text="A dog.")])
+
+        def translate(client: Any, file: dict[str, Any] = file) -> Any:
+            return client.translate_file(**file, target="en", model="m")
+
+        translated = ask(kind, service, translate, url="http://outside/mt")
+        assert translated == b"A dog."
+        assert b'name="file"; filename="schnee.txt"' in service.asked[0].content
+        assert b"Ein Hund." in service.asked[0].content
+        assert b'name="model"\r\n\r\nm' in service.asked[0].content
+        fetched = str(service.asked[1].url)
+        assert fetched == "http://outside/mt/download_file/1.a%20b.txt"
+
+
+def test_bytes_of_a_document_need_a_name(kind: Kind) -> None:
+    with pytest.raises(ValueError, match="name is missing"):
+        ask(kind, Service([]), lambda client: client.translate_file(b"x", target="en"))
+
+
+def npy(array: Any) -> httpx.Response:
+    file = io.BytesIO()
+    np.save(file, array)
+    return httpx.Response(200, content=file.getvalue())
+
+
+def labels(layers: Any = "mean") -> httpx.Response:
+    one = {"layer": 2, "head": "mean", "weights": [[0.5, 0.5], [0.3, 0.7]]}
+    about = {"model": "de-en", "kind": "cross", "rows": ["a", "b"], "columns": ["x", "y"]}
+    return httpx.Response(200, json={**about, "layers": layers, "heads": "mean", "maps": [one]})
+
+
+@pytest.mark.parametrize(
+    ("layer", "head", "asked", "told", "shape"),
+    [
+        (None, "mean", (None, "mean"), ((2,), "mean"), (1, 1, 2, 2)),
+        ("all", [3, 1], ("all", "3,1"), ((0, 1, 2), (1, 3)), (3, 2, 2, 2)),
+        (1, "all", ("1", "all"), ((1,), (0, 1)), (1, 2, 2, 2)),
+        (np.int64(2), [np.int64(1), 0], ("2", "1,0"), ((2,), (0, 1)), (1, 2, 2, 2)),
+        ("mean", 0, ("mean", "0"), ("mean", (0,)), (1, 1, 2, 2)),
+    ],
+)
+def test_attention_is_exact_and_labelled(
+    kind: Kind, layer: Any, head: Any, asked: Any, told: Any, shape: tuple[int, ...]
+) -> None:
+    exact = np.full(shape, 1 / 3, np.float32)
+    service = Service([npy(exact), labels([2] if layer is None else "mean")])
+    found = ask(
+        kind, service, lambda client: client.attention("a/b", layer=layer, head=head, text=4)
+    )
+    assert service.asked[0].url.raw_path.startswith(b"/translations/a%2Fb/attention?")
+    query = service.asked[0].url.params
+    assert (query.get("layer"), query["head"], query["text"]) == (*asked, "4")
+    assert service.asked[1].url.params["text"] == "4"
+    assert found.weights.dtype == np.float32
+    assert np.array_equal(found.weights, exact)
+    assert (found.layers, found.heads) == told
+    assert (found.rows, found.columns, found.model) == (("a", "b"), ("x", "y"), "de-en")
+
+
+def test_what_was_not_kept_cannot_be_looked_into(kind: Kind) -> None:
+    def question(client: Any) -> Any:
+        if isinstance(client, Client):
+            return client.attention(client.translate("Hund", target="en"))
+
+        async def both() -> Any:
+            return await client.attention(await client.translate("Hund", target="en"))
+
+        return both()
+
+    with pytest.raises(ValueError, match="attention=True"):
+        ask(kind, Service([ok()]), question)
+
+
+def test_not_ready_is_an_answer_unless_a_proxy_says_so(kind: Kind) -> None:
+    body = {"status": "draining", "reasons": ["stopping"], "models": ["m"], "failed": {"b": "bad"}}
+    proxy = httpx.Response(503, text="no upstream")
+    service = Service([proxy, httpx.Response(503, json=body)])
+    readiness = ask(kind, service, lambda client: client.ready())
+    assert not readiness.ready
+    assert readiness.reasons == ("stopping",)
+    assert (readiness.models, readiness.failed) == (("m",), {"b": "bad"})
+
+
+async def _hang(request: httpx.Request) -> httpx.Response:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def test_no_call_of_the_asynchronous_client_outlasts_its_timeout() -> None:
+    async def talk() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(_hang))
+        async with http, AsyncClient(http_client=http, timeout=0.01) as client:
+            with pytest.raises(Exception, match=r"no answer within 0\.01 seconds"):
+                await client.translate("Hund", target="en")
+
+    asyncio.run(talk())

@@ -1,0 +1,121 @@
+"""Both clients against the committed bundles: what they give is what the service says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from dragoman import AsyncClient, Client, TranslateOptions
+
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+
+CAPTION = "Zwei junge Männer spielen Fußball auf einer Wiese. Ein Hund läuft durch den Schnee."
+
+
+@pytest.fixture(scope="module")
+def client(bundles_url: str) -> Iterator[Client]:
+    with Client(bundles_url) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def http(bundles_url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=bundles_url) as http:
+        yield http
+
+
+def answered(response: httpx.Response) -> Any:
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_a_translation_is_what_the_service_says(client: Client, http: httpx.Client) -> None:
+    wanted: TranslateOptions = {"alternatives": 2, "return_scores": True, "length_penalty": 0.6}
+    fields = {"q": CAPTION, "source": "auto", "target": "en", **wanted}
+    answer = answered(http.post("/translate", json=fields))
+    async with AsyncClient(str(http.base_url)) as waiting:
+        found = [
+            client.translate(CAPTION, target="en", **wanted),
+            await waiting.translate(CAPTION, target="en", **wanted),
+        ]
+    for translation in found:
+        assert translation.text == answer["translatedText"]
+        assert list(translation.alternatives) == answer["alternatives"]
+        assert list(translation.scores) == answer["scores"]
+        assert translation.model == answer["model"] == "multi30k-de-en"
+        assert translation.detected is not None
+        assert translation.detected.language == translation.source == "de"
+        assert translation.detected.confidence == answer["detectedLanguage"]["confidence"]
+
+
+def test_the_parts_of_a_stream_are_its_translation(client: Client) -> None:
+    texts = [CAPTION, "  Zwei Hunde.\n\nEine Katze. "]
+    with client.stream(texts, source="de", target="en") as stream:
+        parts = list(stream)
+    whole = client.translate(texts, source="de", target="en")
+    assert [each.text for each in stream.result] == [each.text for each in whole]
+    for number, translation in enumerate(whole):
+        assert "".join(p.text for p in parts if p.number == number) == translation.text
+    assert [part.number for part in parts] == sorted(part.number for part in parts)
+
+
+@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
+def test_attention_is_the_endpoints_and_its_rows_sum_to_one(
+    client: Client, http: httpx.Client, kind: Any
+) -> None:
+    texts = ["Ein Hund.", CAPTION]
+    translation = client.translate(texts, source="de", target="en", attention=True)[1]
+    found = client.attention(translation, kind=kind, layer="all", head="all", sentence=1)
+    place = {"text": 1, "sentence": 1, "kind": kind, "layer": "all", "head": "all"}
+    answer = answered(http.get(f"/translations/{translation.id}/attention", params=place))
+    assert found.weights.shape == (3, 4, len(answer["rows"]), len(answer["columns"]))
+    assert np.allclose(found.weights.sum(-1), 1, atol=1e-5)
+    maps = np.array([each["weights"] for each in answer["maps"]]).reshape(found.weights.shape)
+    assert np.allclose(found.weights, maps, atol=1e-6)
+    for name in ("rows", "columns", "layers", "heads"):
+        assert list(getattr(found, name)) == answer[name]
+
+    last = client.attention(translation, kind=kind, sentence=1)
+    assert (last.layers, last.heads) == ((2,), "mean")
+    assert np.allclose(last.weights[0, 0], found.weights[2].mean(0), atol=1e-6)
+    some = client.attention(translation, kind=kind, layer=[2, 0], head=3, sentence=1)
+    assert (some.layers, some.heads) == ((0, 2), (3,))
+    assert np.array_equal(some.weights, found.weights[[0, 2], 3:])
+
+
+def test_any_two_texts_are_looked_at_as_if_translated(client: Client) -> None:
+    translation = client.translate("Zwei Hunde.", source="de", target="en", attention=True)
+    pair: dict[str, Any] = {"source": "de", "target": "en"}
+    kept = client.attention(translation, layer="all", head="all")
+    given = client.attention_of("Zwei Hunde.", translation.text, layer="all", head="all", **pair)
+    assert np.allclose(given.weights, kept.weights, atol=1e-5)
+    assert (given.rows, given.columns) == (kept.rows, kept.columns)
+    assert (given.layers, given.heads) == (kept.layers, kept.heads)
+    assert client.alignment(translation) == client.alignment_of(
+        "Zwei Hunde.", translation.text, **pair
+    )
+    [leg] = client.legs(translation)
+    assert leg.sentences[0].target_pieces == kept.rows
+    assert (leg.decoder_layers, leg.heads) == kept.weights.shape[:2]
+    score = client.score("Zwei Hunde.", translation.text, **pair)
+    assert score.score == pytest.approx(leg.sentences[0].score, abs=1e-3)
+
+
+def test_a_document_keeps_its_markup(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "hunde.html"
+    path.write_text("<p>Zwei <b>Hunde</b>.</p>", encoding="utf-8")
+    translated = client.translate_file(path, source="de", target="en")
+    assert translated == b"<p>Two <b>dogs</b>.</p>"
+
+
+def test_captions_by_the_hundred_keep_their_order(client: Client) -> None:
+    texts = [f"{number} Hunde laufen." for number in range(150)]
+    found = list(client.translate_many(texts, source="de", target="en", texts_per_request=20))
+    assert [each.text for each in found] == [
+        each.text for each in client.translate(texts, source="de", target="en")
+    ]

@@ -1,0 +1,77 @@
+"""The examples of docs/client.md, run one after another against a service.
+
+An example is a fenced ``python`` block; what it prints is the fenced ``text`` block after it, if
+there is one, where ``…`` stands for anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.errors import DragomanError
+from tests.test_api_documentation import fits
+
+PAGE = Path(__file__).parents[2] / "docs" / "client.md"
+DOCUMENTED = "http://127.0.0.1:8000"
+
+_EXAMPLE = re.compile(
+    r"^```python\n(?P<program>.*?)^```\n(?:^```text\n(?P<said>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    line: int
+    program: str
+    said: str
+
+
+def examples() -> Iterator[Example]:
+    text = PAGE.read_text(encoding="utf-8")
+    for found in _EXAMPLE.finditer(text):
+        yield Example(text.count("\n", 0, found.start()) + 2, found["program"], found["said"] or "")
+
+
+@pytest.mark.slow
+def test_every_example_says_what_is_documented(bundles_url: str) -> None:
+    known: dict[str, Any] = {}
+    found = list(examples())
+    assert len(found) == PAGE.read_text(encoding="utf-8").count("```python")
+    try:
+        for example in found:
+            program = example.program.replace(DOCUMENTED, bundles_url)
+            # So that a failure shows the line of the page.
+            code = compile("\n" * (example.line - 1) + program, str(PAGE), "exec")
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                exec(code, known)
+            assert fits(said.getvalue().rstrip("\n"), example.said.rstrip("\n")), (
+                f"line {example.line}: {said.getvalue()}"
+            )
+    finally:
+        if "client" in known:
+            known["client"].close()
+
+
+def test_every_kind_of_error_is_documented() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for name in dragoman.__all__:
+        member = getattr(dragoman, name)
+        if isinstance(member, type) and issubclass(member, DragomanError):
+            assert f"`{name}`" in text
+
+
+def test_every_method_is_documented() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for name in vars(dragoman.Client):
+        if not name.startswith("_"):
+            assert re.search(rf"\b{name}\b", text), name

@@ -1,0 +1,164 @@
+"""Long rows of texts, packed into requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman import AsyncClient, Client, RequestRefused
+from dragoman.packing import Packer
+from tests.client.support import Kind, Service, ask, read_many, refused
+
+
+def shout(request: httpx.Request) -> httpx.Response:
+    texts = json.loads(request.content)["q"]
+    every = {"model": "m", "finish_reason": "complete", "truncated": False}
+    answer = {name: [said] * len(texts) for name, said in every.items()}
+    return httpx.Response(200, json={"translatedText": [t.upper() for t in texts], **answer})
+
+
+@given(st.lists(st.text(max_size=9)), st.integers(1, 5), st.integers(1, 12))
+def test_packs_hold_every_text_in_order_and_not_too_many(
+    texts: list[str], most: int, characters: int
+) -> None:
+    packer = Packer(most, characters)
+    packs = [pack for text in texts if (pack := packer.add(text))]
+    if rest := packer.rest():
+        packs.append(rest)
+    assert [text for pack in packs for text in pack] == texts
+    for pack in packs:
+        assert 1 <= len(pack) <= most
+        assert len(pack) == 1 or sum(map(len, pack)) <= characters
+
+
+def test_order_is_kept_and_others_go_first(kind: Kind) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def service(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        return shout(request)
+
+    texts = [f"text {number}" for number in range(50)]
+    found = ask(
+        kind,
+        service,
+        lambda client: read_many(client, iter(texts), target="en", texts_per_request=3),
+    )
+    assert [each.text for each in found] == [text.upper() for text in texts]
+    assert {body["priority"] for body in asked} == {"bulk"}
+    assert sorted(len(body["q"]) for body in asked) == [2, *[3] * 16]
+
+
+def test_no_more_is_read_than_is_under_way(kind: Kind) -> None:
+    read: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for number in range(1000):
+            read.append(number)
+            yield str(number)
+
+    def take_one(client: Any) -> Any:
+        many = client.translate_many(
+            texts(), target="en", texts_per_request=2, concurrency=3, priority="interactive"
+        )
+        if isinstance(client, Client):
+            first = next(many)
+            many.close()
+            return first
+
+        async def take() -> Any:
+            first = await anext(many)
+            await many.aclose()
+            return first
+
+        return take()
+
+    assert ask(kind, shout, take_one).text == "0"
+    assert len(read) <= 3 * 2 + 1
+
+
+def test_texts_may_come_one_by_one() -> None:
+    async def texts() -> AsyncIterator[str]:
+        for number in range(5):
+            await asyncio.sleep(0)
+            yield str(number)
+
+    found = ask("async", shout, lambda client: read_many(client, texts(), target="en"))
+    assert [each.text for each in found] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_refusal_ends_it(kind: Kind) -> None:
+    service = Service([refused(400, "no such language")] * 9)
+    with pytest.raises(RequestRefused, match="no such language"):
+        ask(
+            kind,
+            service,
+            lambda client: read_many(client, ["a"] * 9, target="xx", texts_per_request=1),
+        )
+
+
+@pytest.mark.parametrize(
+    "size", [{"concurrency": 0}, {"texts_per_request": 0}, {"characters_per_request": 0}]
+)
+def test_sizes_are_refused_at_once(kind: Kind, size: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at least"):
+        ask(kind, shout, lambda client: client.translate_many([], target="en", **size))
+
+
+def test_one_text_is_not_taken_for_many(kind: Kind) -> None:
+    with pytest.raises(TypeError, match="many texts"):
+        ask(kind, shout, lambda client: client.translate_many("Ein Hund.", target="en"))
+
+
+def test_requests_are_under_way_together() -> None:
+    # It breaks, and the test with it, unless three requests wait at the same time.
+    together = threading.Barrier(3, timeout=30)
+
+    def service(request: httpx.Request) -> httpx.Response:
+        together.wait()
+        return shout(request)
+
+    found = ask(
+        "sync",
+        service,
+        lambda client: read_many(
+            client, [*"abcdef"], target="en", texts_per_request=1, concurrency=3
+        ),
+    )
+    assert [each.text for each in found] == [*"ABCDEF"]
+
+
+def test_stopping_early_cancels_what_is_under_way() -> None:
+    cancelled: list[str] = []
+
+    async def service(request: httpx.Request) -> httpx.Response:
+        [text] = json.loads(request.content)["q"]
+        if text != "a":
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(text)
+                raise
+        return shout(request)
+
+    async def talk() -> None:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(service))
+        async with http, AsyncClient(http_client=http) as client:
+            many = client.translate_many(
+                [*"abcdef"], target="en", texts_per_request=1, concurrency=3
+            )
+            assert (await anext(many)).text == "A"
+            while not cancelled:
+                await asyncio.sleep(0)
+                await many.aclose()
+
+    asyncio.run(talk())
+    assert sorted(cancelled) == ["b", "c"]
