@@ -28,7 +28,8 @@ from service.api.desk import Desk, RequestLimits
 from service.api.document_work import DocumentWork
 from service.api.documents import DocumentJobs, DocumentLimits
 from service.api.draining import Drain
-from service.documents import SUPPORTED
+from service.devices import watch_device
+from service.documents import SUPPORTED, DocumentReader
 from service.figures.painter import Painter
 from service.loading import ModelObserver, announcing, discover, load_model, only, pair_of
 from service.observability.logging import configure
@@ -99,8 +100,9 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     desk = Desk(translator, access, metrics, limits)
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
     painter = Painter()
+    reader = DocumentReader()
     documents = DocumentJobs(
-        DocumentWork(translator, repository, detector, metrics),
+        DocumentWork(reader, translator, repository, detector, metrics),
         access,
         settings.state / DOCUMENTS,
         DocumentLimits(document_bytes=settings.max_document_bytes),
@@ -131,11 +133,14 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
             stack.push_async_callback(painter.close)
             stack.push_async_callback(repository.close)
             if kept is not None:
+                stack.push_async_callback(reader.close)
                 await kept.start()
                 stack.push_async_callback(kept.close)
             await stack.enter_async_context(reloader.running())
             loading = _load_all(repository, reloader, loaded)
             await stack.enter_async_context(_cancelled_at_the_end(loading))
+            watching = _watch(settings, metrics, loaded)
+            await stack.enter_async_context(_cancelled_at_the_end(watching))
             yield
 
     app = create_root_app(
@@ -276,6 +281,12 @@ async def _cancelled_at_the_end(work: Coroutine[None, None, None]) -> AsyncItera
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def _watch(settings: Settings, metrics: Metrics, loaded: asyncio.Event) -> None:
+    """Show the GPU, once what runs on it has found it; nobody waits for this."""
+    await loaded.wait()
+    await asyncio.to_thread(watch_device, settings, metrics.registry)
 
 
 async def _load_all(repository: ModelRepository, reloader: Reloader, loaded: asyncio.Event) -> None:

@@ -51,16 +51,27 @@ MAY_IMPORT = {
         "service.translation.errors",
         "service.translation.words",
     },
+    "service.helpers": {"service.helpers", "service.priority"},
     "service.documents": {
         "service.documents",
+        "service.helpers",
         "service.translation.errors",
         "service.translation.markup",
+    },
+    "service.bulk": {
+        "service.bulk",
+        "service.engine.errors",
+        "service.translation.decoding",
+        "service.translation.errors",
+        "service.translation.together",
+        "service.translation.translator",
+        "service.translation.types",
     },
     "service.state": {"service.state", "service.translation.types", "models.bundle.languages"},
     "service.figures": {
         "service.engine.errors",
         "service.figures",
-        "service.priority",
+        "service.helpers",
         "service.translation",
     },
     "service.api": {
@@ -85,6 +96,7 @@ NEVER_IMPORTS = {
     "service.engine": {"fastapi", "onnxruntime", "prometheus_client", "sentencepiece", "starlette"},
     "service.translation": {"fastapi", "onnxruntime", "prometheus_client", "starlette"},
     "service.documents": {"fastapi", "numpy", "onnxruntime", "starlette"},
+    "service.bulk": {"fastapi", "numpy", "onnxruntime", "prometheus_client", "starlette"},
     "service.state": {"fastapi", "numpy", "onnxruntime", "starlette"},
     "service.figures": {"fastapi", "onnxruntime", "prometheus_client", "starlette"},
     "service.api": {"numpy", "onnxruntime"},
@@ -95,13 +107,19 @@ EXTRAS_OF = {
     "dragoman": (),
     "models.bundle": ("serve",),
     "service": ("cpu",),
+    "service.observability.device": ("gpu",),
     "service.observability.otlp": ("cpu", "tracing"),
     "service.ray": ("cpu", "ray"),
     "service.ray_data": ("cpu", "ray"),
 }
 """Each package, and with which extras it can be imported; a longer name overrules a shorter one."""
 
-ENTRY_POINTS = {"service.cli", "service.ray", "service.ray_data"}
+ENTRY_POINTS = {
+    "service.commands.serve",
+    "service.commands.translate",
+    "service.ray",
+    "service.ray_data",
+}
 
 
 def module_name(path: Path) -> str:

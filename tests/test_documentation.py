@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from service.observability.device import DeviceCollector
 from service.observability.metrics import Metrics
 from service.settings import PREFIX, Settings
+from tests.support import nvml
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,10 +26,15 @@ def test_every_setting_is_documented_with_its_default() -> None:
         assert f"| `{PREFIX}{name.upper()}` | `{field.default}` | {field.description} |" in text
 
 
-def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
+def test_every_metric_is_documented_and_every_documented_one_exists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nvml.install(monkeypatch)
+    metrics = Metrics()
+    metrics.registry.register(DeviceCollector(nvml.BUS_ID))
     names = {
         metric.name + ("_total" if metric.type == "counter" else "")
-        for metric in Metrics().registry.collect()
+        for metric in metrics.registry.collect()
         if metric.name.startswith("nmt_")
     }
     documented = {row for row in documented_rows("operations.md") if row.startswith("nmt_")}

@@ -165,7 +165,7 @@ class RequestLog:
             shown = _CLIENT_CLOSED_REQUEST if hung_up else status
             route = _route(scope, behind)
             seconds = time.perf_counter() - started
-            outcome = self._count(route, facts, hung_up, seconds)
+            outcome = self._count(route, facts, hung_up, seconds, span)
             access_logger.log(
                 logging.DEBUG if route in PROBES else logging.INFO,
                 "%s %s",
@@ -186,7 +186,9 @@ class RequestLog:
                 )
             )
 
-    def _count(self, route: str, facts: RequestFacts, hung_up: bool, seconds: float) -> Outcome:
+    def _count(
+        self, route: str, facts: RequestFacts, hung_up: bool, seconds: float, span: RequestSpan
+    ) -> Outcome:
         outcome: Outcome = "ok"
         if hung_up:
             outcome = "cancelled"
@@ -194,7 +196,10 @@ class RequestLog:
         elif facts.refusal is not None:
             outcome = facts.refusal.outcome
             self.metrics.request_failed(facts.refusal.reason)
-        self.metrics.request_finished(route, facts.model, outcome, seconds)
+        kept = span.trace_id if span.sampled else None
+        self.metrics.request_finished(route, facts.model, outcome, seconds, kept)
+        if facts.timing is not None:
+            self.metrics.tokenized(facts.model, facts.timing.preparing)
         return outcome
 
 

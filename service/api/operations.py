@@ -79,6 +79,7 @@ def create_router(
     authorize: Authorize,
 ) -> APIRouter:
     router = APIRouter(tags=["operations"])
+    metrics.ready_while(lambda: not _hindrances(repository, drain))
 
     @router.get("/livez", summary="Whether the process answers", response_model=Alive)
     async def livez() -> Response:
@@ -100,10 +101,8 @@ def create_router(
 
         A bundle that could not be loaded is listed in `failed` and does not count.
         """
-        models, reasons = _models(repository)
-        reasons += [f"model {name} has stopped" for name in repository.stopped]
-        if drain.begun:
-            reasons.append("the service is shutting down")
+        models, _ = _models(repository)
+        reasons = _hindrances(repository, drain)
         not_ready = "draining" if drain.begun else "not ready"
         body = {
             "status": not_ready if reasons else "ready",
@@ -140,8 +139,9 @@ def create_router(
         )
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-    def exposition() -> Response:
-        content, content_type = metrics.render()
+    def exposition(request: Request) -> Response:
+        """In OpenMetrics, with units and exemplars, for whoever accepts it."""
+        content, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": content_type})
 
     return router
@@ -153,6 +153,15 @@ def _models(repository: ModelRepository) -> tuple[tuple[LoadedModel, ...], list[
         return repository.offer.models, []
     except NotReady as error:
         return (), [str(error)]
+
+
+def _hindrances(repository: ModelRepository, drain: Drain) -> list[str]:
+    """Why the service is not ready; nothing if it is."""
+    _, reasons = _models(repository)
+    reasons += [f"model {name} has stopped" for name in repository.stopped]
+    if drain.begun:
+        reasons.append("the service is shutting down")
+    return reasons
 
 
 def _describe(model: LoadedModel) -> dict[str, Any]:

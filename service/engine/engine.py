@@ -13,7 +13,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -24,11 +25,12 @@ from service.engine.observer import EngineObserver, SilentObserver
 from service.engine.scheduler import Plan, Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
 from service.priority import step_aside
-from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
+from service.runtime.backend import Backend, CacheUse, Candidates, EncodeBatch, StepBatch
 
 logger = logging.getLogger(__name__)
 
 _SILENT = SilentObserver()
+_NOTHING = CacheUse(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,21 @@ class _Abort:
 
 
 @dataclass(frozen=True, slots=True)
+class _Hold:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Release:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class _Stop:
     pass
 
 
-_Command = _Add | _Abort | _Stop
+_Command = _Add | _Abort | _Hold | _Release | _Stop
 _Outcome = Decoded | EngineError
 
 
@@ -65,6 +77,9 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
+        self._reported_use = _NOTHING
+        self._holding = 0
+        """On the engine's thread: how many wait until all that they have is in the line."""
 
     # On the event loop.
 
@@ -85,16 +100,18 @@ class Engine:
         source_ids: tuple[int, ...],
         options: DecodingOptions,
         priority: Priority = "interactive",
+        request: int = 0,
     ) -> Decoded:
         """Translate one sentence. Cancelling the call removes it from the batch.
 
-        ``source_ids`` ends with ``eos``. Raises an ``EngineError`` if the sentence is
-        refused, if the model fails on it, or if the engine stops before it is done.
+        ``source_ids`` ends with ``eos``. Sentences of one ``request`` share its turns in the line.
+        Raises an ``EngineError`` if the sentence is refused, if the model fails on it, or if the
+        engine stops before it is done.
         """
         if self._stopped or self._loop is None:
             raise EngineStopped("the engine is not running")
         sequence = Sequence(
-            next(self._ids), source_ids, options, priority, arrived=time.perf_counter()
+            next(self._ids), source_ids, options, priority, request, arrived=time.perf_counter()
         )
         future: asyncio.Future[Decoded] = self._loop.create_future()
         self._futures[sequence.id] = future
@@ -108,6 +125,16 @@ class Engine:
             else:
                 # A call cancelled just after it failed never looks; asyncio would complain.
                 future.exception()
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Nothing is decoded meanwhile, so that all who are given together enter the line before
+        the first of them gets a slot: their company is then always the same."""
+        self._inbox.put(_Hold())
+        try:
+            yield
+        finally:
+            self._inbox.put(_Release())
 
     async def close(self) -> None:
         """Stop between two steps, and fail everyone who still waits with ``EngineStopped``."""
@@ -139,11 +166,16 @@ class Engine:
     def _run(self) -> None:
         step_aside()
         try:
+            self._report_use(self._backend.cache_use())
             while self._take_commands():
                 if self._scheduler.has_work:
+                    start = time.perf_counter()
                     self._iterate()
+                    self._observer.worked(time.perf_counter() - start)
+                    self._report_use(self._backend.cache_use())
         except Exception:
             logger.exception("the engine died")
+            self._observer.died()
         finally:
             # Whoever calls from here on is refused; whoever called before is told.
             self._stopped = True
@@ -152,7 +184,7 @@ class Engine:
 
     def _take_commands(self) -> bool:
         """Apply what has arrived; wait for something only when there is nothing else to do."""
-        while not self._scheduler.has_work or not self._inbox.empty():
+        while self._holding or not self._scheduler.has_work or not self._inbox.empty():
             match self._inbox.get():
                 case _Stop():
                     return False
@@ -160,6 +192,10 @@ class Engine:
                     self._cancel(sequence_id)
                 case _Add(sequence):
                     self._add(sequence)
+                case _Hold():
+                    self._holding += 1
+                case _Release():
+                    self._holding -= 1
                 case unknown:
                     assert_never(unknown)
             self._report_waiting()
@@ -269,6 +305,12 @@ class Engine:
         if in_batch:
             self._observer.left("failed", in_batch, 0)
         self._report_waiting()
+        self._report_use(_NOTHING)
+
+    def _report_use(self, use: CacheUse) -> None:
+        if use != self._reported_use:
+            self._observer.cached(use.taken, use.limit)
+            self._reported_use = use
 
     def _report_waiting(self) -> None:
         scheduler = self._scheduler

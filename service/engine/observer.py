@@ -37,6 +37,15 @@ class EngineObserver(Protocol):
     def waiting(self, sentences: int, tokens: int) -> None:
         """The waiting line is this long, in sentences and in source tokens."""
 
+    def worked(self, seconds: float) -> None:
+        """An iteration took so long: the engine was busy, whatever came of it."""
+
+    def cached(self, taken: int, limit: int) -> None:
+        """Keys and values take ``taken`` bytes from here on, of ``limit``; both 0 at the end."""
+
+    def died(self) -> None:
+        """A bug has ended the engine. Whoever was in it is told; nobody is served by it again."""
+
 
 class SilentObserver:
     """Hears everything and says nothing."""
@@ -57,4 +66,13 @@ class SilentObserver:
         pass
 
     def waiting(self, sentences: int, tokens: int) -> None:
+        pass
+
+    def worked(self, seconds: float) -> None:
+        pass
+
+    def cached(self, taken: int, limit: int) -> None:
+        pass
+
+    def died(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Every Prometheus series of the service, by name.
+"""Every Prometheus series of the service, by name; those of a GPU are ``device``'s.
 
 Each ``Metrics`` has a registry of its own, so two apps can live in one process. Labels
 are bounded: routes are templates, models are names on offer, and nothing a client sends
@@ -9,11 +9,10 @@ add up instead of overwriting each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, get_args
 
 from prometheus_client import (
-    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -21,13 +20,18 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
-    generate_latest,
 )
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 
 import service
 from service.observability.books import RequestBooks
-from service.observability.model_series import REQUEST_SECONDS, ModelObserver, ModelSeries
+from service.observability.model_series import (
+    REQUEST_SECONDS,
+    ModelObserver,
+    ModelSeries,
+    unit_of,
+)
 
 Outcome = Literal["ok", "rejected", "invalid", "cancelled", "timeout", "error"]
 FailureReason = Literal[
@@ -74,13 +78,15 @@ class Metrics:
         GCCollector(registry=self.registry)
 
         def counter(name: str, help_: str, *labels: str) -> Counter:
-            return Counter(name, help_, labels, registry=self.registry)
+            return Counter(name, help_, labels, unit=unit_of(name), registry=self.registry)
 
         def gauge(name: str, help_: str, *labels: str) -> Gauge:
-            return Gauge(name, help_, labels, registry=self.registry)
+            return Gauge(name, help_, labels, unit=unit_of(name), registry=self.registry)
 
         def histogram(name: str, help_: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(name, help_, labels, buckets=buckets, registry=self.registry)
+            return Histogram(
+                name, help_, labels, unit=unit_of(name), buckets=buckets, registry=self.registry
+            )
 
         # Requests, as clients see them.
         self.books = RequestBooks("nmt_requests")
@@ -112,6 +118,7 @@ class Metrics:
         )
 
         # What is being served.
+        self.ready = gauge("nmt_ready", "1 while /readyz answers 200, 0 otherwise.")
         self.model_info = gauge(
             "nmt_model_info",
             "A model on offer; sha256 is of its manifest.",
@@ -141,9 +148,17 @@ class Metrics:
             version=service.__version__
         ).set(1)
 
-    def render(self) -> tuple[bytes, str]:
-        """The exposition and its content type."""
-        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition in what ``accept``, a header, asks for, and its content type.
+
+        OpenMetrics also has units and, of requests that are traced, exemplars; text has neither.
+        """
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    def ready_while(self, ready: Callable[[], bool]) -> None:
+        """Ask ``ready`` at each scrape. It is called from any thread, and must not block."""
+        self.ready.set_function(ready)
 
     def observer(self, model: str) -> ModelObserver:
         """A new observer for one engine that serves ``model``, and for its memory of results."""
@@ -153,10 +168,18 @@ class Metrics:
         """Count a request that has arrived. ``request_finished`` follows, whatever happens."""
         self.books.accept()
 
-    def request_finished(self, route: str, model: str, outcome: Outcome, seconds: float) -> None:
-        """Count an answered request. ``model`` is a name on offer, or ``NO_MODEL``."""
+    def request_finished(
+        self, route: str, model: str, outcome: Outcome, seconds: float, trace_id: str | None = None
+    ) -> None:
+        """Count an answered request. ``model`` is a name on offer, or ``NO_MODEL``; a trace that
+        somebody keeps is shown as an example of what takes so long."""
         self.books.finish(route, model, outcome)
-        self.request_seconds.labels(route).observe(seconds)
+        exemplar = None if trace_id is None else {"trace_id": trace_id}
+        self.request_seconds.labels(route).observe(seconds, exemplar)
+
+    def tokenized(self, model: str, seconds: float) -> None:
+        """The texts of a request for ``model`` were read in so much time."""
+        self.models.tokenize_seconds.labels(model).observe(seconds)
 
     def request_failed(self, reason: FailureReason) -> None:
         self.failures.labels(reason).inc()

@@ -55,7 +55,9 @@ class OtlpTracing:
 
 class _Span:
     def __init__(self, tracer: trace.Tracer, span: trace.Span, method: str) -> None:
-        self.trace_id: str | None = trace.format_trace_id(span.get_span_context().trace_id)
+        context = span.get_span_context()
+        self.trace_id: str | None = trace.format_trace_id(context.trace_id)
+        self.sampled = context.trace_flags.sampled
         self._tracer = tracer
         self._span = span
         self._method = method

@@ -35,6 +35,8 @@ class RequestFinished:
 class RequestSpan(Protocol):
     trace_id: str | None
     """32 hexadecimal digits; ``None`` where nobody traces."""
+    sampled: bool
+    """Whether the trace is kept, so that somebody who looks for it will find it."""
 
     def finish(self, finished: RequestFinished) -> None: ...
 
@@ -53,6 +55,7 @@ class Tracing(Protocol):
 
 class _SilentSpan:
     trace_id: str | None = None
+    sampled = False
 
     def finish(self, finished: RequestFinished) -> None:
         pass

@@ -97,6 +97,14 @@ class Candidates:
     """The last layer's attention to the source, averaged over heads, if it was wanted."""
 
 
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """Bytes that the keys and values of all sentences take together, and may take."""
+
+    taken: int
+    limit: int
+
+
 class Backend(Protocol):
     """Owns the model's weights and its key/value memory, addressed by slot and row.
 
@@ -119,6 +127,9 @@ class Backend(Protocol):
 
     def move(self, origin: int, slot: int) -> None:
         """The sentence in slot ``origin``, the last in use, is in ``slot`` from here on."""
+
+    def cache_use(self) -> CacheUse:
+        """What keys and values take after the last call. Costs next to nothing."""
 
     def close(self) -> None:
         """Free weights and memory. Nothing is called afterwards."""

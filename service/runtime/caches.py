@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle.manifest import Dimensions
-from service.runtime.backend import FloatArray, IntArray
+from service.runtime.backend import CacheUse, FloatArray, IntArray
 from service.runtime.memory import Memory, Stretches
 
 _WORD = 64
@@ -44,6 +44,10 @@ class Budget:
         if size > 0 and self._taken + size > self._size:
             raise CacheFull(self._taken + size, self._size)
         self._taken += size
+
+    @property
+    def use(self) -> CacheUse:
+        return CacheUse(self._taken, self._size)
 
 
 class Pool:

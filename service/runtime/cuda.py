@@ -10,6 +10,7 @@ from service.runtime.memory import Stretches
 
 _DEVICE_TO_DEVICE = 3
 _OUT_OF_MEMORY = 2
+_PCI_BUS_ID_SIZE = 32
 _LIBRARIES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 
 
@@ -79,6 +80,16 @@ class CudaMemory:
             raise MemoryError(f"GPU {self.device_id} has no room for these keys and values")
         if code:
             raise CudaError(f"{name} on GPU {self.device_id} failed with error {code}")
+
+
+def pci_bus_id(device_id: int, runtime: Any = None) -> str:
+    """Where a GPU is plugged in, which other libraries know it by; raises ``CudaError``."""
+    runtime = runtime if runtime is not None else _load_runtime()
+    name = ctypes.create_string_buffer(_PCI_BUS_ID_SIZE)
+    code = runtime.cudaDeviceGetPCIBusId(name, _PCI_BUS_ID_SIZE, device_id)
+    if code:
+        raise CudaError(f"cudaDeviceGetPCIBusId on GPU {device_id} failed with error {code}")
+    return name.value.decode()
 
 
 def _load_runtime() -> ctypes.CDLL:

@@ -22,7 +22,7 @@ import onnxruntime
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Dimensions, Precision
 from models.bundle.shortlist import Shortlist
-from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
+from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.binding import StepBinding
 from service.runtime.caches import Ancestry, Budget, Pool
 from service.runtime.memory import HostMemory, Memory
@@ -66,7 +66,7 @@ class OnnxBackend:
         self._pad_id = pad_id
         self._vocabulary_size = dimensions.vocabulary_size
         self._memory = memory
-        budget = Budget(cache_bytes)
+        self._budget = budget = Budget(cache_bytes)
         self._own = Pool("self", dimensions, limits.slots, _SELF_BUCKET, memory, budget, element)
         self._cross = Pool(
             "cross",
@@ -213,6 +213,9 @@ class OnnxBackend:
             self._shortlist.move(origin, slot)
         self._source_lengths_P[slot] = self._source_lengths_P[origin]
         self._membership += 1
+
+    def cache_use(self) -> CacheUse:
+        return self._budget.use
 
     def close(self) -> None:
         self._bindings.clear()

@@ -13,6 +13,7 @@ import numpy as np
 
 from service.runtime.backend import (
     AttentionMaps,
+    CacheUse,
     Candidates,
     Edits,
     EncodeBatch,
@@ -103,6 +104,14 @@ class ScriptedBackend:
         assert 0 <= slot < origin < len(self.sources), "only the last sentence moves, downwards"
         self.sources[slot] = self.sources[origin]
         self.prefixes[slot] = self.prefixes[origin]
+
+    def cache_use(self) -> CacheUse:
+        """As if each token that it holds, of sources and prefixes, took a byte."""
+        limits = self.limits
+        held = sum(map(len, self.sources))
+        held += sum(len(prefix) for rows in self.prefixes for prefix in rows.values())
+        longest = limits.source_length + limits.rows_per_slot * (limits.target_length + 1)
+        return CacheUse(held, limits.slots * longest)
 
     def close(self) -> None:
         self.closed = True

@@ -27,6 +27,9 @@ class CountingObserver:
         self.encodes: list[tuple[int, int, int]] = []
         self.steps: list[tuple[int, int]] = []
         self.line = (0, 0)
+        self.iterations = 0
+        self.cache = (0, 0)
+        self.deaths = 0
 
     def joined(self, count: int, waited_seconds: Sequence[float], running: int) -> None:
         assert count == len(waited_seconds) > 0
@@ -58,6 +61,17 @@ class CountingObserver:
         assert sentences >= 0
         assert tokens >= sentences
         self.line = (sentences, tokens)
+
+    def worked(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.iterations += 1
+
+    def cached(self, taken: int, limit: int) -> None:
+        assert 0 <= taken <= limit
+        self.cache = (taken, limit)
+
+    def died(self) -> None:
+        self.deaths += 1
 
 
 class GatedBackend(ScriptedBackend):

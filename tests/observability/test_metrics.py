@@ -3,10 +3,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import service
 from service.engine.engine import Engine
+from service.engine.errors import EngineStopped
 from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions, FinishReason
 from service.observability.metrics import NO_MODEL, Metrics
@@ -36,7 +39,9 @@ NAMES = {
     *("nmt_decode_step_duration_seconds", "nmt_batch_size", "nmt_batch_padding_ratio"),
     *("nmt_batch_joins_total", "nmt_batch_retires_total", "nmt_finished_sentences_total"),
     *("nmt_source_length_tokens", "nmt_target_length_tokens", "nmt_length_ratio"),
-    *("nmt_model_info", "nmt_build_info", "nmt_model_load_duration_seconds"),
+    *("nmt_model_info", "nmt_build_info", "nmt_model_load_duration_seconds", "nmt_ready"),
+    *("nmt_kv_cache_bytes", "nmt_kv_cache_limit_bytes", "nmt_tokenize_duration_seconds"),
+    *("nmt_engine_busy_seconds_total", "nmt_engine_deaths_total"),
 }
 
 
@@ -106,6 +111,60 @@ def test_two_engines_of_one_model_add_up() -> None:
     draining.waiting(0, 0)
     assert value(metrics, "nmt_sentences_running", model=MODEL) == 1
     assert value(metrics, "nmt_queue_tokens", model=MODEL) == 5
+
+
+def test_caches_of_two_engines_add_up_until_one_is_gone() -> None:
+    metrics = Metrics()
+    draining, successor = metrics.observer(MODEL), metrics.observer(MODEL)
+    draining.cached(700, 1000)
+    successor.cached(100, 1000)
+    draining.cached(500, 1000)
+    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 600
+    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 2000
+    draining.cached(0, 0)
+    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 100
+    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 1000
+
+
+async def test_an_engine_is_busy_while_it_computes_and_tells_what_its_caches_take() -> None:
+    metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
+    engine = Engine(backend, Scheduler(LIMITS, SPECIAL_IDS), metrics.observer(MODEL))
+    await engine.start()
+    call = asyncio.create_task(engine.decode((3, 4, 5), DecodingOptions(beam_size=1)))
+    assert await asyncio.to_thread(backend.stepping.wait, 5)
+    limit = backend.cache_use().limit
+    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 0
+    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == limit > 0
+    assert value(metrics, "nmt_engine_busy_seconds_total", model=MODEL) == 0
+    backend.gate.set()
+    await call
+    while not value(metrics, "nmt_kv_cache_bytes", model=MODEL):
+        await asyncio.sleep(0)
+    assert value(metrics, "nmt_engine_busy_seconds_total", model=MODEL)
+    await engine.close()
+    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 0
+    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 0
+    assert value(metrics, "nmt_engine_deaths_total", model=MODEL) == 0
+
+
+async def test_a_dead_engine_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
+    engine = Engine(backend, Scheduler(LIMITS, SPECIAL_IDS), metrics.observer(MODEL))
+    monkeypatch.setattr(Scheduler, "schedule", lambda _: 1 / 0)
+    await engine.start()
+    with pytest.raises(EngineStopped):
+        await engine.decode((3, 4, 5), DecodingOptions(beam_size=1))
+    await engine.close()
+    assert value(metrics, "nmt_engine_deaths_total", model=MODEL) == 1
+    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 0
+
+
+def test_readiness_is_asked_for_at_each_scrape() -> None:
+    metrics = Metrics()
+    answers = iter((False, True, False))
+    assert value(metrics, "nmt_ready") == 0
+    metrics.ready_while(lambda: next(answers))
+    assert [value(metrics, "nmt_ready") for _ in range(3)] == [0, 1, 0]
 
 
 def test_padding_and_lengths_are_seen() -> None:
@@ -193,3 +252,50 @@ def test_the_process_and_its_platform_are_exposed() -> None:
 
 def test_the_version_of_the_service_is_exposed() -> None:
     assert f'nmt_build_info{{version="{service.__version__}"}} 1.0' in exposition(Metrics())
+
+
+OPEN_METRICS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+"""As Prometheus 3 asks."""
+
+
+def openmetrics_families(metrics: Metrics) -> dict[str, Metric]:
+    body, content_type = metrics.render(OPEN_METRICS)
+    assert content_type.startswith("application/openmetrics-text")
+    families = openmetrics.text_string_to_metric_families(body.decode())
+    return {family.name: family for family in families}
+
+
+def test_who_accepts_openmetrics_learns_units() -> None:
+    families = openmetrics_families(Metrics())
+    assert families["nmt_request_duration_seconds"].unit == "seconds"
+    assert families["nmt_engine_busy_seconds"].unit == "seconds"
+    assert families["nmt_kv_cache_bytes"].unit == "bytes"
+    assert families["nmt_batch_padding_ratio"].unit == "ratio"
+    assert families["nmt_source_tokens"].unit == "tokens"
+    assert families["nmt_sentences_running"].unit == ""
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/html", "text/plain;version=0.0.4"])
+def test_everybody_else_gets_text(accept: str) -> None:
+    metrics = Metrics()
+    metrics.request_finished("/translate", MODEL, "ok", 0.03, trace_id="f" * 32)
+    body, content_type = metrics.render(accept)
+    assert content_type.startswith("text/plain")
+    for word in (b"# UNIT", b"# EOF", b"trace_id", b"_created"):
+        assert word not in body
+
+
+def test_a_slow_request_names_its_trace() -> None:
+    metrics = Metrics()
+    metrics.request_finished("/translate", MODEL, "ok", 0.03, trace_id="f" * 32)
+    metrics.request_finished("/translate", MODEL, "ok", 7.0)
+    samples = openmetrics_families(metrics)["nmt_request_duration_seconds"].samples
+    exemplars = {s.labels["le"]: s.exemplar for s in samples if s.exemplar}
+    assert list(exemplars) == ["0.035"]
+    assert exemplars["0.035"].labels == {"trace_id": "f" * 32}
+    assert exemplars["0.035"].value == 0.03
+    assert not any(sample.name.endswith("_created") for sample in samples)

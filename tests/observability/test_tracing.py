@@ -29,7 +29,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
-def make_app(tracing: Tracing) -> FastAPI:
+def make_app(tracing: Tracing, metrics: Metrics | None = None) -> FastAPI:
     app = FastAPI()
 
     @app.get("/livez")
@@ -46,7 +46,7 @@ def make_app(tracing: Tracing) -> FastAPI:
             raise KeyError
         return "ok"
 
-    app.add_middleware(RequestLog, metrics=Metrics(), tracing=tracing)
+    app.add_middleware(RequestLog, metrics=metrics or Metrics(), tracing=tracing)
     return app
 
 
@@ -103,6 +103,21 @@ async def test_a_trace_that_was_begun_elsewhere_goes_on(
     assert f"{span.context.trace_id:032x}" == TRACE
     assert span.parent is not None
     assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize(("flag", "kept"), [("01", True), ("00", False)])
+async def test_a_duration_names_the_trace_if_it_is_kept(
+    exporter: InMemorySpanExporter, flag: str, kept: bool
+) -> None:
+    metrics, tracing = Metrics(), OtlpTracing(SimpleSpanProcessor(exporter))
+    async with client_of(make_app(tracing, metrics)) as client:
+        await client.post(
+            "/translate/5", headers={"traceparent": PARENT["traceparent"][:-2] + flag}
+        )
+    tracing.close()
+    assert len(exporter.get_finished_spans()) == (4 if kept else 0)
+    exposed, _ = metrics.render("application/openmetrics-text")
+    assert (f'# {{trace_id="{TRACE}"}}' in exposed.decode()) is kept
 
 
 @pytest.mark.parametrize("odd", ["", "nonsense", "00-0-0-00", "ü" * 99, "00-" + "f" * 9999])

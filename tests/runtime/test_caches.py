@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.bundle.manifest import Dimensions
+from service.runtime.backend import CacheUse
 from service.runtime.caches import Ancestry, Budget, CacheFull, Pool
 from service.runtime.memory import HostMemory
 
@@ -99,6 +100,17 @@ def test_a_pool_that_may_not_grow_is_as_it_was(budget_arrays: int) -> None:
     assert pool.length == 4
     assert all(array[0, 0, 0, 0] == 7 for array in contents(pool).values())
     assert pool.resize(4, 0) is False
+    pool.release()
+
+
+def test_a_budget_knows_what_is_taken_of_it() -> None:
+    budget = Budget(1 << 20)
+    pool = Pool("self", DIMENSIONS, SLOTS, 4, HostMemory(), budget, np.float32)
+    assert budget.use == CacheUse(0, 1 << 20)
+    pool.resize(400, 0)
+    assert budget.use == CacheUse(ARRAYS * SLOTS * 400 * ENTRY, 1 << 20)
+    pool.resize(4, 0)
+    assert budget.use == CacheUse(ARRAYS * SLOTS * 4 * ENTRY, 1 << 20)
     pool.release()
 
 

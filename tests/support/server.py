@@ -24,6 +24,7 @@ import httpx
 from models.bundle.manifest import Manifest
 from service import bootstrap, cli, loading
 from service.api.bodies import BodyLimit
+from service.commands import serve
 from service.connections import PatientProtocol
 from service.loading import ModelObserver
 from service.runtime.scripted import ScriptedBackend
@@ -84,7 +85,7 @@ def main() -> int:
                 middleware.kwargs["seconds"] = options.body_seconds
         return built
 
-    cli.build = build
+    serve.build = build
     return cli.main(["serve", *of_cli])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
+from service.runtime.backend import Backend, CacheUse, Candidates, EncodeBatch, StepBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,9 @@ class Troubled:
 
     def move(self, origin: int, slot: int) -> None:
         self._backend.move(origin, slot)
+
+    def cache_use(self) -> CacheUse:
+        return self._backend.cache_use()
 
     def close(self) -> None:
         self._backend.close()

@@ -1,0 +1,42 @@
+"""The GPU that models run on, shown among the metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from service.runtime.sessions import Device, DeviceUnavailable, available_device
+from service.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+def watch_device(
+    settings: Settings,
+    registry: CollectorRegistry,
+    *,
+    device_for: Callable[..., Device] = available_device,
+) -> None:
+    """Add the GPU's series to ``registry`` if models run on a GPU; on a CPU there are none. Blocks.
+
+    A GPU that cannot be watched serves as well, and is logged.
+    """
+    try:
+        if device_for(settings.device) != "cuda":
+            return
+    except DeviceUnavailable:
+        # Each bundle says so already.
+        return
+    try:
+        from service.observability.device import DeviceCollector, DeviceUnreadable
+    except ImportError:
+        logger.error("the GPU is not watched: nvidia-ml-py is missing; install the extra gpu")
+        return
+    from service.runtime.cuda import CudaError, pci_bus_id
+
+    try:
+        registry.register(DeviceCollector(pci_bus_id(0)))
+    except (CudaError, DeviceUnreadable) as error:
+        logger.error("the GPU is not watched: %s", error)

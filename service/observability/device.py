@@ -1,0 +1,68 @@
+"""The Prometheus series of an NVIDIA GPU, as NVML, the library of its driver, sees it.
+
+Needs the extra gpu, and is imported only where models run on a GPU. NVML is asked at each scrape
+and answers in microseconds; what it says is of the whole device, whoever uses it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import pynvml
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+logger = logging.getLogger(__name__)
+
+_PERCENT = 100
+
+
+class DeviceUnreadable(Exception):
+    """NVML cannot tell of a GPU; the message says why."""
+
+
+class DeviceCollector(Collector):
+    """One GPU, under the identifier that its maker gave it. Safe to call from any thread."""
+
+    def __init__(self, pci_bus_id: str) -> None:
+        """``pci_bus_id`` because CUDA and NVML number devices differently.
+
+        Raises ``DeviceUnreadable`` if there is no driver, or no such device.
+        """
+        self._lost = False
+        try:
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            self._device = pynvml.nvmlDeviceGetUUID(self._handle)
+        except pynvml.NVMLError as error:
+            raise DeviceUnreadable(f"NVML cannot find GPU {pci_bus_id}: {error}") from error
+
+    def collect(self) -> Iterable[Metric]:
+        memory = GaugeMetricFamily(
+            "nmt_device_memory_bytes",
+            "Memory of the GPU, whoever uses it: kind is used or total.",
+            labels=("device", "kind"),
+            unit="bytes",
+        )
+        busy = GaugeMetricFamily(
+            "nmt_device_utilization_ratio",
+            "Share of the last moments in which the GPU computed.",
+            labels=("device",),
+            unit="ratio",
+        )
+        try:
+            info = pynvml.nvmlDeviceGetMemoryInfo(self._handle)
+            rates = pynvml.nvmlDeviceGetUtilizationRates(self._handle)
+        except pynvml.NVMLError as error:
+            # A GPU that fell off the bus must not take the other series along.
+            if not self._lost:
+                logger.error("NVML does not tell of GPU %s any more: %s", self._device, error)
+            self._lost = True
+        else:
+            self._lost = False
+            memory.add_metric((self._device, "used"), info.used)
+            memory.add_metric((self._device, "total"), info.total)
+            busy.add_metric((self._device,), rates.gpu / _PERCENT)
+        return memory, busy

@@ -1,0 +1,228 @@
+"""Prometheus's rules and Grafana's dashboards, as far as they can be judged without either."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.observability.device import DeviceCollector
+from service.observability.metrics import Metrics
+from tests.support import nvml
+from tests.support.watching import (
+    DASHBOARDS,
+    PROMETHEUS,
+    ROOT,
+    dashboards,
+    operands,
+    queries,
+    rules,
+    variables,
+)
+
+GRAFANA = ROOT / "docker" / "grafana"
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+
+
+def loaded(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def panels() -> list[Any]:
+    """Every dashboard's file with each of its panels."""
+    found = [
+        pytest.param(panel, id=f"{name}: {panel['title']}")
+        for name, dashboard in dashboards().items()
+        for panel in dashboard["panels"]
+        if panel["type"] != "row"
+    ]
+    assert found
+    return found
+
+
+def test_the_dashboards_are_as_they_are_drawn(tmp_path: Path) -> None:
+    draw = [sys.executable, str(GRAFANA / "drawing"), str(tmp_path)]
+    subprocess.run(draw, check=True, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    kept = {path.name: path.read_text(encoding="utf-8") for path in DASHBOARDS.iterdir()}
+    assert drawn == kept, "run: python docker/grafana/drawing"
+
+
+def missing(written: Any, understood: Any, place: str) -> list[str]:
+    """What of ``written`` is not, or not the same, in ``understood``."""
+    if isinstance(written, dict) and isinstance(understood, dict):
+        return [
+            lacking
+            for key, value in written.items()
+            for lacking in (
+                missing(value, understood[key], f"{place}.{key}")
+                if key in understood
+                else [f"{place}.{key}"]
+            )
+        ]
+    if (
+        isinstance(written, list)
+        and isinstance(understood, list)
+        and len(written) == len(understood)
+    ):
+        pairs = enumerate(zip(written, understood, strict=True))
+        return [each for i, pair in pairs for each in missing(*pair, f"{place}[{i}]")]
+    return [] if written == understood else [f"{place}: {written!r} became {understood!r}"]
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_grafana_knows_every_field_of_a_dashboard(name: str) -> None:
+    """Its own library reads the file, and writes all of it again."""
+    sdk = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+    written = dashboards()[name]
+    understood = sdk.Dashboard.from_json(written)
+    text = encoder.JSONEncoder(sort_keys=True).encode(understood)
+    lost = missing(written, yaml.safe_load(text), name)
+    # Of annotations, what a data source makes of them is the data source's business.
+    assert [each for each in lost if not each.endswith("].titleFormat")] == []
+
+
+@pytest.mark.parametrize("panel", panels())
+def test_grafana_knows_every_option_of_a_panel(panel: dict[str, Any]) -> None:
+    kind = panel["type"]
+    sdk = pytest.importorskip(f"grafana_foundation_sdk.models.{kind}")
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder").JSONEncoder()
+    understood = sdk.Options.from_json(panel["options"])
+    assert missing(panel["options"], yaml.safe_load(encoder.encode(understood)), kind) == []
+    if custom := panel["fieldConfig"]["defaults"].get("custom"):
+        understood = sdk.FieldConfig.from_json(custom)
+        assert missing(custom, yaml.safe_load(encoder.encode(understood)), kind) == []
+
+
+@pytest.mark.parametrize("name", dashboards())
+def test_panels_do_not_overlap_and_fill_their_width(name: str) -> None:
+    cells: set[tuple[int, int]] = set()
+    numbers = [panel["id"] for panel in dashboards()[name]["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    for panel in dashboards()[name]["panels"]:
+        at = panel["gridPos"]
+        covered = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not covered & cells, panel["title"]
+        assert max(x for x, _ in covered) < 24
+        cells |= covered
+
+
+@pytest.mark.parametrize("panel", panels())
+def test_a_panel_says_what_it_shows_and_in_which_unit(panel: dict[str, Any]) -> None:
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
+
+
+def test_dashboards_can_be_told_apart() -> None:
+    found = dashboards().values()
+    for name in ("uid", "title"):
+        assert len({dashboard[name] for dashboard in found}) == len(found)
+
+
+@pytest.fixture
+def exposed(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """The names of the series of each metric."""
+    nvml.install(monkeypatch)
+    metrics = Metrics()
+    metrics.registry.register(DeviceCollector(nvml.BUS_ID))
+    ends = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+    return {
+        family.name: {family.name + end for end in ends.get(family.type, ("",))}
+        for family in metrics.registry.collect()
+    }
+
+
+def series_in(expressions: Iterable[str]) -> set[str]:
+    found = (re.findall(r"(?<![\w:])(?:nmt|process|python)_\w+", each) for each in expressions)
+    return {name for names in found for name in names}
+
+
+def test_every_series_that_is_asked_for_exists(exposed: dict[str, set[str]]) -> None:
+    expressions = [asked.expression for asked in [*queries(), *variables()]]
+    expressions += [rule["expr"] for kind in ("alert", "record") for rule in rules(kind).values()]
+    assert series_in(expressions) <= set().union(*exposed.values())
+    recorded = {name for each in expressions for name in re.findall(r"\bjob:\w+:\w+", each)}
+    assert recorded == set(rules("record"))
+
+
+def test_every_metric_of_ours_is_on_a_dashboard(exposed: dict[str, set[str]]) -> None:
+    shown = series_in(asked.expression for asked in queries())
+    unseen = {name for name, series in exposed.items() if not series & shown}
+    assert not {name for name in unseen if name.startswith("nmt_")}
+
+
+def test_every_alert_has_its_paragraph_and_every_paragraph_its_alert() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    titled = re.findall(r"^### (.+)$", section, re.MULTILINE)
+    assert titled == list(rules("alert"))
+    paragraphs = re.split(r"^### .+$", section, flags=re.MULTILINE)[1:]
+    for name, paragraph in zip(titled, paragraphs, strict=True):
+        for part in ("**Means.**", "**Look.**", "**Do.**"):
+            assert part in paragraph, f"{name} lacks {part}"
+
+
+@pytest.mark.parametrize("name", rules("alert"))
+def test_an_alert_says_how_bad_it_is_and_where_to_read_on(name: str) -> None:
+    rule = rules("alert")[name]
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook"}
+    assert rule["annotations"]["runbook"] == f"docs/operations.md#{name.lower()}"
+    assert operands(rule["expr"])
+
+
+def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:
+    fires, silent = set(), []
+    for number, case in enumerate(loaded(PROMETHEUS / "alerts_test.yml")["tests"]):
+        for expected in case["alert_rule_test"]:
+            if expected.get("exp_alerts"):
+                fires.add(expected["alertname"])
+            elif number == 0:
+                silent.append(expected["alertname"])
+    assert fires == set(rules("alert"))
+    assert sorted(silent) == sorted(rules("alert"))
+
+
+@needs_promtool
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "config", "prometheus.yml"),
+        ("check", "rules", "--lint-fatal", "alerts.yml"),
+        ("test", "rules", "alerts_test.yml"),
+    ],
+)
+def test_promtool_finds_nothing_wrong(arguments: tuple[str, ...]) -> None:
+    assert PROMTOOL is not None
+    outcome = subprocess.run(
+        [PROMTOOL, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_grafana_is_provisioned_with_the_source_and_the_dashboards() -> None:
+    provisioning = GRAFANA / "provisioning"
+    (source,) = loaded(provisioning / "datasources" / "prometheus.yaml")["datasources"]
+    assert source["type"] == "prometheus"
+    assert source["isDefault"] is True
+    config = loaded(PROMETHEUS / "prometheus.yml")
+    assert source["jsonData"]["timeInterval"] == config["global"]["scrape_interval"]
+    (provider,) = loaded(provisioning / "dashboards" / "dragoman.yaml")["providers"]
+    assert provider["type"] == "file"
+    jobs = {job["job_name"]: job["static_configs"] for job in config["scrape_configs"]}
+    assert jobs["dragoman"] == [{"targets": ["service:8000"]}]

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from service import bootstrap, devices
+from service.observability.device import DeviceCollector, DeviceUnreadable
+from service.runtime import cuda
+from service.runtime.sessions import Device, DeviceUnavailable
+from service.settings import Settings
+from tests.support.nvml import BUS_ID, GIB, UUID, FakeNvml, install
+from tests.support.shouting import load_shouting, put_bundle
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    return install(monkeypatch)
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(name, {"device": UUID, **labels})
+
+
+def test_memory_and_use_of_a_gpu_are_read_at_each_scrape(nvml: FakeNvml) -> None:
+    registry = CollectorRegistry()
+    registry.register(DeviceCollector(BUS_ID))
+    assert value(registry, "nmt_device_memory_bytes", kind="used") == 20 * GIB
+    assert value(registry, "nmt_device_memory_bytes", kind="total") == 80 * GIB
+    assert value(registry, "nmt_device_utilization_ratio") == 0.75
+    nvml.used, nvml.busy_percent = 30 * GIB, 100
+    assert value(registry, "nmt_device_memory_bytes", kind="used") == 30 * GIB
+    assert value(registry, "nmt_device_utilization_ratio") == 1
+
+
+def test_a_lost_gpu_is_logged_once_and_takes_no_other_series_along(
+    nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = CollectorRegistry()
+    registry.register(DeviceCollector(BUS_ID))
+    nvml.lost = True
+    assert value(registry, "nmt_device_memory_bytes", kind="used") is None
+    assert value(registry, "nmt_device_utilization_ratio") is None
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    nvml.lost = False
+    assert value(registry, "nmt_device_utilization_ratio") == 0.75
+
+
+def test_a_gpu_that_nvml_does_not_know_has_no_series(nvml: FakeNvml) -> None:
+    with pytest.raises(DeviceUnreadable, match=r"GPU 00000000:01:00\.0: Not Found"):
+        DeviceCollector("00000000:01:00.0")
+    nvml.driver = False
+    with pytest.raises(DeviceUnreadable, match="Driver Not Loaded"):
+        DeviceCollector(BUS_ID)
+
+
+class FakeCuda:
+    """The one call that says where a GPU is plugged in."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+
+    def cudaDeviceGetPCIBusId(self, name: Any, size: int, device_id: int) -> int:  # noqa: N802
+        assert (size, device_id) == (len(name), 0)
+        name.value = BUS_ID.encode()
+        return self.code
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, device: Device, code: int = 0) -> CollectorRegistry:
+    monkeypatch.setattr(cuda, "_load_runtime", lambda: FakeCuda(code))
+    registry = CollectorRegistry()
+    devices.watch_device(Settings(), registry, device_for=lambda _: device)
+    return registry
+
+
+@pytest.mark.usefixtures("nvml")
+def test_the_gpu_that_models_run_on_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert value(watched(monkeypatch, "cuda"), "nmt_device_utilization_ratio") == 0.75
+
+
+def test_on_a_cpu_there_is_nothing_to_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unavailable(_: str) -> Device:
+        raise DeviceUnavailable("there is no GPU")
+
+    registry = watched(monkeypatch, "cpu")
+    devices.watch_device(Settings(device="cuda"), registry, device_for=unavailable)
+    assert list(registry.collect()) == []
+    assert not caplog.records
+
+
+def test_a_gpu_that_cannot_be_watched_is_logged_and_serves(
+    monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert list(watched(monkeypatch, "cuda", code=100).collect()) == []
+    nvml.driver = False
+    assert list(watched(monkeypatch, "cuda").collect()) == []
+    monkeypatch.delitem(sys.modules, "service.observability.device")
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert list(watched(monkeypatch, "cuda").collect()) == []
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 3
+    assert "failed with error 100" in said[0]
+    assert "Driver Not Loaded" in said[1]
+    assert "install the extra gpu" in said[2]
+
+
+@pytest.mark.usefixtures("nvml")
+def test_a_service_on_a_gpu_shows_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cuda, "_load_runtime", FakeCuda)
+    on_cuda = partial(devices.watch_device, device_for=lambda _: "cuda")
+    monkeypatch.setattr(bootstrap, "watch_device", on_cuda)
+    put_bundle(tmp_path / "bundles", "shout-de-en")
+    settings = Settings(bundles=tmp_path / "bundles", state=tmp_path / "state")
+
+    async def shown() -> float | None:
+        async with bootstrap.running(settings, load_shouting) as service:
+            registry = service.metrics.registry
+            async with asyncio.timeout(5):
+                while value(registry, "nmt_device_utilization_ratio") is None:
+                    await asyncio.sleep(0.01)
+            return value(registry, "nmt_device_memory_bytes", kind="total")
+
+    assert asyncio.run(shown()) == 80 * GIB

@@ -1,0 +1,344 @@
+"""A real Prometheus scrapes a real server under load, and is asked all that we ever ask it.
+
+One run with a committed bundle, our own configuration and rules. GPUs are seen through a driver
+made for tests, as a second instance, since there is none where tests run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, start_http_server
+
+from service.observability.device import DeviceCollector
+from service.observability.model_series import unit_of
+from tests.support import nvml
+from tests.support.server import ROOT, Server, running
+from tests.support.shouting import put_broken_bundle
+from tests.support.watching import PROMETHEUS, Asked, operands, queries, rules, variables
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed"),
+]
+
+MODEL = "multi30k-de-en"
+DE_EN = {"source": "de", "target": "en"}
+ADMIN = {"x-api-key": "admin"}
+SCRAPE_SECONDS = 1
+CHOSEN = {"$job": "dragoman", "$instance": ".*", "$model": ".*", "$__rate_interval": "10s"}
+"""What Grafana puts in the place of variables when all is chosen."""
+SENTENCE = "Ein Mann mit einem Hut steht vor einem alten Haus und wartet auf den Bus."
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A Prometheus that runs, and what is asked of it."""
+
+    client: httpx.Client
+    began: float
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        response = self.client.get(f"/api/v1/{path}", params=parameters)
+        assert response.status_code == 200, response.text
+        return response.json()["data"]
+
+    def values(self, expression: str) -> list[float]:
+        """Everything that it has been since the beginning, but what is no number."""
+        found = self.get(
+            "query_range", query=expression, start=self.began, end=time.time(), step=SCRAPE_SECONDS
+        )
+        numbers = [float(value) for series in found["result"] for _, value in series["values"]]
+        return [number for number in numbers if math.isfinite(number)]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    server: Server
+    prometheus: Asking
+    exposed: str
+    """In Prometheus's text format."""
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    directory = tmp_path_factory.mktemp("watched")
+    bundles, trouble = directory / "bundles", directory / "trouble"
+    bundles.mkdir()
+    (bundles / MODEL).symlink_to(ROOT / "bundles" / MODEL)
+    settings: dict[str, Any] = {
+        "slots": 4,
+        "threads": 1,
+        "max_queue_tokens": 20_000,
+        "reload_seconds": 1,
+        "admin_key": "admin",
+        # Nobody listens there: traces are made, and lost.
+        "tracing": "http://127.0.0.1:9/v1/traces",
+    }
+    arguments = ["--real", "--memory-rate", "0.05", "--fail-rate", "0.02"]
+    arguments += ["--only-while", str(trouble)]
+    with (
+        running(bundles, *arguments, **settings) as server,
+        gpu_instance() as gpu_port,
+        running_prometheus(
+            directory, f"127.0.0.1:{server.port}", f"127.0.0.1:{gpu_port}"
+        ) as asking,
+    ):
+        # A rate needs a series that was there before it grew.
+        asyncio.run(work(server, bundles, trouble, "rot"))
+        wait_for_scrapes(asking, 3)
+        asyncio.run(work(server, bundles, trouble, "blau"))
+        wait_for_scrapes(asking, 3)
+        exposed = httpx.get(f"{server.address}/metrics").text
+        yield Watched(server, asking, exposed)
+
+
+@pytest.fixture
+def asking(watched: Watched) -> Asking:
+    return watched.prometheus
+
+
+@contextmanager
+def gpu_instance() -> Iterator[int]:
+    """The port of an instance that has a GPU, and nothing else."""
+    with pytest.MonkeyPatch.context() as patch:
+        nvml.install(patch)
+        registry = CollectorRegistry()
+        registry.register(DeviceCollector(nvml.BUS_ID))
+        server, thread = start_http_server(0, "127.0.0.1", registry)
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def configuration(*targets: str) -> str:
+    """Ours, with other targets and shorter intervals."""
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"))
+    for interval in ("scrape_interval", "evaluation_interval"):
+        config["global"][interval] = f"{SCRAPE_SECONDS}s"
+    config["rule_files"] = [str(PROMETHEUS / name) for name in config["rule_files"]]
+    jobs = {job["job_name"]: job for job in config["scrape_configs"]}
+    jobs["dragoman"]["static_configs"] = [{"targets": list(targets)}]
+    return yaml.safe_dump(config)
+
+
+@contextmanager
+def running_prometheus(directory: Path, *targets: str) -> Iterator[Asking]:
+    config, log = directory / "prometheus.yml", directory / "prometheus.log"
+    config.write_text(configuration(*targets), encoding="utf-8")
+    program = [
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={directory / 'tsdb'}",
+        "--web.listen-address=127.0.0.1:0",
+        "--enable-feature=exemplar-storage",
+    ]
+    with log.open("wb") as stderr, subprocess.Popen(program, stderr=stderr) as process:
+        try:
+            with httpx.Client(base_url=f"http://{listening(process, log)}") as client:
+                yield Asking(client, time.time())
+        finally:
+            process.kill()
+
+
+def listening(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The address of a Prometheus, once it answers."""
+    while True:
+        text = log.read_text(encoding="utf-8")
+        address = re.search(r'msg="Listening on" address=(\S+)', text)
+        if address and "Server is ready to receive web requests" in text:
+            return address[1]
+        assert process.poll() is None, text
+        time.sleep(0.05)
+
+
+def wait_for_scrapes(asking: Asking, count: int) -> None:
+    """Until what has happened by now has been scraped, and rules have been evaluated on it."""
+    job = {"query": 'scrape_samples_scraped{job="dragoman"}'}
+    seen: set[str] = set()
+    while len(seen) < count:
+        found = asking.get("query", **job)["result"]
+        at = asking.get("query", query='max(timestamp(up{job="dragoman"}))')["result"]
+        if len(found) == 2 and at:
+            seen.add(at[0]["value"][1])
+        time.sleep(0.1)
+
+
+async def work(server: Server, bundles: Path, trouble: Path, colour: str) -> None:
+    """Requests of every kind and fate, a reload, and a bundle that cannot be loaded.
+
+    Another ``colour`` makes other sentences, so that no result is remembered.
+    """
+    sentence = SENTENCE.replace("Hut", f"Hut in {colour}")
+    shutil.rmtree(bundles / "broken", ignore_errors=True)
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=server.address, timeout=60, limits=limits) as client:
+        answered = await translate(client, [f"{sentence} {n}." for n in range(40)])
+        assert set(answered) == {200}
+
+        same = await translate(client, [f"Ein Hund in {colour}."] * 8)
+        again = await translate(client, [f"Ein Hund in {colour}."] * 2)
+        assert {*same, *again} == {200}
+
+        await overfill(client, sentence)
+
+        short = {"q": sentence, **DE_EN, "max_decoding_length": 3}
+        seen = await client.post("/translate", json={**short, "attention": True})
+        assert seen.status_code == 200, seen.text
+        invalid = await client.post("/translate", json={"q": "x", "source": "zz", "target": "en"})
+        assert invalid.status_code == 400
+
+        trouble.touch()
+        troubled = await translate(client, [f"{sentence} {n}!" for n in range(40)])
+        trouble.unlink()
+        assert 500 in troubled, "nothing failed"
+        assert 200 in troubled, "everything failed"
+
+        put_broken_bundle(bundles, "broken")
+        reloaded = await client.post("/models/reload", headers=ADMIN)
+        assert set(reloaded.json()["failed"]) == {"broken"}
+        later = await translate(client, [f"{sentence} {n}" for n in range(20)])
+        assert set(later) == {200}
+
+
+async def overfill(client: httpx.AsyncClient, sentence: str) -> None:
+    """Ask for more than is accepted at once until somebody is refused; then all others hang up."""
+    texts = [" ".join([sentence] * 100 + [f"Sie heißt {n}."]) for n in range(20)]
+    asked = [asyncio.create_task(translate(client, [text])) for text in texts]
+    done, left = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    assert {tuple(task.result()) for task in done} == {(503,)}, "nobody was refused"
+    assert left
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+async def translate(client: httpx.AsyncClient, texts: list[str]) -> list[int]:
+    answers = await asyncio.gather(
+        *(client.post("/translate", json={"q": text, **DE_EN}) for text in texts)
+    )
+    return [answer.status_code for answer in answers]
+
+
+def chosen(expression: str) -> str:
+    for name, value in CHOSEN.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression, f"{expression} has a variable that no test knows"
+    return expression
+
+
+def documented() -> list[tuple[str, str, str]]:
+    """Name, type and meaning of each metric in docs/operations.md."""
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| `(nmt_\w+)` \| (\w+) \| (.+) \|$", text, re.MULTILINE)
+
+
+def test_every_documented_metric_is_scraped_with_its_help_and_its_unit(asking: Asking) -> None:
+    known = asking.get("metadata")
+    told = {
+        name: (told[0]["type"], told[0]["help"], told[0]["unit"])
+        for name, told in known.items()
+        if name.startswith("nmt_")
+    }
+    assert told == {
+        name.removesuffix("_total"): (kind, meaning, unit_of(name))
+        for name, kind, meaning in documented()
+    }
+    for name, kind, _ in documented():
+        assert asking.values(name + ("_count" if kind == "histogram" else "")), name
+
+
+@pytest.mark.parametrize("asked", queries(), ids=lambda asked: asked.place)
+def test_every_query_of_every_dashboard_returns_data(asking: Asking, asked: Asked) -> None:
+    assert asking.values(chosen(asked.expression)), asked.expression
+
+
+@pytest.mark.parametrize("asked", variables(), ids=lambda asked: asked.place)
+def test_every_variable_has_something_to_choose_from(asking: Asking, asked: Asked) -> None:
+    wanted = re.fullmatch(r"label_values\((.+), (\w+)\)", chosen(asked.expression))
+    assert wanted, "as Grafana reads it"
+    # Grafana asks so, too.
+    found = asking.get(f"label/{wanted[2]}/values", **{"match[]": wanted[1]})
+    assert found
+    assert found in (["dragoman"], [MODEL]) or all(":" in instance for instance in found)
+
+
+@pytest.mark.parametrize("name", rules("alert"))
+def test_what_an_alert_compares_exists_before_it_fires(asking: Asking, name: str) -> None:
+    for operand in operands(rules("alert")[name]["expr"]):
+        assert asking.values(operand), operand
+
+
+@pytest.mark.parametrize("name", rules("record"))
+def test_what_is_recorded_exists(asking: Asking, name: str) -> None:
+    assert asking.values(name)
+
+
+def test_prometheus_evaluates_every_rule_and_sees_the_broken_bundle(asking: Asking) -> None:
+    groups = asking.get("rules")["groups"]
+    evaluated = {rule["name"]: rule for group in groups for rule in group["rules"]}
+    assert set(evaluated) == {*rules("alert"), *rules("record")}
+    assert {rule["health"] for rule in evaluated.values()} == {"ok"}
+    assert evaluated["DragomanBundlesFailed"]["state"] == "pending"
+    for name in ("DragomanDown", "DragomanNotReady", "DragomanEngineDied", "DragomanRestarts"):
+        assert evaluated[name]["state"] == "inactive"
+
+
+def test_what_has_happened_is_seen_in_the_numbers(asking: Asking) -> None:
+    def last(expression: str) -> float:
+        (series,) = asking.get("query", query=expression)["result"]
+        return float(series["value"][1])
+
+    for outcome in ("ok", "invalid", "rejected", "cancelled", "error"):
+        assert last(f'sum(nmt_requests_total{{outcome="{outcome}"}})') > 0, outcome
+    for reason in ("overloaded", "validation", "disconnect", "internal"):
+        assert last(f'nmt_request_failures_total{{reason="{reason}"}}') > 0, reason
+    for result in ("hit", "miss", "coalesced"):
+        assert last(f'nmt_cache_lookups_total{{result="{result}"}}') > 0, result
+    for reason in ("complete", "length"):
+        assert last(f'nmt_finished_sentences_total{{finish_reason="{reason}"}}') > 0, reason
+    assert last('sum(nmt_batch_joins_total{batch="running"})') > 0
+    assert last('sum(nmt_batch_retires_total{reason="preempted"})') > 0
+    assert last('nmt_reloads_total{outcome="failed"}') > 0
+    assert last("nmt_bundles_failed") == 1
+    assert last("nmt_ready") == 1
+    assert 0 < last("nmt_kv_cache_bytes") < last("nmt_kv_cache_limit_bytes") == 2048 << 20
+    assert last("nmt_engine_busy_seconds_total") > 0
+    assert last('nmt_device_memory_bytes{kind="used"}') == 20 << 30
+
+
+def test_a_request_that_was_traced_can_be_found_from_its_duration(asking: Asking) -> None:
+    query = "nmt_request_duration_seconds_bucket"
+    found = asking.get("query_exemplars", query=query, start=asking.began, end=time.time())
+    examples = [exemplar for series in found for exemplar in series["exemplars"]]
+    assert examples
+    for example in examples:
+        assert re.fullmatch(r"[0-9a-f]{32}", example["labels"]["trace_id"])
+
+
+def test_promtool_finds_nothing_wrong_with_the_metrics(watched: Watched) -> None:
+    outcome = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=watched.exposed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    assert outcome.stdout + outcome.stderr == ""
