@@ -18,3 +18,12 @@ def keep_memory_together() -> None:
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def give_memory_back() -> None:
+    """Return to the system what is free between what is in use: a closed model leaves 15 MB of it.
+
+    Blocks for some tens of milliseconds; others run on, unless they allocate in the same place.
+    """
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
+        trim(0)

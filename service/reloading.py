@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
+from service.allocator import give_memory_back
 from service.observability.metrics import ReloadOutcome
 from service.translation.repository import ModelRepository, Reloaded
 
@@ -83,6 +84,8 @@ class Reloader:
         except Exception:
             self._observer.reloaded("error", len(self._repository.failed))
             raise
+        if done.changed:
+            await asyncio.to_thread(give_memory_back)
         for model in done.retired:
             self._observer.model_unloaded(model)
         self._observer.reloaded(_outcome(done), len(done.failed))

@@ -14,14 +14,12 @@ class DocumentLimits:
     """Bytes are those of files, as they are uploaded and as their translations are kept."""
 
     document_bytes: int = 10 * 2**20
-    reading: int = 2
-    """Documents parsed at once, which takes memory and leaves the interpreter to few others."""
     running: int = 2
     """Documents translated at once."""
     waiting: int = 100
     """Documents that have come and are not translated yet."""
     waiting_bytes: int = 64 * 2**20
-    """Of all of those; they are held in memory."""
+    """Of all of those, or of their texts where these are more; both are held in memory."""
     kept_bytes: int = 512 * 2**20
     """Of all translations that nobody has fetched, and of the documents that wait."""
     kept_seconds: float = 3600.0

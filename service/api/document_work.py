@@ -8,18 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
 
-from service.documents import Document, open_document, translate_document
+from service.documents import ReadDocument, Reader, translate_document
 from service.observability.metrics import Metrics
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.errors import Overloaded, UndetectedLanguage
-from service.translation.markup import Markup, parse
+from service.translation.markup import Markup
 from service.translation.repository import ModelRepository
 from service.translation.translator import Detector, Translator
 from service.translation.types import LanguagePair, Term, TranslateRequest
-
-_TEXTS_THAT_TELL_A_LANGUAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class DocumentOrder:
 
 @dataclass(frozen=True, slots=True)
 class OpenedDocument:
-    document: Document
+    document: ReadDocument
     pair: LanguagePair
     order: DocumentOrder
 
@@ -47,11 +44,13 @@ class OpenedDocument:
 class DocumentWork:
     def __init__(
         self,
+        reader: Reader,
         translator: Translator,
         repository: ModelRepository,
         detector: Detector,
         metrics: Metrics,
     ) -> None:
+        self._reader = reader
         self._translator = translator
         self._repository = repository
         self._detector = detector
@@ -66,29 +65,28 @@ class DocumentWork:
         self._repository.offer.language(order.target, "targets")
         if order.source is not None:
             self._checked(order.source, order)
-        document = await asyncio.to_thread(open_document, order.filename, order.content)
+        document = await self._reader.read(order.filename, order.content)
         source = order.source
         if source is None:
-            source = await asyncio.to_thread(self._detect, document, order.target)
+            source = await asyncio.to_thread(self._detect, document.said, order.target)
         return OpenedDocument(document, self._checked(source, order), order)
 
     async def translate(self, opened: OpenedDocument, told: Callable[[float], None]) -> bytes:
         """The translated file; ``told`` hears how much is done, from 0 to 1, after each batch.
 
-        Waits while the service is full. Raises what ``Translator.translate`` raises, and
-        ``MarkupLost``.
+        Waits while the service is full. Raises what ``Translator.translate`` raises, and a
+        ``DocumentError``.
         """
-        texts = opened.document.texts
-        total, done = sum(len(text.text) for text in texts), 0
+        done = 0
 
         async def translate(batch: tuple[str, ...], markup: Markup) -> list[str]:
             nonlocal done
             translated = await self._translate(opened, batch, markup)
             done += sum(map(len, batch))
-            told(done / total)
+            told(done / opened.document.length)
             return translated
 
-        return await translate_document(opened.document, translate)
+        return await translate_document(self._reader, opened.document, translate)
 
     async def _translate(
         self, opened: OpenedDocument, texts: tuple[str, ...], markup: Markup
@@ -123,15 +121,9 @@ class DocumentWork:
             offer.route(pair, order.model)
         return pair
 
-    def _detect(self, document: Document, target_code: str) -> str:
-        """The language of a document, by its first texts together: most alone say little."""
+    def _detect(self, said: str, target_code: str) -> str:
         offer = self._repository.offer
         target = offer.language(target_code, "targets")
-        said = "\n".join(
-            run.text
-            for text in islice(document.texts, _TEXTS_THAT_TELL_A_LANGUAGE)
-            for run in parse(text.text, text.markup).runs
-        )
         if not any(character.isalpha() for character in said):
             return target
         languages = [c for c in offer.sources if c == target or target in offer.targets_of(c)]

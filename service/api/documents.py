@@ -25,7 +25,6 @@ from service.api.document_files import files_in, remove_old, without_path, write
 from service.api.document_types import DocumentJob, DocumentLimits, State
 from service.api.document_work import DocumentOrder, DocumentWork, OpenedDocument
 from service.api.errors import EXPECTED, DocumentNotFound, DocumentsFull, DocumentTooLarge
-from service.documents.types import characters
 from service.state.errors import StateFailed
 from service.translation.errors import DeadlineExceeded
 
@@ -59,7 +58,6 @@ class DocumentJobs:
         self._jobs: dict[str, DocumentJob] = {}
         self._unopened: list[int] = []
         """The sizes of documents that are being read, or wait for that."""
-        self._readers = asyncio.Semaphore(self.limits.reading)
         self._turns = asyncio.Semaphore(self.limits.running)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -175,8 +173,8 @@ class DocumentJobs:
             key=secrets.token_hex(32),
             filename=without_path(order.filename),
             media_type=opened.document.media_type,
-            characters=characters(opened.document),
-            size=size,
+            characters=opened.document.characters,
+            size=opened.document.size,
             path=self._directory / identifier,
             changed=self._clock(),
         )
@@ -185,7 +183,7 @@ class DocumentJobs:
                 self._access.charge(caller, job.characters, documents=1)
             )
             # Others may have come in while the file was read.
-            self._refuse_if_full(size)
+            self._refuse_if_full(job.size)
             self._jobs[job.id] = job
             return job, opened, charged.pop_all()
 
@@ -193,11 +191,7 @@ class DocumentJobs:
         size = len(order.content)
         self._unopened.append(size)
         try:
-            await self._readers.acquire()
-            # A thread reads to the end of a file even if nobody waits for it any more.
-            reading = asyncio.ensure_future(self._work.open(order))
-            reading.add_done_callback(lambda _: self._readers.release())
-            return await asyncio.shield(reading)
+            return await self._work.open(order)
         finally:
             self._unopened.remove(size)
 

@@ -11,6 +11,8 @@ from http import HTTPStatus
 from service.documents.types import (
     BrokenDocument,
     DocumentError,
+    DocumentFailed,
+    DocumentTooDemanding,
     MarkupLost,
     UnsupportedDocument,
 )
@@ -174,6 +176,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     BodyTooLarge: _TOO_LARGE,
     BodyTooSlow: Refusal(HTTPStatus.REQUEST_TIMEOUT, "timeout", "slow_body"),
     DocumentTooLarge: _TOO_LARGE,
+    DocumentTooDemanding: _TOO_LARGE,
     TextTooLarge: _TOO_LARGE,
     SentenceTooLong: _TOO_LARGE,
     TargetTooLong: _TOO_LARGE,
@@ -190,6 +193,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     DeadlineExceeded: Refusal(HTTPStatus.GATEWAY_TIMEOUT, "timeout", "deadline"),
     EngineStopped: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "error", "model_unloaded"),
     MarkupLost: Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal"),
+    DocumentFailed: Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal"),
     BackendFailed: Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal"),
 }
 

@@ -97,6 +97,8 @@ def _parsed(archive: Archive, part: str) -> etree._Element:
     try:
         root = etree.fromstring(archive.read(part), parser)
     except etree.XMLSyntaxError as error:
+        if error.code == etree.ErrorTypes.ERR_NO_MEMORY:
+            raise MemoryError from error
         raise BrokenDocument(f"{part[:80]} is not well-formed XML: {error.msg}") from error
     if root.getroottree().docinfo.doctype:
         raise BrokenDocument(f"{part[:80]} declares a document type, which no .docx may")

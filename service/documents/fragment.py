@@ -80,7 +80,7 @@ class Fragment:
         if sorted(_written(piece) for piece in core if piece.kind != "text") != sorted(
             _written(piece) for piece in self._core if piece.kind != "text"
         ):
-            raise MarkupLost(translation)
+            raise MarkupLost
         return (*self._before, *core, *self._after)
 
     def _read(self, translation: str) -> Iterator[Piece]:
@@ -93,10 +93,10 @@ class Fragment:
             end_of_last = tag.end()
             closes = tag["name"] is None
             if closes and not opened:
-                raise MarkupLost(translation)
+                raise MarkupLost
             number = opened.pop() if closes else int(tag["number"])
             if (number, closes) not in tags:
-                raise MarkupLost(translation)
+                raise MarkupLost
             if tag["name"] == "g":
                 opened.append(number)
             yield tags[number, closes]

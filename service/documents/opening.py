@@ -28,13 +28,18 @@ SUPPORTED: tuple[str, ...] = tuple(_FORMATS)
 """Extensions of files, each with its dot."""
 
 
+def extension_of(filename: str) -> str:
+    """In lower case, with its dot; raises ``UnsupportedDocument`` for those that are not read."""
+    extension = PurePosixPath(filename.strip()).suffix.lower()
+    if extension not in _FORMATS:
+        raise UnsupportedDocument(extension, SUPPORTED)
+    return extension
+
+
 def open_document(filename: str, content: bytes) -> Document:
     """Read a file as the format that its name's extension stands for.
 
     Raises ``UnsupportedDocument`` for any other, and ``BrokenDocument`` for one that is not what
     its name says.
     """
-    extension = PurePosixPath(filename.strip()).suffix.lower()
-    if extension not in _FORMATS:
-        raise UnsupportedDocument(extension, SUPPORTED)
-    return _FORMATS[extension](content)
+    return _FORMATS[extension_of(filename)](content)

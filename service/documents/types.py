@@ -35,9 +35,24 @@ class BrokenDocument(DocumentError):
 class MarkupLost(DocumentError):
     """A translation that does not have the tags of its source, each once and nested."""
 
-    def __init__(self, translation: str) -> None:
+    def __init__(self) -> None:
         super().__init__("a translation came back without the tags of its source")
-        self.translation = translation
+
+
+class DocumentTooDemanding(DocumentError):
+    """A file that takes more time or memory to read or write than there is for one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the document takes more time or memory than there is for one; send it in parts"
+        )
+
+
+class DocumentFailed(DocumentError):
+    """The process that read or wrote the document ended, or met a bug of ours."""
+
+    def __init__(self) -> None:
+        super().__init__("the document could not be read or written; the server's log has it")
 
 
 @dataclass(frozen=True, slots=True)

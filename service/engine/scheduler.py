@@ -33,6 +33,8 @@ class Sequence:
     source_ids: tuple[int, ...]
     options: DecodingOptions
     priority: Priority = "interactive"
+    request: int = 0
+    """Whose it is: requests share the slots, see ``service.engine.fairness``."""
     arrived: float = 0.0
     """When it joined the line, on whichever clock the engine reads."""
     entered: float = 0.0
@@ -46,6 +48,11 @@ class Sequence:
     def source_length(self) -> int:
         """In tokens."""
         return len(self.source_ids)
+
+    @property
+    def work(self) -> int:
+        """What decoding takes, about: as many rows as many times as there are source tokens."""
+        return self.options.rows * max(self.source_length, self.options.min_decoding_length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ class Scheduler:
                     "which target_prefix or min_decoding_length exceeds"
                 )
             sequence.options = replace(options, max_decoding_length=limits.target_length)
-        self.waiting.append(sequence)
+        self.waiting.append(sequence, sequence.request, sequence.work)
         self.books.accepted += 1
 
     def abort(self, sequence_id: int, reason: LeaveReason = "cancelled") -> bool:
@@ -173,7 +180,7 @@ class Scheduler:
         for sequence in sorted(sequences, key=self.running.index, reverse=True):
             self._vacate(self.running.index(sequence))
         for sequence in sorted(sequences, key=lambda sequence: sequence.id, reverse=True):
-            self.waiting.prepend(sequence)
+            self.waiting.prepend(sequence, sequence.request)
         self._cautious = True
 
     def apply(self, candidates: Candidates) -> list[tuple[Sequence, Decoded | BackendFailed]]:

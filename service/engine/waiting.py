@@ -1,18 +1,17 @@
 """The line of sentences that wait for a slot, and who of them enters next.
 
-Interactive sentences go before bulk ones, but every eighth place is bulk's. Within each, whoever
-has waited longest enters; those who enter with them are taken from the next in line for being
-about as long, so that little is padded. Nobody is passed by for long: each round begins with the
-one who is first.
+Interactive sentences go before bulk ones, but every eighth place is bulk's. Within each, requests
+share the places, see ``service.engine.fairness``; those who enter with the first are taken from the
+next in line for being about as long, so that little is padded. Nobody is passed by for long: each
+round begins with the one who is first.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
+from service.engine.fairness import FairQueue
 from service.engine.types import Priority
 
 BULK_SHARE = 8
@@ -37,9 +36,9 @@ W = TypeVar("W", bound=Waiting)
 
 class Line(Generic[W]):
     def __init__(self) -> None:
-        self._lines: dict[Priority, OrderedDict[int, W]] = {
-            "interactive": OrderedDict(),
-            "bulk": OrderedDict(),
+        self._lines: dict[Priority, FairQueue[W]] = {
+            "interactive": FairQueue(),
+            "bulk": FairQueue(),
         }
         self._since_bulk = 0
         self.tokens = 0
@@ -50,22 +49,28 @@ class Line(Generic[W]):
 
     def __iter__(self) -> Iterator[W]:
         for line in self._lines.values():
-            yield from line.values()
+            yield from line
 
-    def append(self, waiting: W) -> None:
-        self._lines[waiting.priority][waiting.id] = waiting
+    def append(self, waiting: W, request: int = 0, work: float | None = None) -> None:
+        """Somebody of a ``request`` joins, who will take so much ``work``; by default as much as
+        there is source."""
+        self._lines[waiting.priority].append(
+            waiting, request, waiting.source_length if work is None else work
+        )
         self.tokens += waiting.source_length
 
-    def prepend(self, waiting: W) -> None:
+    def prepend(self, waiting: W, request: int = 0) -> None:
         """Put somebody before all others of the same priority."""
-        self.append(waiting)
-        self._lines[waiting.priority].move_to_end(waiting.id, last=False)
+        self._lines[waiting.priority].prepend(waiting, request)
+        self.tokens += waiting.source_length
 
     def remove(self, identifier: int) -> W | None:
         """Take somebody out; ``None`` if nobody of that name waits."""
         for line in self._lines.values():
             if identifier in line:
-                return self._take(line, identifier)
+                removed = line.remove(identifier)
+                self.tokens -= removed.source_length
+                return removed
         return None
 
     def admit(
@@ -90,11 +95,12 @@ class Line(Generic[W]):
                     return admitted
                 if not fits(count, longest):
                     return admitted
-                admitted.append(self._take(line, waiting.id))
+                admitted.append(line.serve(waiting.id))
+                self.tokens -= waiting.source_length
                 self._since_bulk = 0 if waiting.priority == "bulk" else self._since_bulk + 1
         return admitted
 
-    def _turn(self, slots: int) -> tuple[OrderedDict[int, W], int] | None:
+    def _turn(self, slots: int) -> tuple[FairQueue[W], int] | None:
         """Whose turn it is, and for how many places."""
         interactive, bulk = self._lines["interactive"], self._lines["bulk"]
         if not slots or not (interactive or bulk):
@@ -104,14 +110,9 @@ class Line(Generic[W]):
         before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk)
         return (interactive, min(slots, before_bulk)) if before_bulk else (bulk, 1)
 
-    def _take(self, line: OrderedDict[int, W], identifier: int) -> W:
-        taken = line.pop(identifier)
-        self.tokens -= taken.source_length
-        return taken
 
-
-def _alike(line: OrderedDict[int, W], places: int) -> list[W]:
+def _alike(line: FairQueue[W], places: int) -> list[W]:
     """The first in line and, of the next, those whose length is nearest to its own."""
-    first, *others = islice(line.values(), 1 + places * LOOKAHEAD)
+    first, *others = line.first(1 + places * LOOKAHEAD)
     others.sort(key=lambda other: abs(other.source_length - first.source_length))
     return [first, *others][:places]

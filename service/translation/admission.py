@@ -1,6 +1,8 @@
 """How much the service takes on: source tokens accepted and not yet translated, over all requests.
 
-Whoever does not fit is refused at once and by name. Belongs to the event loop.
+Where a request asks for more work than its bundle's own decoding is, its tokens count as many as
+that would be, see ``DecodingOverrides.work``. Whoever does not fit is refused at once and by name.
+Belongs to the event loop.
 """
 
 from __future__ import annotations

@@ -80,18 +80,15 @@ class DecodingOverrides:
         than the network can write; reaching that length is told as ``FinishReason.LENGTH``. Raises
         ``InvalidOption`` for values that make no sense.
         """
-        num_hypotheses = _or(self.num_hypotheses, 1)
-        samples = _or(self.sampling_topk, 1) != 1
-        widest = 1 if samples else max(defaults.beam_size, num_hypotheses)
         longest, shortest = self._lengths(limits, source_tokens)
         seed = _or(self.seed, 0)
-        if samples and self.seed is None:
+        if self._samples and self.seed is None:
             seed = secrets.randbits(64)
         try:
             return DecodingOptions(
-                beam_size=_or(self.beam_size, widest),
+                beam_size=self._beam_size(defaults),
                 patience=_or(self.patience, 1.0),
-                num_hypotheses=num_hypotheses,
+                num_hypotheses=_or(self.num_hypotheses, 1),
                 length_penalty=_or(self.length_penalty, defaults.length_penalty),
                 length_normalisation=_or(self.length_normalisation, "power"),
                 coverage_penalty=_or(self.coverage_penalty, 0.0),
@@ -112,6 +109,25 @@ class DecodingOverrides:
             )
         except ValueError as error:
             raise InvalidOption(str(error)) from error
+
+    def work(self, defaults: DecodingDefaults, limits: SentenceLimits, source_tokens: int) -> int:
+        """How many source tokens would be as much work, were nothing overridden; at least as many
+        as there are.
+
+        A wider beam makes every step longer, and a translation that must be long takes more steps.
+        """
+        rows = _or(self.num_hypotheses, 1) if self._samples else self._beam_size(defaults)
+        _, shortest = self._lengths(limits, source_tokens)
+        steps = max(source_tokens, min(shortest, limits.target_length))
+        return math.ceil(steps * max(1.0, rows / defaults.beam_size))
+
+    @property
+    def _samples(self) -> bool:
+        return _or(self.sampling_topk, 1) != 1
+
+    def _beam_size(self, defaults: DecodingDefaults) -> int:
+        widest = 1 if self._samples else max(defaults.beam_size, _or(self.num_hypotheses, 1))
+        return _or(self.beam_size, widest)
 
     def _lengths(self, limits: SentenceLimits, source_tokens: int) -> tuple[int, int]:
         """The longest and the shortest translation allowed, in tokens."""

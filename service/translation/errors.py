@@ -69,7 +69,7 @@ class TextTooLarge(TranslationError):
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
-            f"the request has {tokens} tokens; at most {limit} are translated at once: "
+            f"the request counts as {tokens} tokens; at most {limit} are translated at once: "
             "send it in parts"
         )
         self.tokens = tokens

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from service.engine.types import Decoded, FinishReason, Hypothesis, Priority
+from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Priority
 from service.translation.alignment import Alignment
 from service.translation.attention import align
 from service.translation.insistence import Forced, displaced, insist
@@ -18,6 +20,17 @@ from service.translation.types import Leg, TranslatedSentence
 
 Tell = Callable[[int, int, str], None]
 """Hears of a finished sentence: the number of its text, its own, and what it became."""
+Turn = AbstractAsyncContextManager[None]
+"""Is entered before the first sentence is decoded and left after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the sentences of a request stand in the line."""
+
+    priority: Priority
+    request: int
+    """Its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +58,64 @@ class TextDone:
 
 
 async def run_leg(
-    model: LoadedModel, texts: Sequence[Text], priority: Priority, tell: Tell | None = None
+    model: LoadedModel,
+    texts: Sequence[Text],
+    standing: Standing,
+    tell: Tell | None = None,
+    turn: Turn | None = None,
 ) -> list[TextDone]:
-    """Decode every sentence of the texts; the first that fails fails them all."""
+    """Decode every sentence of the texts; the first that fails fails them all.
+
+    Given a ``turn``, all sentences enter the line before any leaves it.
+    """
 
     async def one(text: int, number: int, sentence: Sentence) -> _Done:
-        done = await _sentence(model, sentence, priority)
+        done = await _sentence(model, sentence, standing)
         if tell is not None:
             tell(text, number, done.rendered[0])
         return done
 
-    async with together() as group:
-        tasks = [
-            [
-                group.create_task(one(text, number, sentence))
-                for number, sentence in enumerate(texts[text].sentences)
+    async with turn or nullcontext(), together() as group:
+        with model.engine.gathering() if turn is not None else nullcontext():
+            tasks = [
+                [
+                    group.create_task(one(text, number, sentence))
+                    for number, sentence in enumerate(texts[text].sentences)
+                ]
+                for text in range(len(texts))
             ]
-            for text in range(len(texts))
-        ]
+            if turn is not None:
+                await _given()
     return [
         _text(model, text, [task.result() for task in of_text])
         for text, of_text in zip(texts, tasks, strict=True)
     ]
 
 
-async def _sentence(model: LoadedModel, sentence: Sentence, priority: Priority) -> _Done:
-    decoded = await model.results.decode(sentence.source_ids, sentence.options, priority)
+async def _given() -> None:
+    """Until every task has given its sentence to the engine."""
+    # It takes one turn of the event loop itself, and the question it asks takes another.
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
+async def _sentence(model: LoadedModel, sentence: Sentence, standing: Standing) -> _Done:
+    decoded = await _decoded(model, sentence.source_ids, sentence.options, standing)
     forced = Forced()
     if sentence.said:
-        decoded, forced = await _with_terms(model, sentence, decoded, priority)
+        decoded, forced = await _with_terms(model, sentence, decoded, standing)
     targets = [model.tokenizer.decode(h.token_ids) for h in decoded.hypotheses]
     rendered = [
         await _rendered(model, sentence, hypothesis, target, forced)
         for hypothesis, target in zip(decoded.hypotheses, targets, strict=True)
     ]
     return _Done(sentence, decoded, tuple(rendered), targets[0])
+
+
+async def _decoded(
+    model: LoadedModel, source_ids: tuple[int, ...], options: DecodingOptions, standing: Standing
+) -> Decoded:
+    return await model.results.decode(source_ids, options, standing.priority, standing.request)
 
 
 async def _rendered(
@@ -102,7 +138,7 @@ async def _align(
 
 
 async def _with_terms(
-    model: LoadedModel, sentence: Sentence, decoded: Decoded, priority: Priority
+    model: LoadedModel, sentence: Sentence, decoded: Decoded, standing: Standing
 ) -> tuple[Decoded, Forced]:
     """What the sentence becomes when every hypothesis begins as its terms demand, and that."""
     latest = decoded
@@ -126,7 +162,7 @@ async def _with_terms(
             prefix_bias_beta=0.0,
             max_decoding_length=max(longest, len(token_ids) + 1),
         )
-        latest = await model.results.decode(sentence.source_ids, options, priority)
+        latest = await _decoded(model, sentence.source_ids, options, standing)
         beginning = prefix
         return model.tokenizer.decode(best().token_ids)
 

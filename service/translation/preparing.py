@@ -45,10 +45,6 @@ class Text:
     separators: tuple[str, ...]
     sentences: tuple[Sentence, ...]
 
-    @property
-    def tokens(self) -> int:
-        return sum(len(sentence.source_ids) for sentence in self.sentences)
-
     def join(self, sentences: Sequence[str]) -> str:
         """The text with ``sentences``, markup included, in the places of its own."""
         pairs = zip_longest(self.separators, sentences, fillvalue="")

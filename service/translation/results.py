@@ -17,7 +17,8 @@ from typing import Literal
 from service.engine.types import Decoded, DecodingOptions, Durations, Priority
 
 Lookup = Literal["hit", "miss", "coalesced"]
-Decode = Callable[[tuple[int, ...], DecodingOptions, Priority], Awaitable[Decoded]]
+Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int], Awaitable[Decoded]]
+"""The number is that of the request; it says whose turn it is in the line."""
 
 _Question = tuple[tuple[int, ...], DecodingOptions]
 
@@ -51,7 +52,11 @@ class Results:
         return self._bytes
 
     async def decode(
-        self, source_ids: tuple[int, ...], options: DecodingOptions, priority: Priority
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        priority: Priority,
+        request: int = 0,
     ) -> Decoded:
         """As ``Engine.decode``; an answer from memory has taken no time."""
         question = source_ids, options
@@ -62,7 +67,7 @@ class Results:
         running = self._running.get((question, priority))
         if running is None:
             self._tell("miss")
-            running = self._start(question, priority)
+            running = self._start(question, priority, request)
         else:
             self._tell("coalesced")
         running.waiting += 1
@@ -74,8 +79,10 @@ class Results:
                 self._forget(question, priority, running)
                 running.task.cancel()
 
-    def _start(self, question: _Question, priority: Priority) -> _Running:
-        task: asyncio.Task[Decoded] = asyncio.create_task(_run(self._decode, question, priority))
+    def _start(self, question: _Question, priority: Priority, request: int) -> _Running:
+        task: asyncio.Task[Decoded] = asyncio.create_task(
+            _run(self._decode, question, priority, request)
+        )
         running = self._running[question, priority] = _Running(task)
 
         def finish(task: asyncio.Task[Decoded]) -> None:
@@ -103,8 +110,8 @@ class Results:
             self._bytes -= _size(oldest, forgotten)
 
 
-async def _run(decode: Decode, question: _Question, priority: Priority) -> Decoded:
-    return await decode(*question, priority)
+async def _run(decode: Decode, question: _Question, priority: Priority, request: int) -> Decoded:
+    return await decode(*question, priority, request)
 
 
 def _size(question: _Question, decoded: Decoded) -> int:

@@ -9,6 +9,7 @@ second.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
@@ -16,6 +17,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from service.engine.errors import SentenceTooLong
 from service.engine.types import FinishReason
 from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
@@ -25,7 +27,7 @@ from service.translation.errors import (
     InvalidText,
     UndetectedLanguage,
 )
-from service.translation.leg import Tell, TextDone, run_leg
+from service.translation.leg import Standing, Tell, TextDone, Turn, run_leg
 from service.translation.loaded import LoadedModel
 from service.translation.markup import MarkedText, Markup, parse
 from service.translation.offer import Offer, Route
@@ -73,23 +75,42 @@ class Translator:
         self._repository = repository
         self._admission = admission
         self._detector = detector
+        self._numbers = itertools.count(1)
 
     @property
     def in_flight(self) -> int:
-        """Source tokens accepted and not yet translated."""
+        """Source tokens accepted and not yet translated, see ``service.translation.admission``."""
         return self._admission.in_flight
 
     async def translate(
-        self, request: TranslateRequest, deliver: Callable[[Part], None] | None = None
+        self,
+        request: TranslateRequest,
+        deliver: Callable[[Part], None] | None = None,
+        turn: Turn | None = None,
     ) -> list[Translation]:
         """Translate every text, in order. Cancelling the call frees what it holds at once.
 
-        ``deliver`` hears of each sentence as soon as it and all before it are done. Raises a
-        ``TranslationError`` or an ``EngineError``.
+        ``deliver`` hears of each sentence as soon as it and all before it are done. ``turn`` is
+        waited for when everything has been prepared. Raises a ``TranslationError`` or an
+        ``EngineError``.
         """
         _require_unicode(request.texts)
         async with _deadline(request.deadline):
-            return await self._translate(request, deliver)
+            return await self._translate(request, deliver, turn)
+
+    async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
+        """The texts with a word that the first model cannot read whole, by number from zero."""
+        read = await _off_the_loop(
+            request.texts, lambda: self._read(request, self._repository.offer)
+        )
+        found: dict[int, SentenceTooLong] = {}
+        for each in read:
+            async with self._repository.lease(each.pair, request.model) as route:
+                try:
+                    await _prepared([each.marked], route[0], _job(request, last=True))
+                except SentenceTooLong as error:
+                    found[each.number] = error
+        return found
 
     async def stream(
         self, request: TranslateRequest
@@ -111,7 +132,10 @@ class Translator:
                 work.exception()
 
     async def _translate(
-        self, request: TranslateRequest, deliver: Callable[[Part], None] | None
+        self,
+        request: TranslateRequest,
+        deliver: Callable[[Part], None] | None,
+        turn: Turn | None,
     ) -> list[Translation]:
         offer = self._repository.offer
         if request.model is not None:
@@ -123,6 +147,7 @@ class Translator:
         for each in read:
             by_pair.setdefault(each.pair, []).append(each)
         preparing = time.perf_counter() - started
+        standing = Standing(request.priority, next(self._numbers))
         async with AsyncExitStack() as leases:
             routes: list[tuple[list[_Read], Route]] = []
             for pair, texts in by_pair.items():
@@ -133,7 +158,10 @@ class Translator:
                     )
                     self._admission.refuse_if_full()
                 routes.append((texts, route))
-            groups = [self._group(texts, r, request, order, preparing) for texts, r in routes]
+            groups = [
+                self._group(texts, route, request, standing, order, preparing, turn)
+                for texts, route in routes
+            ]
             done = await _all(groups)
         translations = dict(pair for group in done for pair in group)
         return [translations[number] for number in range(len(read))]
@@ -172,8 +200,10 @@ class Translator:
         read: list[_Read],
         route: Route,
         request: TranslateRequest,
+        standing: Standing,
         order: InOrder | None,
         reading: float,
+        turn: Turn | None,
     ) -> list[tuple[int, Translation]]:
         """Translate the texts that have one way to go."""
         if not route:
@@ -192,13 +222,11 @@ class Translator:
                 texts = await _prepared(marked, model, _job(request, last=last))
                 preparing += time.perf_counter() - started
                 if not legs:
-                    # Every leg will have about as much to do.
-                    tokens = sum(text.tokens for text in texts) * len(route)
-                    held.enter_context(self._admission.admitted(tokens))
+                    held.enter_context(self._admission.admitted(_work(texts, route, request)))
                 tell = None
                 if order is not None and last:
                     tell = _teller(order, read, texts)
-                legs.append(await run_leg(model, texts, request.priority, tell))
+                legs.append(await run_leg(model, texts, standing, tell, turn))
                 if not last:
                     marked = await _parsed([d.hypotheses[0] for d in legs[-1]], request.markup)
         return [
@@ -214,6 +242,17 @@ async def _prepared(marked: list[MarkedText], model: LoadedModel, job: Job) -> l
 
 async def _parsed(texts: Sequence[str], markup: Markup) -> list[MarkedText]:
     return await _off_the_loop(texts, lambda: [parse(text, markup) for text in texts])
+
+
+def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> int:
+    """In source tokens, of all legs: every one will have about as many."""
+    lengths = [len(sentence.source_ids) for text in texts for sentence in text.sentences]
+    jobs = [(model.manifest, _job(request, last=model is route[-1]).decoding) for model in route]
+    return sum(
+        decoding.work(manifest.decoding, manifest.limits, length)
+        for manifest, decoding in jobs
+        for length in lengths
+    )
 
 
 def _job(request: TranslateRequest, *, last: bool) -> Job:

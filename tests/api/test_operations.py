@@ -36,6 +36,10 @@ async def samples(client: httpx.AsyncClient) -> dict[tuple[str, frozenset[str]],
     }
 
 
+async def shown_ready(client: httpx.AsyncClient) -> float:
+    return (await samples(client))["nmt_ready", frozenset()]
+
+
 async def test_health_is_what_libretranslate_says(client: httpx.AsyncClient) -> None:
     for path in ("/health", "/livez"):
         response = await client.request("GET", path, json={})
@@ -68,12 +72,14 @@ async def test_the_service_answers_while_it_loads(settings: Settings) -> None:
         readiness = await client.get("/readyz")
         assert readiness.status_code == 503
         assert readiness.json()["reasons"] == ["the models are being loaded"]
+        assert await shown_ready(client) == 0
         refused = await client.post("/translate", json={"q": "a", **DE_EN})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
         assert (await client.get("/models")).json() == {"models": [], "failed": {}}
         gate.set()
         await service.loaded.wait()
         assert (await client.get("/readyz")).status_code == 200
+        assert await shown_ready(client) == 1
 
 
 async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
@@ -92,6 +98,7 @@ async def test_a_service_without_bundles_says_why_it_is_not_ready(tmp_path: Path
         response = await client.get("/readyz")
         assert response.status_code == 503
         assert response.json()["reasons"] == ["no model is on offer: there is no bundle"]
+        assert await shown_ready(client) == 0
         assert (await client.get("/languages")).status_code == 503
 
 
@@ -102,6 +109,7 @@ async def test_a_dead_engine_turns_readiness_off(
     response = await client.get("/readyz")
     assert response.status_code == 503
     assert response.json()["reasons"] == ["model shout-de-en has stopped"]
+    assert await shown_ready(client) == 0
     assert (await client.get("/livez")).status_code == 200
 
 
@@ -153,6 +161,7 @@ async def test_readiness_is_off_while_draining(service: Service, client: httpx.A
     assert response.status_code == 503
     assert response.json()["status"] == "draining"
     assert response.json()["models"] == OFFERED
+    assert await shown_ready(client) == 0
     assert (await client.get("/livez")).status_code == 200
 
 
@@ -168,6 +177,7 @@ async def test_metrics_count_requests_by_what_became_of_them(client: httpx.Async
     assert found["nmt_request_failures_total", frozenset({"validation"})] == 1
     assert found["nmt_request_failures_total", frozenset({"unknown_path"})] == 1
     assert found["nmt_characters_total", frozenset({"shout-de-en"})] == 5
+    assert found["nmt_tokenize_duration_seconds_count", frozenset({"shout-de-en"})] == 1
 
 
 async def test_metrics_show_sentences_that_join_a_running_batch(client: httpx.AsyncClient) -> None:

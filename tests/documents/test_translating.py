@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from service.documents import open_document, translate_document
+from service.documents import translate_document
+from service.documents.batches import numbers_of_batches
+from service.documents.types import MarkedSource, MarkupLost
 from service.translation.markup import Markup
+from tests.documents.here import ReaderHere
 from tests.documents.translations import shout
 
 pytestmark = pytest.mark.anyio
@@ -19,9 +22,14 @@ class Recorder:
 
 
 async def test_texts_are_grouped_by_markup_and_answered_in_their_places() -> None:
-    document = open_document("a.md", b"# one\n\ntwo *three*\n\nfour\n")
-    recorder = Recorder()
-    written = await translate_document(document, recorder)
+    reader, recorder = ReaderHere(), Recorder()
+    document = await reader.read("a.md", b"# one\n\ntwo *three*\n\nfour\n")
+    assert (document.media_type, document.characters, document.said) == (
+        "text/markdown",
+        len("onetwo threefour"),
+        "one\ntwo three\nfour",
+    )
+    written = await translate_document(reader, document, recorder)
     assert written == b"# ONE\n\nTWO *THREE*\n\nFOUR\n"
     assert [texts for texts, _ in recorder.batches] == [
         ("one", "four"),
@@ -30,16 +38,17 @@ async def test_texts_are_grouped_by_markup_and_answered_in_their_places() -> Non
     assert [markup.kind for _, markup in recorder.batches] == ["text", "xml"]
 
 
-async def test_batches_are_bounded() -> None:
-    document = open_document("a.md", b"\n\n".join([b"word"] * 10 + [b"w" * 100] + [b"word"] * 3))
-    recorder = Recorder()
-    await translate_document(document, recorder, texts_at_once=4, characters_at_once=20)
-    assert [len(texts) for texts, _ in recorder.batches] == [4, 4, 2, 1, 3]
+def test_batches_are_bounded() -> None:
+    texts = [MarkedSource(text) for text in ["word"] * 10 + ["w" * 100] + ["word"] * 3]
+    batches = list(numbers_of_batches(texts, most_texts=4, most_characters=20))
+    assert [len(numbers) for numbers in batches] == [4, 4, 2, 1, 3]
+    assert [number for numbers in batches for number in numbers] == list(range(14))
 
 
 async def test_a_document_without_texts_asks_nobody() -> None:
-    recorder = Recorder()
-    assert await translate_document(open_document("a.txt", b"\n"), recorder) == b"\n"
+    reader, recorder = ReaderHere(), Recorder()
+    document = await reader.read("a.txt", b"\n")
+    assert await translate_document(reader, document, recorder) == b"\n"
     assert recorder.batches == []
 
 
@@ -50,7 +59,19 @@ async def test_what_translating_raises_is_raised() -> None:
     async def forget(texts: tuple[str, ...], markup: Markup) -> list[str]:
         return []
 
+    reader = ReaderHere()
+    document = await reader.read("a.txt", b"one")
     with pytest.raises(LookupError, match="no such language"):
-        await translate_document(open_document("a.txt", b"one"), fail)
-    with pytest.raises(ValueError, match="zip"):
-        await translate_document(open_document("a.txt", b"one"), forget)
+        await translate_document(reader, document, fail)
+    with pytest.raises(ValueError, match="1 texts have 0 translations"):
+        await translate_document(reader, document, forget)
+
+
+async def test_a_translation_without_its_tags_is_told() -> None:
+    async def strip(texts: tuple[str, ...], markup: Markup) -> list[str]:
+        return ["two three"] * len(texts)
+
+    reader = ReaderHere()
+    document = await reader.read("a.md", b"two *three*\n")
+    with pytest.raises(MarkupLost):
+        await translate_document(reader, document, strip)

@@ -40,6 +40,16 @@ def test_nobody_is_passed_by_for_long() -> None:
     assert rounds[1][0] == min(set(range(100)) - set(rounds[0]))
 
 
+def test_a_single_sentence_enters_soon_however_long_the_line_of_another_request_is() -> None:
+    line: Line[Waiting] = Line()
+    for i in range(1000):
+        line.append(Waiting(i, 5), request=1, work=5 * 8)
+    for _ in range(100):
+        line.admit(2, 1000)
+    line.append(Waiting(5000, 5), request=2, work=5 * 4)
+    assert 5000 in ids(line.admit(2, 1000) + line.admit(2, 1000))
+
+
 def test_interactive_sentences_go_first_and_every_eighth_place_is_bulks() -> None:
     bulk = [Waiting(1000 + i, priority="bulk") for i in range(50)]
     line = line_of(*bulk, *(Waiting(i) for i in range(50)))

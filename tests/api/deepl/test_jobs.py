@@ -38,11 +38,13 @@ class Work:
     running: int = 0
     most: int = 0
     failure: Exception | None = None
+    unpacked: int = 1
+    """How many times larger than its file a document is."""
 
     async def open(self, order: DocumentOrder) -> Any:
-        characters = len(order.content)
+        size = len(order.content)
         document = SimpleNamespace(
-            media_type="text/plain", texts=(SimpleNamespace(characters=characters),)
+            media_type="text/plain", characters=size, size=size * self.unpacked
         )
         return SimpleNamespace(document=document, pair=LanguagePair("de", "en"), order=order)
 
@@ -342,31 +344,35 @@ async def test_what_cannot_be_removed_is_tried_again(
     assert "old documents cannot be removed: [Errno 13] Permission denied" in caplog.text
 
 
-async def test_only_so_many_documents_are_read_at_once_also_if_nobody_waits_for_them(
+async def test_documents_that_are_being_read_count_until_nobody_waits_for_them(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path, reading=1, waiting=3) as b:
-        gate, opened = asyncio.Event(), 0
+    async with bench(tmp_path, waiting=3) as b:
+        gate = asyncio.Event()
         at_once = b.work.open
 
         async def open_slowly(order: DocumentOrder) -> Any:
-            nonlocal opened
-            opened += 1
             await gate.wait()
             return await at_once(order)
 
         b.work.open = open_slowly  # type: ignore[method-assign]
         uploads = [asyncio.create_task(b.jobs.translate(CALLER, order())) for _ in range(3)]
-        while not opened:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         with pytest.raises(DocumentsFull):
             await b.jobs.accept(CALLER, order())
         for upload in uploads[:2]:
             upload.cancel()
         await asyncio.wait(uploads[:2])
-        assert opened == 1
         gate.set()
         b.work.gate.set()
+        assert (await b.ended(await b.jobs.accept(CALLER, order()))).state == "done"
         assert (await uploads[2]).state == "done"
-        assert opened == 2
-        assert await b.used() == 5
+        assert await b.used() == 10
+
+
+async def test_a_small_file_that_says_much_counts_for_what_it_says(tmp_path: Path) -> None:
+    async with bench(tmp_path, waiting_bytes=20) as b:
+        b.work.unpacked = 3
+        await b.jobs.accept(CALLER, order())
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(CALLER, order())

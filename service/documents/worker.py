@@ -1,0 +1,106 @@
+"""What a process that reads documents does: a file in, its texts out; their translations in, the
+translated file out. It remembers nothing in between, and reads the file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from pydantic import NonNegativeInt, TypeAdapter
+
+from service.documents.batches import Batch, numbers_of_batches, read_translations, write_batch
+from service.documents.opening import open_document
+from service.documents.types import BrokenDocument, Document, MarkedSource, MarkupLost, characters
+from service.translation.markup import parse
+
+READ, WRITE = b"read", b"write"
+DONE, BROKEN, LOST = b"done", b"broken", b"lost"
+
+MOST_BYTES_OF_TEXTS = 32 << 20
+"""Of what a document says, as it travels: the service holds that until all is translated."""
+_TEXTS_THAT_TELL_A_LANGUAGE = 100
+_CHARACTERS_THAT_TELL_A_LANGUAGE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is told of a document beside its texts."""
+
+    media_type: Literal[
+        "text/plain",
+        "text/html",
+        "text/markdown",
+        "application/x-subrip",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ]
+    characters: NonNegativeInt
+    """That are translated; markup is not counted."""
+    length: NonNegativeInt
+    """Characters of all texts with their markup."""
+    said: str
+    """How the document begins, without markup: enough to tell its language."""
+
+
+OUTLINE: TypeAdapter[Outline] = TypeAdapter(Outline)
+
+
+def answer(parts: Sequence[bytes]) -> list[bytes]:
+    """``READ``, a name and a file to ``DONE``, an outline and batches of texts.
+
+    ``WRITE``, a name, a file and the translations of its batches to ``DONE`` and a file. ``BROKEN``
+    and ``LOST`` say why not.
+    """
+    what, name, content, *translated = parts
+    try:
+        document = open_document(name.decode(), content)
+        return _read(document) if what == READ else [DONE, _written(document, translated)]
+    except BrokenDocument as error:
+        return [BROKEN, str(error).encode()]
+    except MarkupLost:
+        return [LOST]
+
+
+def _read(document: Document) -> list[bytes]:
+    texts = document.texts
+    batches: list[bytes] = []
+    size = 0
+    for numbers in numbers_of_batches(texts):
+        markup = texts[numbers[0]].markup
+        batches.append(write_batch(Batch(markup, tuple(texts[n].text for n in numbers))))
+        size += len(batches[-1])
+        if size > MOST_BYTES_OF_TEXTS:
+            raise BrokenDocument(
+                f"the document says more than {MOST_BYTES_OF_TEXTS >> 20} megabytes, which is as "
+                "much as is translated: send it in parts"
+            )
+    outline = Outline(
+        document.media_type,  # type: ignore[arg-type]
+        characters(document),
+        sum(len(text.text) for text in texts),
+        _said(texts),
+    )
+    return [DONE, OUTLINE.dump_json(outline), *batches]
+
+
+def _said(texts: Sequence[MarkedSource]) -> str:
+    """The first texts together: most alone say little of a language."""
+    said: list[str] = []
+    left = _CHARACTERS_THAT_TELL_A_LANGUAGE
+    for text in islice(texts, _TEXTS_THAT_TELL_A_LANGUAGE):
+        if left <= 0:
+            break
+        said += [run.text for run in parse(text.text, text.markup).runs]
+        left -= len(text.text)
+    return "\n".join(said)[:_CHARACTERS_THAT_TELL_A_LANGUAGE]
+
+
+def _written(document: Document, translated: Sequence[bytes]) -> bytes:
+    texts = document.texts
+    translations = [""] * len(texts)
+    for numbers, content in zip(numbers_of_batches(texts), translated, strict=True):
+        for number, translation in zip(numbers, read_translations(content), strict=True):
+            translations[number] = translation
+    return document.replaced(translations)

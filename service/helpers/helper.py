@@ -1,0 +1,203 @@
+"""The server's side of its helpers: some processes alike, each started when it is needed.
+
+Each answers one question at a time. One that dies, takes too long or says too much fails what it
+was asked and nobody else's; the next question has another started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+
+from service.helpers.messages import (
+    NUMBER,
+    OUT_OF_MEMORY,
+    Outcome,
+    Unreadable,
+    head_of,
+    lengths_in,
+    table_size,
+)
+
+logger = logging.getLogger(__name__)
+
+_GOING_SECONDS = 1.0
+"""For one that goes by itself: if it were killed meanwhile, asyncio might not hear how it ended."""
+
+_PROGRAM = (
+    "import sys; sys.path[:] = {path!r}; from service.helpers.program import run; run{arguments!r}"
+)
+
+
+class HelperFailed(Exception):
+    """A helper has no answer: it died, or met a bug of ours."""
+
+
+class HelperTooSlow(HelperFailed):
+    """It was ended because it took too long."""
+
+
+class HelperOutOfMemory(HelperFailed):
+    """It needed more than it may have."""
+
+
+class Helpers:
+    """Up to ``count`` processes that answer with the function ``answer`` of ``module``.
+
+    Belongs to one event loop. ``seconds`` is how long an answer may take, ``answer_bytes`` how
+    large it may be, and ``memory_bytes`` what a process may take beyond what it begins with;
+    systems other than Linux do not hold it to that.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        count: int,
+        seconds: float,
+        answer_bytes: int,
+        memory_bytes: int | None = None,
+    ) -> None:
+        self._turns = asyncio.Semaphore(count)
+        self._all = tuple(
+            _Helper(module, seconds, answer_bytes, memory_bytes) for _ in range(count)
+        )
+        self._idle = list(self._all)
+        self._count = count
+        self._closed = False
+
+    @property
+    def processes(self) -> list[int]:
+        """The ids of those that run."""
+        return [helper.pid for helper in self._all if helper.pid is not None]
+
+    async def ask(self, *parts: bytes) -> list[bytes]:
+        """The answer's parts, when it is our turn; cancelling the call ends who works on it.
+
+        Raises ``HelperFailed``.
+        """
+        async with self._turns:
+            if self._closed:
+                raise HelperFailed("the service is shutting down")
+            # The one that was asked last: others need never be started.
+            helper = self._idle.pop()
+            try:
+                return await helper.ask(parts)
+            finally:
+                self._idle.append(helper)
+
+    async def close(self) -> None:
+        """End them all for good; whoever still waits for an answer hears that there is none."""
+        self._closed = True
+        for helper in self._all:
+            helper.kill()
+        # Whoever asked one that was at work has ended it by then.
+        for _ in range(self._count):
+            await self._turns.acquire()
+        for helper in self._all:
+            await helper.end()
+        for _ in range(self._count):
+            self._turns.release()
+
+
+class _Helper:
+    def __init__(
+        self, module: str, seconds: float, answer_bytes: int, memory_bytes: int | None
+    ) -> None:
+        self._module = module
+        self._seconds = seconds
+        self._answer_bytes = answer_bytes
+        self._memory_bytes = memory_bytes
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def ask(self, parts: Sequence[bytes]) -> list[bytes]:
+        scope = asyncio.timeout(self._seconds)
+        try:
+            async with scope:
+                outcome, *answer = await self._exchange(await self._started(), parts)
+                said = Outcome(outcome)
+        except BaseException as error:
+            # Nobody could tell any more which answer would be to whom.
+            code = await self.end(going=isinstance(error, EOFError | ConnectionError))
+            if isinstance(error, TimeoutError) and scope.expired():
+                raise HelperTooSlow(f"no answer within {self._seconds:g} seconds") from error
+            if code == OUT_OF_MEMORY:
+                raise HelperOutOfMemory(
+                    f"{self._memory_bytes} bytes of memory were not enough"
+                ) from error
+            if isinstance(error, OSError | EOFError | ValueError | Unreadable):
+                raise HelperFailed(f"{self._module} {_how_ended(code)}: {error}") from error
+            raise
+        if said is not Outcome.DONE:
+            await self.end(going=True)
+        if said is Outcome.FAILED:
+            raise HelperFailed(b"".join(answer).decode(errors="replace"))
+        return answer
+
+    def kill(self) -> None:
+        if self._process is not None:
+            _kill(self._process)
+
+    async def end(self, *, going: bool = False) -> int | None:
+        """Kill it, if there is one and it is not ``going`` by itself; gives its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if going:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _GOING_SECONDS)
+        _kill(process)
+        # Reads what is left, too, so that no pipe stays open.
+        await process.communicate()
+        return process.returncode
+
+    async def _started(self) -> Process:
+        if self._process is not None and self._process.returncode is not None:
+            how = _how_ended(await self.end())
+            logger.warning("%s %s while idle; another is started", self._module, how)
+        if self._process is None:
+            arguments = (self._module, os.getpid(), self._memory_bytes)
+            program = _PROGRAM.format(path=sys.path, arguments=arguments)
+            # A session of its own, so that Ctrl-C is for us to handle.
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", program), stdin=PIPE, stdout=PIPE, start_new_session=True
+            )
+        return self._process
+
+    async def _exchange(self, process: Process, parts: Sequence[bytes]) -> list[bytes]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(head_of(parts))
+        for part in parts:
+            process.stdin.write(part)
+            await process.stdin.drain()
+        number = await process.stdout.readexactly(NUMBER.size)
+        table = await process.stdout.readexactly(table_size(number, self._answer_bytes))
+        lengths = lengths_in(table, self._answer_bytes)
+        answer = [await process.stdout.readexactly(length) for length in lengths]
+        if not answer:
+            raise Unreadable("a message without parts")
+        return answer
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+
+
+def _how_ended(code: int | None) -> str:
+    if code is None:
+        return "was not there"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was ended by {signal.Signals(-code).name}"

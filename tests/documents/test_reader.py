@@ -1,0 +1,125 @@
+"""Documents are read by another process, which may die of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import docx
+import pytest
+
+from service.documents import (
+    BrokenDocument,
+    DocumentFailed,
+    DocumentReader,
+    DocumentTooDemanding,
+    ReadingLimits,
+    UnsupportedDocument,
+    translate_document,
+)
+from service.documents.worker import MOST_BYTES_OF_TEXTS
+from tests.documents.translations import shout
+from tests.documents.word import saved, with_entry
+
+pytestmark = pytest.mark.anyio
+
+ENDLESS = b"*a* " * 12_000 + b"\n"
+"""A paragraph that takes about a second to read."""
+
+
+def wordy(paragraphs: int) -> bytes:
+    """A small file of Word that has many paragraphs."""
+    more = b"<w:body>" + b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * paragraphs
+    empty = saved(docx.Document())
+    return with_entry(empty, "word/document.xml", lambda body: body.replace(b"<w:body>", more))
+
+
+@asynccontextmanager
+async def reading(**limits: Any) -> AsyncIterator[DocumentReader]:
+    reader = DocumentReader(ReadingLimits(**limits))
+    try:
+        yield reader
+    finally:
+        await reader.close()
+        assert reader._helpers.processes == []
+
+
+async def test_a_document_is_read_and_written_by_the_same_process() -> None:
+    async with reading() as reader:
+        opened = await reader.read("A.MD ", "# Höhe\n\n*zwei*\n".encode())
+        (process,) = reader._helpers.processes
+        assert opened.filename == "A.MD "
+        assert await translate_document(reader, opened, shout) == "# HÖHE\n\n*ZWEI*\n".encode()
+        assert reader._helpers.processes == [process]
+
+
+async def test_what_is_wrong_with_a_file_is_said_as_if_it_were_read_here() -> None:
+    async with reading() as reader:
+        with pytest.raises(UnsupportedDocument, match=r"files \.exe are not supported"):
+            await reader.read("a.exe", b"")
+        assert reader._helpers.processes == []
+        with pytest.raises(BrokenDocument, match="byte 3 is not UTF-8 text"):
+            await reader.read("a.txt", b"caf\xe9 noir")
+        with pytest.raises(BrokenDocument, match="not a zip file"):
+            await reader.read("a.docx", b"PK")
+
+
+async def test_a_process_that_is_killed_fails_its_document_and_the_next_is_read() -> None:
+    async with reading(at_once=1) as reader:
+        await reader.read("a.txt", b"one")
+        (process,) = reader._helpers.processes
+        task = asyncio.create_task(reader.read("a.md", ENDLESS * 20))
+        await asyncio.sleep(0)
+        os.kill(process, signal.SIGKILL)
+        with pytest.raises(DocumentFailed):
+            await task
+        assert (await reader.read("a.txt", b"two")).said == "two"
+        assert reader._helpers.processes != [process]
+
+
+async def test_a_document_beyond_its_time_is_refused() -> None:
+    async with reading(seconds=0.05) as reader:
+        with pytest.raises(DocumentTooDemanding, match="send it in parts"):
+            await reader.read("a.md", ENDLESS * 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not bound memory")
+@pytest.mark.parametrize("name", ["a.md", "a.docx"])
+async def test_a_document_beyond_its_memory_is_refused_and_the_next_is_read(name: str) -> None:
+    async with reading(at_once=1, memory_bytes=48 << 20) as reader:
+        content = b"a b\n\n" * 40_000 if name == "a.md" else wordy(200_000)
+        with pytest.raises(DocumentTooDemanding):
+            await reader.read(name, content)
+        assert (await reader.read("a.txt", b"two")).said == "two"
+
+
+async def test_a_document_that_says_too_much_is_refused() -> None:
+    async with reading() as reader:
+        with pytest.raises(BrokenDocument, match=f"more than {MOST_BYTES_OF_TEXTS >> 20} mega"):
+            await reader.read("a.txt", b"x" * (MOST_BYTES_OF_TEXTS + 1))
+
+
+async def test_who_stops_waiting_ends_the_reading() -> None:
+    async with reading(at_once=1) as reader:
+        await reader.read("a.txt", b"one")
+        process = reader._helpers.processes
+        task = asyncio.create_task(reader.read("a.md", ENDLESS * 20))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert (await reader.read("a.txt", b"two")).said == "two"
+        assert reader._helpers.processes != process
+
+
+async def test_a_file_that_reads_otherwise_the_second_time_is_not_written() -> None:
+    async with reading() as reader:
+        opened = replace(await reader.read("a.txt", b"one"), content=b"\xff")
+        with pytest.raises(DocumentFailed):
+            await translate_document(reader, opened, shout)

@@ -1,0 +1,187 @@
+"""Processes that answer: replaced when they are gone, ended when they take too much."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.helpers.helper import HelperFailed, HelperOutOfMemory, Helpers, HelperTooSlow
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parent.parent.parent
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce it")
+
+
+@asynccontextmanager
+async def helping(**limits: Any) -> AsyncIterator[Helpers]:
+    limits = {"count": 1, "seconds": 60.0, "answer_bytes": 1 << 20, **limits}
+    helpers = Helpers("tests.helpers.answering", **limits)
+    try:
+        yield helpers
+    finally:
+        await helpers.close()
+        assert helpers.processes == []
+
+
+async def who(helpers: Helpers) -> int:
+    (number,) = await helpers.ask(b"who")
+    return int(number)
+
+
+async def test_an_answer_has_its_parts_and_nothing_that_is_printed() -> None:
+    async with helping() as helpers:
+        assert await helpers.ask(b"say", b"", b"a" * 200_000, b"b") == [b"", b"a" * 200_000, b"b"]
+        assert await helpers.ask(b"say") == []
+
+
+async def test_none_is_started_before_somebody_asks_and_the_next_ask_the_same_one() -> None:
+    async with helping(count=2) as helpers:
+        assert helpers.processes == []
+        first = await who(helpers)
+        assert [await who(helpers) for _ in range(3)] == [first] * 3
+        assert helpers.processes == [first]
+
+
+async def test_only_so_many_work_at_once() -> None:
+    async with helping(count=2) as helpers:
+        asked = [asyncio.create_task(who(helpers)) for _ in range(6)]
+        assert len(set(await asyncio.gather(*asked))) == 2
+
+
+@pytest.mark.parametrize("how", [b"leave", b"lie", b"fail"])
+async def test_whoever_has_no_answer_fails_only_who_asked(how: bytes) -> None:
+    async with helping() as helpers:
+        first = await who(helpers)
+        with pytest.raises(HelperFailed) as failed:
+            await helpers.ask(how, b"secret")
+        assert "secret" not in str(failed.value)
+        assert await who(helpers) != first
+
+
+async def test_one_that_is_killed_at_work_says_by_what_and_is_replaced() -> None:
+    async with helping() as helpers:
+        first = await who(helpers)
+        asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
+        await asyncio.sleep(0)
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(HelperFailed, match="SIGKILL"):
+            await asked
+        assert await who(helpers) != first
+
+
+async def test_one_that_was_killed_while_idle_is_replaced_and_nobody_notices() -> None:
+    async with helping() as helpers:
+        first = await who(helpers)
+        os.kill(first, signal.SIGKILL)
+        process = helpers._all[0]._process
+        assert process is not None
+        await process.wait()
+        assert await who(helpers) != first
+
+
+@ON_LINUX
+async def test_beyond_its_memory_a_helper_fails_and_is_replaced() -> None:
+    async with helping(memory_bytes=64 << 20) as helpers:
+        first = await who(helpers)
+        assert await helpers.ask(b"take", b"%d" % (32 << 20)) == [b"33554432"]
+        with pytest.raises(HelperOutOfMemory):
+            await helpers.ask(b"take", b"%d" % (96 << 20))
+        assert await who(helpers) != first
+
+
+async def test_one_that_took_much_memory_answers_and_goes() -> None:
+    async with helping() as helpers:
+        first = await who(helpers)
+        assert await helpers.ask(b"take", b"%d" % (300 << 20)) == [b"314572800"]
+        assert helpers.processes == []
+        assert await who(helpers) != first
+
+
+async def test_beyond_its_time_a_helper_is_ended() -> None:
+    async with helping(seconds=0.05) as helpers:
+        with pytest.raises(HelperTooSlow, match=r"within 0\.05 seconds"):
+            await helpers.ask(b"sleep", b"60")
+        assert helpers.processes == []
+
+
+async def test_an_answer_that_is_too_large_is_not_read() -> None:
+    async with helping(answer_bytes=1000) as helpers:
+        with pytest.raises(HelperFailed, match="at most 1000"):
+            await helpers.ask(b"flood", b"2000")
+        assert await helpers.ask(b"flood", b"900") == [bytes(900)]
+
+
+async def test_who_stops_waiting_ends_the_work() -> None:
+    async with helping() as helpers:
+        first = await who(helpers)
+        asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait([asked])
+        assert asked.cancelled()
+        assert await who(helpers) != first
+
+
+async def test_closing_fails_whoever_still_waits() -> None:
+    async with helping() as helpers:
+        await who(helpers)
+        asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
+        await asyncio.sleep(0)
+        await helpers.close()
+        with pytest.raises(HelperFailed):
+            await asked
+
+
+@ON_LINUX
+@pytest.mark.parametrize("at_work", [False, True], ids=["idle", "at work"])
+def test_helpers_die_with_a_server_that_is_killed(at_work: bool) -> None:
+    program = """
+        import asyncio, os, signal
+        from service.helpers.helper import Helpers
+        async def main():
+            helpers = Helpers("tests.helpers.answering", count=1, seconds=99.0, answer_bytes=99)
+            await helpers.ask(b"who")
+            if {at_work}:
+                asyncio.create_task(helpers.ask(b"sleep", b"99"))
+                await asyncio.sleep(0)
+            print(*helpers.processes, flush=True)
+            await asyncio.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        asyncio.run(main())
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program.format(at_work=at_work))],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    eventually(lambda: not runs(int(ended.stdout)))
+
+
+def runs(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rsplit(")", 1)[1]
+    except OSError:
+        return False
+    return state.split()[0] not in "ZX"
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

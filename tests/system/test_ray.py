@@ -1,0 +1,276 @@
+"""Ray Serve on this machine: two replicas, one of which is killed, and what each says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.translation.errors import NotReady
+from tests.support.ray_server import (
+    MARK,
+    ROOT,
+    RayServer,
+    processes_of,
+    running,
+)
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+REQUESTS, CLIENTS, REPLICAS = 200, 16, 2
+PATIENCE = 120.0
+"""Seconds, of a client with one request and of whoever waits for a replica."""
+WORDS = (
+    *("Hund", "Katze", "Mann", "Frau", "Kind", "Ball", "Haus", "Baum"),
+    *("Auto", "Fahrrad", "Pferd", "Vogel", "Junge", "Tisch", "Boot"),
+)
+
+TEXTS = [
+    f"Ein {a} {verb} ein {b}." for verb, a, b in itertools.product(("sieht", "und"), WORDS, WORDS)
+]
+
+
+class Books:
+    """The series of one replica, by name and labels."""
+
+    def __init__(self, port: int) -> None:
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
+        self.samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
+
+    def sum(self, name: str, **labels: str) -> float:
+        found = [s for s in self.samples if s.name == name]
+        return sum(s.value for s in found if labels.items() <= s.labels.items())
+
+    @property
+    def started(self) -> float:
+        return self.sum("process_start_time_seconds")
+
+    @property
+    def translated(self) -> float:
+        return self.sum("nmt_requests_total", route="/translate", outcome="ok")
+
+    def balance(self) -> bool:
+        answered = self.sum("nmt_requests_total") + self.sum("nmt_requests_running")
+        return self.sum("nmt_requests_accepted_total") == answered
+
+
+@dataclass
+class Heard:
+    """By the clients together."""
+
+    translations: list[str] = field(default_factory=list)
+    refused: list[tuple[int, str | None]] = field(default_factory=list)
+    """Status and ``Retry-After`` of each answer that was no translation."""
+    unreachable: int = 0
+
+
+@dataclass
+class Aftermath:
+    heard: Heard
+    before: dict[int, Books]
+    """By ports, when half of the requests had been answered, and then one replica was killed."""
+    after: dict[int, Books]
+    killed: int
+    replicas: tuple[set[int], set[int]]
+    """Processes before and after."""
+    log: str
+
+
+@pytest.fixture(scope="module")
+def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
+    directory = tmp_path_factory.mktemp("ray")
+    port, *ports = free_ports(1 + 2 * REPLICAS)
+    # A range has to be of neighbours.
+    first = ports[0]
+    arguments = [f"min_replicas={REPLICAS}", f"max_replicas={REPLICAS}", "cpus=1"]
+    arguments.append(f"metrics_ports={first}-{first + 2 * REPLICAS - 1}")
+    settings = {"bundles": ROOT / "bundles", "state": directory / "state"}
+    with running(port, directory / "log", *arguments, **settings) as server:
+        range_ = range(first, first + 2 * REPLICAS)
+        heard, half = Heard(), threading.Event()
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            asking = [clients.submit(ask, server, text, heard, half) for text in TEXTS[:REQUESTS]]
+            assert half.wait(PATIENCE)
+            before = books(range_)
+            processes = replicas(server)
+            killed = min(processes)
+            os.kill(killed, signal.SIGKILL)
+            for each in asking:
+                each.result()
+        until(lambda: len(replicas(server) - {killed}) == REPLICAS)
+        until(lambda: len(books(range_)) == REPLICAS)
+        successor = max(books(range_).items(), key=lambda each: each[1].started)[0]
+        until(lambda: asked_once_more(server) and Books(successor).translated > 0)
+        return Aftermath(
+            heard,
+            before,
+            books(range_),
+            killed,
+            (processes, replicas(server)),
+            server.log.read_text(encoding="utf-8"),
+        )
+
+
+def test_both_replicas_answer(aftermath: Aftermath) -> None:
+    assert len(aftermath.before) == REPLICAS
+    assert all(each.translated > 0 for each in aftermath.before.values())
+
+
+def test_every_request_is_answered_to_a_client_that_tries_again(aftermath: Aftermath) -> None:
+    assert len(aftermath.heard.translations) == REQUESTS
+    assert all(text.startswith("A") for text in aftermath.heard.translations)
+
+
+def test_a_client_is_told_to_try_again_by_503_and_nothing_else(aftermath: Aftermath) -> None:
+    assert {status for status, _ in aftermath.heard.refused} <= {503}
+    assert all(after is not None for _, after in aftermath.heard.refused)
+    assert aftermath.heard.unreachable == 0
+
+
+def test_a_killed_replica_is_replaced(aftermath: Aftermath) -> None:
+    before, after = aftermath.replicas
+    assert aftermath.killed not in after
+    assert len(after) == REPLICAS
+    assert len(after - before) == 1
+
+
+def test_the_books_of_each_replica_balance(aftermath: Aftermath) -> None:
+    assert all(each.balance() for each in (*aftermath.before.values(), *aftermath.after.values()))
+    survivors = {each.started for each in aftermath.before.values()}
+    assert sum(each.started in survivors for each in aftermath.after.values()) == REPLICAS - 1
+
+
+@pytest.fixture
+async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """One whose models are being loaded, in this process, without Ray around it."""
+    # Also leaves out what Ray's own modules warn of while they are imported.
+    pytest.importorskip("ray.serve")
+    from service import ray
+    from service.ray_options import Arguments, plan_of
+    from service.settings import Settings
+
+    for name in ("configure_logging", "prepare_process", "spare_what_stays"):
+        # They are about the whole process, which is ours.
+        monkeypatch.setattr(ray, name, lambda *_: None)
+    bundles = tmp_path / "bundles"
+    shutil.copytree(ROOT / "bundles" / "multi30k-de-en", bundles / "multi30k-de-en")
+    monkeypatch.setenv("DRAGOMAN_BUNDLES", str(bundles))
+    monkeypatch.setenv("DRAGOMAN_STATE", str(tmp_path / "state"))
+    (port,) = free_ports(1)
+    arguments = Arguments(cpus=1, gpus=0, metrics_ports=str(port))
+    made = ray.Replica(plan_of(arguments, Settings.from_environment()))
+    made.bundles = bundles
+    yield made
+
+
+@pytest.mark.anyio
+async def test_a_replica_is_replaced_once_an_engine_has_died(replica: Any) -> None:
+    app = await replica.__serve_build_asgi_app__()
+    async with app.router.lifespan_context(app):
+        await replica.check_health()
+        await replica._service.repository.offer.models[0].engine.close()
+        with pytest.raises(Exception, match="the engine of multi30k-de-en has stopped"):
+            await replica.check_health()
+
+
+@pytest.mark.anyio
+async def test_a_replica_that_never_loads_is_replaced_and_says_why(replica: Any) -> None:
+    (replica.bundles / "multi30k-de-en" / "tokenizer.model").write_bytes(b"")
+    app = await replica.__serve_build_asgi_app__()
+    async with app.router.lifespan_context(app):
+        with pytest.raises(NotReady, match="multi30k-de-en"):
+            await replica.check_health()
+
+
+@pytest.mark.anyio
+async def test_a_replica_stays_when_others_would_find_no_more_than_it(replica: Any) -> None:
+    app = await replica.__serve_build_asgi_app__()
+    async with app.router.lifespan_context(app):
+        await replica.check_health()
+        shutil.rmtree(replica.bundles / "multi30k-de-en")
+        await replica._service.reloader.reload()
+        await replica.check_health()
+
+
+def ask(server: RayServer, text: str, heard: Heard, half: threading.Event) -> None:
+    """As a patient client does: what says when to try again is tried again then."""
+    deadline = time.monotonic() + PATIENCE
+    body = {"q": text, "source": "de", "target": "en"}
+    while True:
+        assert time.monotonic() < deadline, f"nobody translates {text!r}"
+        try:
+            answer = httpx.post(f"{server.address}/translate", json=body, timeout=PATIENCE)
+        except httpx.TransportError:
+            heard.unreachable += 1
+            time.sleep(0.5)
+            continue
+        if answer.status_code == httpx.codes.OK:
+            break
+        heard.refused.append((answer.status_code, answer.headers.get("retry-after")))
+        time.sleep(float(answer.headers.get("retry-after", 1)))
+    heard.translations.append(answer.json()["translatedText"])
+    if len(heard.translations) >= REQUESTS // 2:
+        half.set()
+
+
+def asked_once_more(server: RayServer) -> bool:
+    ask(server, "Ein Hund.", Heard(), threading.Event())
+    return True
+
+
+def books(ports: range) -> dict[int, Books]:
+    found = {}
+    for port in ports:
+        with contextlib.suppress(httpx.TransportError):
+            found[port] = Books(port)
+    return found
+
+
+def replicas(server: RayServer) -> set[int]:
+    with open(f"/proc/{server.process.pid}/environ", "rb") as file:
+        variables = dict(line.split(b"=", 1) for line in file.read().split(b"\0") if b"=" in line)
+    found = set()
+    for each in processes_of(variables[MARK.encode()].decode()):
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{each}/cmdline").read_bytes()
+            if name.startswith(b"ray::ServeReplica"):
+                found.add(each)
+    return found
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def free_ports(number: int) -> list[int]:
+    """One, and then neighbours."""
+    for first in range(21000, 29000, 16):
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for port in range(first, first + number):
+                probe = held.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", port))
+            return list(range(first, first + number))
+    raise AssertionError("no ports are free")
