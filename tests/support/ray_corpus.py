@@ -13,7 +13,7 @@ from service.ray_data import main
 from tests.support.ray_server import start_ray
 
 if __name__ == "__main__":
-    start_ray(num_cpus=4)
+    start_ray(num_cpus=2)
     try:
         for _ in range(2):
             print(main(), flush=True)

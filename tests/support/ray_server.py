@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 MARK = "DRAGOMANS_TESTS_OF_RAY"
 """A variable in the environment of every process that belongs to a run."""
 
-_START_SECONDS = 90
+_START_SECONDS = 180
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
 
     # In the order of ``serve run``, which takes no port and no size.
     application = app(arguments)
-    start_ray(num_cpus=4)
+    start_ray(num_cpus=2)
     serve.start(http_options={"host": "127.0.0.1", "port": options.port})
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

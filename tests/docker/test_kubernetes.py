@@ -1,0 +1,281 @@
+"""The manifests of Kubernetes and of Ray, as far as they can be judged without a cluster."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from service.observability.metrics import Metrics
+from service.ray_options import FULL_BATCH, Arguments, plan_of
+from service.settings import PREFIX, Settings
+from tests.docker.kustomizing import Manifest, containers, loaded, rendered
+
+ROOT = Path(__file__).parent.parent.parent
+KUBERNETES = ROOT / "docker" / "kubernetes"
+RAY = ROOT / "docker" / "ray"
+OVERLAYS = {"gpu": KUBERNETES, "cpu": KUBERNETES / "cpu"}
+
+every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+
+def the(objects: list[Manifest], kind: str) -> Manifest:
+    (found,) = [each for each in objects if each["kind"] == kind]
+    return found
+
+
+def valid(manifest: Manifest) -> None:
+    kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+
+
+def ray_service() -> Manifest:
+    return the(loaded(RAY / "rayservice.yaml"), "RayService")
+
+
+def ray_pods() -> dict[str, Manifest]:
+    """The pods that KubeRay makes of the templates, by the names of their containers."""
+    cluster = ray_service()["spec"]["rayClusterConfig"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", **group["template"], "metadata": {"name": "pod"}}
+        for group in groups
+    ]
+    return {pod["spec"]["containers"][0]["name"]: pod for pod in pods}
+
+
+def pod_specs() -> dict[str, dict[str, Any]]:
+    specs = {
+        name: the(rendered(directory), "Deployment")["spec"]["template"]["spec"]
+        for name, directory in OVERLAYS.items()
+    }
+    return specs | {name: pod["spec"] for name, pod in ray_pods().items()}
+
+
+every_pod = pytest.mark.parametrize("pod", ["gpu", "cpu", "ray-head", "ray-worker"])
+
+
+@every_overlay
+def test_every_object_is_one_that_kubernetes_takes(overlay: str) -> None:
+    objects = rendered(OVERLAYS[overlay])
+    for manifest in objects:
+        valid(manifest)
+    assert {each["kind"] for each in objects} == {
+        *("Namespace", "Deployment", "Service"),
+        *("HorizontalPodAutoscaler", "PodDisruptionBudget"),
+    }
+
+
+@every_overlay
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kubectl_renders_the_same(overlay: str) -> None:
+    command = ["kubectl", "kustomize", OVERLAYS[overlay]]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    theirs = {each["kind"]: each for each in yaml.safe_load_all(shown)}
+    assert theirs == {each["kind"]: each for each in rendered(OVERLAYS[overlay])}
+
+
+def test_bundles_may_come_from_a_volume(tmp_path: Path) -> None:
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    overlay = tmp_path / "kubernetes" / "mine"
+    overlay.mkdir()
+    said = {"resources": ["../base"], "components": ["../bundles"], "kind": "Kustomization"}
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(said))
+    objects = rendered(overlay)
+    for manifest in objects:
+        valid(manifest)
+    claim = the(objects, "PersistentVolumeClaim")["metadata"]["name"]
+    spec = the(objects, "Deployment")["spec"]["template"]["spec"]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "bundles"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim
+    mounts = {mount["mountPath"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    assert mounts["/bundles"]["name"] == "bundles"
+
+
+def test_the_pods_of_ray_are_ones_that_kubernetes_takes() -> None:
+    for pod in ray_pods().values():
+        valid(pod)
+
+
+@every_pod
+def test_no_pod_may_more_than_it_needs(pod: str) -> None:
+    spec = pod_specs()[pod]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["securityContext"]["runAsUser"] == image_user()
+    (container,) = spec["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@every_pod
+def test_kubernetes_adds_no_variables_that_would_be_taken_for_settings(pod: str) -> None:
+    assert pod_specs()[pod]["enableServiceLinks"] is False
+
+
+@every_pod
+def test_every_variable_is_a_setting_with_a_value_that_fits(pod: str) -> None:
+    (container,) = pod_specs()[pod]["containers"]
+    given = {each["name"]: each.get("value", "4") for each in container["env"]}
+    settings = Settings.from_environment({k: v for k, v in given.items() if k.startswith(PREFIX)})
+    assert settings.log_format == "json"
+    assert all(name.startswith((PREFIX, "RAY_")) for name in given)
+
+
+@every_pod
+def test_what_is_written_is_written_to_volumes(pod: str) -> None:
+    spec = pod_specs()[pod]
+    volumes = {each["name"] for each in spec["volumes"]}
+    mounts = {each["mountPath"]: each["name"] for each in spec["containers"][0]["volumeMounts"]}
+    assert set(mounts.values()) == volumes
+    # Where the image keeps state, and where everybody keeps what is temporary.
+    assert {image_variable("DRAGOMAN_STATE"), image_variable("HOME")} <= set(mounts)
+
+
+@every_overlay
+def test_probes_and_service_ask_where_the_image_listens(overlay: str) -> None:
+    objects = rendered(OVERLAYS[overlay])
+    (container,) = containers(the(objects, "Deployment"))
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"http": int(image_variable("DRAGOMAN_PORT"))}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/readyz", "port": "http"}
+    (port,) = the(objects, "Service")["spec"]["ports"]
+    assert port["targetPort"] == "http"
+
+
+@every_overlay
+def test_a_pod_is_given_the_time_that_it_takes_to_drain(overlay: str) -> None:
+    spec = pod_specs()[overlay]
+    (container,) = spec["containers"]
+    (seconds,) = [
+        int(each["value"])
+        for each in container["env"]
+        if each["name"] == "DRAGOMAN_SHUTDOWN_SECONDS"
+    ]
+    waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec["terminationGracePeriodSeconds"] > waits + seconds
+    liveness = container["livenessProbe"]
+    # A draining pod says that it is not ready, and must not be taken for a dead one.
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] > waits + seconds
+
+
+def test_a_worker_of_ray_is_given_the_time_that_its_replica_takes_to_drain() -> None:
+    seconds = plan_of(Arguments(gpus=1), Settings()).shutdown_seconds
+    assert pod_specs()["ray-worker"]["terminationGracePeriodSeconds"] > seconds
+
+
+@every_overlay
+def test_everything_selects_the_pods_of_the_deployment(overlay: str) -> None:
+    objects = rendered(OVERLAYS[overlay])
+    deployment = the(objects, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    monitor = the(loaded(KUBERNETES / "monitoring" / "podmonitor.yaml"), "PodMonitor")
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        the(objects, "Service")["spec"]["selector"],
+        the(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        monitor["spec"]["selector"]["matchLabels"],
+    ]
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    target = the(objects, "HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
+    assert target["name"] == deployment["metadata"]["name"]
+    namespaces = {o["metadata"].get("namespace", o["metadata"]["name"]) for o in objects}
+    assert namespaces == {monitor["metadata"]["namespace"]}
+
+
+def test_the_job_of_prometheus_has_the_name_that_alerts_ask_for() -> None:
+    (rules,) = loaded(ROOT / "docker" / "prometheus" / "prometheus.yml")
+    (job,) = [each["job_name"] for each in rules["scrape_configs"] if "drago" in each["job_name"]]
+    pods = the(rendered(KUBERNETES), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    worker = ray_service()["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]["template"]
+    monitored = {
+        KUBERNETES / "monitoring" / "podmonitor.yaml": pods,
+        RAY / "rayservice.yaml": worker["metadata"]["labels"],
+    }
+    for path, labels in monitored.items():
+        assert labels[the(loaded(path), "PodMonitor")["spec"]["jobLabel"]] == job
+
+
+@every_overlay
+def test_the_autoscaler_asks_for_series_that_the_service_has(overlay: str) -> None:
+    series = {metric.name for metric in Metrics().registry.collect()}
+    scaler = the(rendered(OVERLAYS[overlay]), "HorizontalPodAutoscaler")["spec"]
+    (adapter,) = loaded(KUBERNETES / "monitoring" / "prometheus-adapter.yaml")
+    offered = {}
+    for rule in adapter["rules"]["custom"]:
+        asked = set(re.findall(r"nmt_\w+", rule["seriesQuery"] + rule["metricsQuery"]))
+        assert asked <= series
+        offered[rule["name"]["as"]] = asked
+    assert [each["pods"]["metric"]["name"] for each in scaler["metrics"]] == list(offered)
+    assert offered["nmt_sentences"] == {"nmt_sentences_running", "nmt_sentences_waiting"}
+    slots = FULL_BATCH["cuda" if overlay == "gpu" else "cpu"]
+    targets = [int(each["pods"]["target"]["averageValue"]) for each in scaler["metrics"]]
+    assert targets[1] == slots * 3 // 4
+    assert targets[0] < Settings().max_queue_tokens // 4, "pods come before anybody is refused"
+
+
+def test_the_manifest_of_kuberay_serves_what_the_config_of_serve_does() -> None:
+    (config,) = loaded(RAY / "serve.yaml")
+    within = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
+    for each in (config, within):
+        each["applications"][0]["args"].pop("metrics_ports")
+    assert within == config
+
+
+def test_the_config_of_serve_is_one_that_ray_takes() -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="Ray is not installed")
+    (config,) = loaded(RAY / "serve.yaml")
+    within = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
+    for each in (config, within):
+        read = schema.ServeDeploySchema.model_validate(each)
+        for application in read.applications:
+            assert application.import_path == "service.ray:app"
+            plan_of(Arguments.model_validate(application.args), Settings())
+
+
+def test_kuberay_makes_as_many_workers_as_serve_asks_for() -> None:
+    config = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
+    arguments = Arguments.model_validate(config["applications"][0]["args"])
+    cluster = ray_service()["spec"]["rayClusterConfig"]
+    (group,) = cluster["workerGroupSpecs"]
+    assert group["maxReplicas"] == arguments.max_replicas
+    assert group["minReplicas"] == arguments.min_replicas
+    limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["nvidia.com/gpu"] == arguments.gpus
+    assert arguments.cpus is not None and int(limits["cpu"]) >= arguments.cpus
+    ports = group["template"]["spec"]["containers"][0]["ports"]
+    (scraped,) = [each["containerPort"] for each in ports if each["name"] == "nmt-metrics"]
+    assert list(plan_of(arguments, Settings()).metrics_ports) == [scraped]
+
+
+def test_kuberay_starts_the_ray_that_is_pinned() -> None:
+    pins = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    assert f"ray=={ray_service()['spec']['rayClusterConfig']['rayVersion']}" in pins
+
+
+def test_every_path_that_a_comment_names_exists() -> None:
+    for path in [*KUBERNETES.rglob("*.yaml"), *RAY.rglob("*.yaml")]:
+        text = path.read_text(encoding="utf-8")
+        for named in re.findall(r"\b(?:docker|docs)/[\w./-]*\w", text):
+            assert (ROOT / named).exists(), f"{path}: {named}"
+
+
+def image_variable(name: str) -> str:
+    text = (ROOT / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
+    (value,) = re.findall(rf"^\s*(?:ENV )?{name}=(\S+)", text, re.MULTILINE)
+    assert isinstance(value, str)
+    return value
+
+
+def image_user() -> int:
+    text = (ROOT / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
+    (user,) = re.findall(r"^USER (\d+):\d+$", text, re.MULTILINE)
+    return int(user)
