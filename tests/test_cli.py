@@ -18,6 +18,7 @@ import service
 from models.bundle.bundle import Bundle
 from service import cli
 from service.bootstrap import local_translator
+from service.commands import translate as command
 from service.settings import Settings
 from service.state.database import Database
 from service.state.keys import KeyStore
@@ -39,8 +40,8 @@ def bundles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ) -> AbstractAsyncContextManager[Translator]:
         return local_translator(settings, pair, load_shouting)
 
-    monkeypatch.setattr(cli, "local_translator", shouting_translator)
-    monkeypatch.setattr(cli, "configure_logging", lambda _: None)
+    monkeypatch.setattr(command, "local_translator", shouting_translator)
+    monkeypatch.setattr(command, "configure_logging", lambda _: None)
     return directory
 
 
@@ -67,6 +68,9 @@ def test_an_output_file_appears_once_it_is_complete(bundles: Path, tmp_path: Pat
     source.write_text("schlecht\n" + "x" * 100)
     assert translate(source, "-o", str(target)) == 2
     assert target.read_text() == "GUT\n"
+    source.write_text("schlecht\n" + "x" * 60)
+    assert translate(source, "-o", str(target)) == 0
+    assert target.read_text() == "SCHLECHT\n" + "X" * 60
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundles", "in.txt", "out.txt"]
 
 
@@ -302,8 +306,9 @@ def test_a_server_tells_its_address_and_stops_quietly(
 SHOUTING = """
 import sys
 from service import bootstrap, cli
+from service.commands import translate
 from tests.support.shouting import load_shouting
-cli.local_translator = lambda *given: bootstrap.local_translator(*given, load_shouting)
+translate.local_translator = lambda *given: bootstrap.local_translator(*given, load_shouting)
 sys.exit(cli.main())
 """
 

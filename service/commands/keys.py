@@ -16,7 +16,7 @@ _GUESSABLE = 16
 """Characters below which a chosen key is remarked upon."""
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     keys = commands.add_parser("keys", help="add, list and remove API keys")
     actions = keys.add_subparsers(required=True, metavar="action")
 

@@ -1,0 +1,1 @@
+"""Translates files of any size: in order, in bounded memory, and on from where it was stopped."""

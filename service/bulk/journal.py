@@ -1,0 +1,94 @@
+"""How far a translation has come, so that the same command can go on after a kill.
+
+The journal lies beside the unfinished output and is replaced as a whole. It names a place in the
+source and the length that the output had there, and everything that the output depends on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from service.bulk.reading import Place
+
+_SCHEMA = 1
+_NUMBERS_KEPT = 10
+
+
+class UnusableJournal(Exception):
+    """What was begun cannot be gone on with as was asked, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """Lines about which there is something to say: how many, and the first of them."""
+
+    count: int = 0
+    first: tuple[int, ...] = ()
+
+    def and_(self, numbers: tuple[int, ...]) -> Remarks:
+        first = (*self.first, *numbers)[:_NUMBERS_KEPT]
+        return Remarks(self.count + len(numbers), first)
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.first) else ""
+        return f"line {', '.join(map(str, self.first))}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What has been written, up to a place in the source."""
+
+    place: Place = field(default=Place())
+    written: int = 0
+    """Bytes of the output."""
+    cut: Remarks = field(default=Remarks())
+    """Lines whose translation reached its longest length."""
+    skipped: Remarks = field(default=Remarks())
+    """Lines that could not be translated and have an empty translation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    made_with: Mapping[str, Any]
+    """What the output depends on beside the source, by names that people know."""
+    progress: Progress
+
+    def to_json(self) -> bytes:
+        written = {"journal": _SCHEMA, "made_with": dict(self.made_with)} | asdict(self.progress)
+        return json.dumps(written, ensure_ascii=False, indent=1).encode("utf-8")
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Journal:
+        """Raises ``UnusableJournal``."""
+        try:
+            found = json.loads(text)
+            if found["journal"] != _SCHEMA:
+                raise UnusableJournal("it was written by another version")
+            place = Place(**found["place"])
+            remarks = {name: _remarks(found[name]) for name in ("cut", "skipped")}
+            progress = Progress(place, found["written"], **remarks)
+            return cls(found["made_with"], progress)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnusableJournal(f"it cannot be read: {error!r}") from error
+
+    def require(self, made_with: Mapping[str, Any]) -> None:
+        """Raises ``UnusableJournal`` if an output made with this would be another."""
+        names = sorted({*self.made_with, *made_with})
+        differing = [name for name in names if self.made_with.get(name) != made_with.get(name)]
+        if differing:
+            told = "; ".join(
+                f"{name} was {_told(self.made_with.get(name))}, not {_told(made_with.get(name))}"
+                for name in differing
+            )
+            raise UnusableJournal(told)
+
+
+def _remarks(found: Mapping[str, Any]) -> Remarks:
+    return Remarks(found["count"], tuple(found["first"]))
+
+
+def _told(value: object) -> str:
+    return "unset" if value is None else str(value)

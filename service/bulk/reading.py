@@ -1,0 +1,218 @@
+"""Cuts a source into blocks of rows, with bounded memory.
+
+The source alone decides where a block ends, so that it is always cut in the same places; only for
+somebody who waits for answers a block also ends when nothing more has come for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol, Self
+
+from service.bulk.rows import Format, Row
+from service.bulk.source import BadSource, Source
+
+
+class Digest(Protocol):
+    """What ``hashlib`` makes."""
+
+    def update(self, content: bytes, /) -> None: ...
+    def hexdigest(self) -> str: ...
+    def copy(self) -> Self: ...
+
+
+LINE_BYTES = 4 << 20
+"""No line may be longer."""
+
+
+class BadLine(Exception):
+    """A line that cannot be translated, by its number from one, and why."""
+
+    def __init__(self, number: int, reason: object) -> None:
+        super().__init__(f"line {number}: {reason}")
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Between two lines of a source, by what is before it."""
+
+    lines: int = 0
+    bytes: int = 0
+    """Expanded ones, where the source is compressed."""
+    sha256: str = hashlib.sha256().hexdigest()
+    """Of these bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSize:
+    """A block ends with the line whose number is a multiple of ``lines``, or that reaches
+    ``bytes``."""
+
+    lines: int = 4096
+    bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines that follow one another."""
+
+    start: Place
+    header: bytes
+    """What is written before the rows: the file's header, if they are the first."""
+    lines: tuple[bytes, ...]
+    rows: tuple[Row, ...]
+    """One for each line."""
+    before: Digest
+    """Of everything before the block."""
+    read: tuple[int, int]
+    """Bytes that had been read of the source before and after."""
+
+    def number(self, row: int) -> int:
+        """The number of a row's line in the source, from one."""
+        return self.start.lines + row + 1
+
+    def place(self, rows: int) -> Place:
+        """The place behind the first so many rows."""
+        content = b"".join(self.lines[:rows])
+        digest = self.before.copy()
+        digest.update(content)
+        start = self.start
+        return Place(start.lines + rows, start.bytes + len(content), digest.hexdigest())
+
+
+def blocks(
+    source: Source,
+    rows: Format,
+    size: BlockSize,
+    since: Place | None = None,
+    *,
+    prompt: bool = False,
+) -> Iterator[Block]:
+    """The blocks behind ``since``. Blocks; raises ``OSError``, ``BadSource``, ``BadLine``.
+
+    What is before ``since`` is read again; ``BadSource`` if it is no longer the same.
+    """
+    digest = hashlib.sha256()
+    place = since or Place()
+    first_line, pieces = _skipped(source, source.pieces(prompt=prompt), place, digest)
+    if place.lines:
+        rows.header(first_line)
+    lines: list[bytes] = []
+    held, read = 0, source.read
+
+    def cut() -> Block:
+        nonlocal place, held, read
+        header = rows.header(lines[0]) if not place.lines else None
+        if header is not None:
+            digest.update(lines[0])
+            place = Place(1, len(lines[0]), digest.hexdigest())
+            del lines[0]
+        found = tuple(map(rows.read, lines))
+        block = Block(place, header or b"", tuple(lines), found, digest.copy(), (read, source.read))
+        read = source.read
+        place = block.place(len(lines))
+        digest.update(b"".join(lines))
+        lines.clear()
+        held = 0
+        return block
+
+    try:
+        for line in _lines(pieces):
+            if line is not None:
+                lines.append(line)
+                held += len(line)
+            full = (place.lines + len(lines)) % size.lines == 0 or held >= size.bytes
+            if lines and (full or line is None):
+                yield cut()
+    except _LineTooLong:
+        if lines:
+            yield cut()
+        raise BadLine(place.lines + 1, f"is longer than {LINE_BYTES >> 20} MiB") from None
+    if lines:
+        yield cut()
+
+
+class _LineTooLong(Exception):
+    pass
+
+
+def _skipped(
+    source: Source, pieces: Iterator[bytes | None], place: Place, digest: Digest
+) -> tuple[bytes, Iterator[bytes | None]]:
+    """The first line of what is before a place, and the pieces behind it."""
+    first, left = b"", place.bytes
+    while left:
+        piece = next(pieces, b"")
+        if piece == b"":
+            raise BadSource(f"{source.name} has become shorter than what was translated of it")
+        if piece is None:
+            continue
+        before, behind = piece[:left], piece[left:]
+        if b"\n" not in first:
+            first = (first + before).partition(b"\n")[0] + b"\n" * (b"\n" in before)
+        digest.update(before)
+        left -= len(before)
+        if behind:
+            pieces = chain([behind], pieces)
+    if digest.hexdigest() != place.sha256:
+        raise BadSource(
+            f"{source.name} has changed in its first {place.lines} lines, which were translated "
+            "already"
+        )
+    return first, pieces
+
+
+def _lines(pieces: Iterator[bytes | None]) -> Iterator[bytes | None]:
+    """Lines with their ends, and each ``None`` where it is."""
+    rest = b""
+    for piece in pieces:
+        if piece is None:
+            yield None
+            continue
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            if len(line) >= LINE_BYTES:
+                raise _LineTooLong
+            yield line + b"\n"
+        if len(rest) > LINE_BYTES:
+            raise _LineTooLong
+    if rest:
+        yield rest
+
+
+async def in_thread(found: Iterator[Block]) -> AsyncIterator[Block]:
+    """The same blocks, read while the event loop goes on."""
+    # A daemon thread and not asyncio.to_thread, whose threads are waited for at the end: nobody
+    # can interrupt one that waits for somebody to type.
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[Block | BaseException | None] = asyncio.Queue()
+    wanted = threading.Semaphore()
+
+    def read() -> None:
+        outcome: Block | BaseException | None
+        while True:
+            wanted.acquire()
+            try:
+                outcome = next(found, None)
+            except Exception as error:
+                # Whoever waits for the blocks raises it; if nobody does, nobody wants them.
+                outcome = error
+            try:
+                loop.call_soon_threadsafe(arrived.put_nowait, outcome)
+            except RuntimeError:
+                return  # The loop has been closed: nobody wants the rest.
+            if not isinstance(outcome, Block):
+                return
+
+    threading.Thread(target=read, name="reader", daemon=True).start()
+    while (outcome := await arrived.get()) is not None:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        yield outcome
+        wanted.release()

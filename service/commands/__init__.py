@@ -1,0 +1,1 @@
+"""What ``dragoman`` can be told to do, one command a module."""

@@ -1,0 +1,43 @@
+"""``dragoman bundles``: lists the bundles and verifies them."""
+
+from __future__ import annotations
+
+import argparse
+
+from models.bundle.bundle import Bundle
+from models.bundle.languages import display_name
+from models.bundle.manifest import InvalidBundle
+from service.commands.command import DONE, FAILED, add_bundles, settings_of
+from service.loading import discover
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    bundles = commands.add_parser("bundles", help="list the bundles and verify them")
+    add_bundles(bundles)
+    bundles.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = settings_of(options)
+    found = discover(settings.bundles)
+    if not found:
+        print(f"{settings.bundles} holds no bundle")
+    broken = 0
+    for directory in found:
+        try:
+            print(_line(Bundle.open(directory.path)))
+        except InvalidBundle as error:
+            broken += 1
+            print(f"{directory.name}: broken: {error}")
+    return FAILED if broken else DONE
+
+
+def _line(bundle: Bundle) -> str:
+    manifest = bundle.manifest
+    names = f"{display_name(manifest.source)} → {display_name(manifest.target)}"
+    codes = f"{manifest.source}-{manifest.target}"
+    megabytes = sum(file.size for file in manifest.files.values()) / 1e6
+    return (
+        f"{manifest.name}: {names} ({codes}), version {manifest.version}, "
+        f"{', '.join(manifest.precisions)}, {megabytes:.1f} MB"
+    )

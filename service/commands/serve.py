@@ -1,0 +1,65 @@
+"""``dragoman serve``: answers HTTP requests until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import socket
+import sys
+
+from service.bootstrap import build, configure_logging
+from service.commands.command import CommandFailed, add_bundles, settings_of
+from service.preflight import check_state
+from service.process import prepare_process, spare_what_stays
+from service.serving import leaving_quietly, serve
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("serve", help="answer HTTP requests")
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", help="port to listen on")
+    add_bundles(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = settings_of(options, host=options.host, port=options.port)
+    prepare_process()
+    configure_logging(settings)
+    with leaving_quietly(), _listener(settings.host, settings.port) as listener:
+        asyncio.run(check_state(settings))
+        built = build(settings)
+        spare_what_stays()
+        host, port = listener.getsockname()[:2]
+        address = f"[{host}]" if ":" in host else host
+        print(f"Dragoman listens on http://{address}:{port}", file=sys.stderr, flush=True)
+        return serve(
+            built.app,
+            built.drain,
+            listener,
+            shutdown_seconds=settings.shutdown_seconds,
+            on_hangup=built.reloader.request,
+        )
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+        # Accepted connections inherit it; a small answer must not wait for the last one's receipt.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except socket.gaierror as error:
+        raise CommandFailed(f"{host!r} is not an address to listen on") from error
+    except OSError as error:
+        match error.errno:
+            case errno.EADDRINUSE:
+                problem = f"port {port} on {host} is in use; choose another with --port"
+            case errno.EACCES:
+                problem = f"port {port} needs more rights; choose one above 1023 with --port"
+            case errno.EADDRNOTAVAIL:
+                problem = f"{host} is not an address of this machine; choose another with --host"
+            case _:
+                problem = f"cannot listen on {host}, port {port}: {error.strerror}"
+        raise CommandFailed(problem) from error

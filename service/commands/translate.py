@@ -1,0 +1,249 @@
+"""``dragoman translate``: a file or standard input, line by line, in this process.
+
+A file that is written survives whatever stops it: the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import service
+from models.bundle.bundle import MANIFEST
+from models.bundle.languages import canonical
+from service.bootstrap import configure_logging, local_translator
+from service.bulk.job import translate_blocks
+from service.bulk.journal import Progress, Remarks
+from service.bulk.output import Output, ResumableFile, Stream
+from service.bulk.progress import Bar
+from service.bulk.reading import BlockSize, blocks, in_thread
+from service.bulk.rows import Format
+from service.bulk.source import Source
+from service.bulk.translating import BlockTranslator
+from service.commands.command import DONE, CommandFailed, add_bundles, settings_of
+from service.commands.formats import add_format, described, format_of
+from service.loading import discover, only
+from service.process import prepare_process
+from service.runtime.sessions import available_device
+from service.settings import Settings
+from service.translation.decoding import DecodingOverrides
+from service.translation.types import LanguagePair
+
+_STANDARD = "-"
+_IN_A_FILE = BlockSize()
+"""The batch runs empty at each block's end, which with so many lines costs a hundredth."""
+_IN_A_STREAM = BlockSize(lines=256, bytes=1 << 16)
+_MATTERS = (
+    *("precision", "shortlist", "slots", "threads", "cache_megabytes"),
+    *("max_batch_tokens", "max_padded_tokens", "max_beam_size"),
+)
+"""Settings that decide what the model is, or who shares a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A command that has been understood."""
+
+    settings: Settings
+    pair: LanguagePair
+    rows: Format
+    decoding: DecodingOverrides
+    source: Source
+    skip: bool
+    show_progress: bool
+
+    async def run(self, output: Output, progress: Progress, *, to_a_file: bool) -> Progress:
+        """Translate what is behind ``progress``; returns how far that has come.
+
+        The blocks of a file take turns, and one is prepared meanwhile; those of a stream share
+        batches and end when nothing more comes, so that whoever types is answered.
+        """
+        size = _IN_A_FILE if to_a_file else _IN_A_STREAM
+        found = blocks(self.source, self.rows, size, progress.place, prompt=not to_a_file)
+        bar = Bar(sys.stderr if self.show_progress else None, self.source.size)
+        with closing(bar):
+            async with local_translator(self.settings, self.pair) as translator:
+                translate = BlockTranslator(
+                    translator, self.pair, self.rows, self.decoding, skip=self.skip, alone=to_a_file
+                )
+                return await translate_blocks(
+                    in_thread(found),
+                    translate,
+                    output,
+                    progress,
+                    ahead=2 if to_a_file else 4,
+                    bar=bar,
+                )
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "translate",
+        help="translate a file, line by line",
+        description="Translate lines, columns or JSON lines. When a file has been interrupted, the "
+        "same command goes on with it; see docs/bulk.md.",
+    )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default=_STANDARD, help="in UTF-8; else standard input"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", default=_STANDARD, help="else standard output"
+    )
+    parser.add_argument("--from", dest="source", required=True, metavar="CODE", help="language")
+    parser.add_argument("--to", dest="target", required=True, metavar="CODE", help="language")
+    add_format(parser)
+    parser.add_argument(
+        "--gzip",
+        choices=("in", "out", "both", "none"),
+        help="which side is compressed; else what the names ending in .gz say",
+    )
+    parser.add_argument(
+        "--on-error",
+        choices=("stop", "skip"),
+        default="stop",
+        help="whether a line that cannot be translated ends the work (stop) or is left empty",
+    )
+    parser.add_argument("--restart", action="store_true", help="forget what was begun")
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show how far it is; else on a terminal only",
+    )
+    decoding = parser.add_argument_group("decoding", "Else what the settings and the bundle say.")
+    decoding.add_argument("--beam-size", type=int, metavar="N")
+    decoding.add_argument("--length-penalty", type=float, metavar="X")
+    decoding.add_argument("--precision", metavar="NAME", help="auto, int8, fp16 or fp32")
+    decoding.add_argument("--device", metavar="NAME", help="auto, cpu or cuda")
+    decoding.add_argument("--threads", metavar="N", help="0 takes every core")
+    decoding.add_argument("--shortlist", action=argparse.BooleanOptionalAction)
+    add_bundles(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    target = _target(options.output)
+    settings = _settings(options, to_a_file=target is not None)
+    prepare_process()
+    configure_logging(settings)
+    with closing(Source(options.file, compressed=_compressed(options, "in"))) as source:
+        job = _Job(
+            settings,
+            LanguagePair(_language(options.source), _language(options.target)),
+            format_of(options),
+            DecodingOverrides(beam_size=options.beam_size, length_penalty=options.length_penalty),
+            source,
+            skip=options.on_error == "skip",
+            show_progress=sys.stderr.isatty() if options.progress is None else options.progress,
+        )
+        compressed = _compressed(options, "out")
+        if compressed is None:
+            compressed = options.output.lower().endswith(".gz")
+        if target is None:
+            with _stream(options.output) as file:
+                work = job.run(Stream(file, compressed=compressed), Progress(), to_a_file=False)
+                progress = asyncio.run(work)
+        else:
+            progress = _write(job, target, _made_with(job, options, compressed), options.restart)
+    _remark("cut at the longest allowed length", progress.cut)
+    _remark("left empty because they cannot be translated", progress.skipped)
+    return DONE
+
+
+def _write(job: _Job, target: Path, made_with: dict[str, Any], restart: bool) -> Progress:
+    file = ResumableFile(target, made_with, compressed=made_with["compressed"], restart=restart)
+    with closing(file):
+        if file.progress.place.lines:
+            _say(f"{target} has {_lines(file.progress)} already; going on behind")
+        try:
+            progress = asyncio.run(job.run(file, file.progress, to_a_file=True))
+        except BaseException:
+            if file.latest.place.lines:
+                _say(f"{target} keeps {_lines(file.latest)}; the same command goes on behind")
+            raise
+        file.finish()
+    return progress
+
+
+def _made_with(job: _Job, options: argparse.Namespace, compressed: bool) -> dict[str, Any]:
+    """Whatever the output depends on, by names that people know, but the source."""
+    settings = job.settings
+    models = {
+        found.name: hashlib.sha256((found.path / MANIFEST).read_bytes()).hexdigest()[:12]
+        for found in only(discover(settings.bundles), job.pair)
+    }
+    return {
+        "version": service.__version__,
+        "from": job.pair.source,
+        "to": job.pair.target,
+        "models": models,
+        "device": available_device(settings.device),
+        "beam_size": options.beam_size,
+        "length_penalty": options.length_penalty,
+        "compressed": compressed,
+        "block_lines": _IN_A_FILE.lines,
+        "block_bytes": _IN_A_FILE.bytes,
+        **{name: getattr(settings, name) for name in _MATTERS},
+        **described(options),
+    }
+
+
+def _settings(options: argparse.Namespace, *, to_a_file: bool) -> Settings:
+    asked = {name: getattr(options, name) for name in ("device", "precision", "threads")}
+    # A result from memory was decoded in another company, and after a kill there is none.
+    asked["result_megabytes"] = 0 if to_a_file else None
+    settings = settings_of(options, log_level="warning", shortlist=options.shortlist, **asked)
+    if (options.beam_size or 0) <= settings.max_beam_size:
+        return settings
+    return settings.model_copy(update={"max_beam_size": options.beam_size})
+
+
+def _compressed(options: argparse.Namespace, side: str) -> bool | None:
+    """What is said about a side, if anything."""
+    return None if options.gzip is None else options.gzip in (side, "both")
+
+
+def _target(name: str) -> Path | None:
+    """The file to write in the end; ``None`` for what can only be written from front to back."""
+    path = Path(name)
+    if name == _STANDARD or (path.exists() and not path.is_file() and not path.is_dir()):
+        return None
+    if path.is_dir():
+        raise CommandFailed(f"{path} is a directory; --output names a file")
+    # What a link leads to is to be replaced, not the link.
+    return path.resolve()
+
+
+@contextmanager
+def _stream(name: str) -> Iterator[BinaryIO]:
+    if name == _STANDARD:
+        yield sys.stdout.buffer
+        return
+    with open(name, "wb") as file:
+        yield file
+
+
+def _language(code: str) -> str:
+    try:
+        return canonical(code)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _lines(progress: Progress) -> str:
+    return "1 line" if progress.place.lines == 1 else f"{progress.place.lines} lines"
+
+
+def _remark(what: str, remarks: Remarks) -> None:
+    if remarks.count:
+        _say(f"{what}: {remarks}")
+
+
+def _say(sentence: str) -> None:
+    print(f"dragoman: {sentence}", file=sys.stderr)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from service import cli
+from service.bootstrap import local_translator
+from service.bulk.output import ResumableFile
+from service.bulk.reading import BlockSize
+from service.commands import translate as command
+from service.settings import Settings
+from service.translation.translator import Translator
+from service.translation.types import LanguagePair
+from tests.support.shouting import load_shouting, put_bundle
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory whose ``bundles`` hold a model that shouts."""
+    put_bundle(tmp_path / "bundles", "shout", "de", "en")
+
+    def shouting_translator(
+        settings: Settings, pair: LanguagePair
+    ) -> AbstractAsyncContextManager[Translator]:
+        return local_translator(settings, pair, load_shouting)
+
+    monkeypatch.setattr(command, "local_translator", shouting_translator)
+    monkeypatch.setattr(command, "configure_logging", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def translate(*arguments: str) -> int:
+    return cli.main(["translate", *arguments, "--from", "de", "--to", "en"])
+
+
+def test_names_tell_formats_and_compression(here: Path) -> None:
+    (here / "in.tsv.gz").write_bytes(gzip.compress(b"id\ttext\n1\tgut\n2\t\n"))
+    assert translate("in.tsv.gz", "-o", "out.tsv", "--column", "text") == 0
+    assert (here / "out.tsv").read_bytes() == b"id\ttext\ttranslation\n1\tgut\tGUT\n2\t\t\n"
+    (here / "in.jsonl").write_bytes(b'{"text": "gut", "n": 1}\n')
+    assert translate("in.jsonl", "-o", "out.jsonl.gz", "--into", "en") == 0
+    made = gzip.decompress((here / "out.jsonl.gz").read_bytes())
+    assert json.loads(made) == {"text": "gut", "n": 1, "en": "GUT"}
+    assert translate("in.jsonl", "-o", "out.txt", "--gzip", "out", "--format", "lines") == 0
+    assert gzip.decompress((here / "out.txt").read_bytes()) == b'{"TEXT": "GUT", "N": 1}\n'
+
+
+def test_lines_that_cannot_be_translated_may_be_left_empty_and_are_numbered(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "in.txt").write_bytes(b"gut\n\xff\n" + b"x" * 100 + b"\ngut")
+    assert translate("in.txt", "-o", "out.txt") == 2
+    assert capfd.readouterr().err == (
+        f"dragoman: {here / 'out.txt'} keeps 1 line; the same command goes on behind\n"
+        "dragoman: line 2: is not UTF-8\n"
+    )
+    assert translate("in.txt", "-o", "out.txt", "--on-error", "skip") == 0
+    assert (here / "out.txt").read_bytes() == b"GUT\n\n\nGUT"
+    assert capfd.readouterr().err == (
+        f"dragoman: {here / 'out.txt'} has 1 line already; going on behind\n"
+        "dragoman: left empty because they cannot be translated: line 2, 3\n"
+    )
+
+
+def test_what_was_begun_with_other_options_or_bundles_is_not_gone_on_with(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "in.txt").write_bytes(b"gut\n\xff\n")
+    assert translate("in.txt", "-o", "out.txt") == 2
+    capfd.readouterr()
+    assert translate("in.txt", "-o", "out.txt", "--beam-size", "1", "--threads", "3") == 2
+    told = "begun otherwise: beam_size was unset, not 1; threads was 0, not 3; do the same, or"
+    assert told in capfd.readouterr().err
+    put_bundle(here / "bundles", "shout", "de", "en", version="2")
+    assert translate("in.txt", "-o", "out.txt") == 2
+    assert "models was " in capfd.readouterr().err
+    (here / "in.txt").write_bytes(b"neu\n")
+    assert translate("in.txt", "-o", "out.txt", "--restart") == 0
+    assert (here / "out.txt").read_bytes() == b"NEU\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["in.txt", "--column", "1", "--format", "lines"], "--column says nothing about lines"),
+        (["in.jsonl", "--column", "1", "--format", "jsonl"], "--column says nothing about jsonl"),
+        (["in.tsv", "--replace", "--into", "b"], "--into and --replace exclude one another"),
+        (["in.tsv", "--column", "0"], "--column is 0; columns are counted from 1"),
+        (["in.txt", "--precision", "int4"], "DRAGOMAN_PRECISION is 'int4'; it must be one of"),
+        (["in.txt", "-o", "bundles"], "bundles is a directory; --output names a file"),
+        (["in.txt", "--gzip", "in"], "in.txt is not gzip, or is damaged"),
+        (["in.txt", "--column", "name"], "there is no column 'name'; the header has gut"),
+        (["in.txt", "-o", "missing/out"], "missing/out.unfinished: No such file or directory"),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(
+    here: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    for suffix in ("txt", "tsv", "jsonl"):
+        (here / f"in.{suffix}").write_bytes(b"gut\n")
+    assert translate(*arguments) == 2
+    err = capfd.readouterr().err
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_what_is_not_a_file_is_written_from_front_to_back(here: Path) -> None:
+    os.mkfifo(here / "pipe")
+    reading = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    (here / "in.txt").write_bytes(b"gut\n")
+    assert translate("in.txt", "-o", "pipe") == 0
+    assert os.read(reading, 100) == b"GUT\n"
+    os.close(reading)
+    assert (here / "pipe").is_fifo()
+
+
+def test_a_link_is_followed_and_stays(here: Path) -> None:
+    (here / "out.txt").symlink_to(here / "far.txt")
+    (here / "in.txt").write_bytes(b"gut\n")
+    assert translate("in.txt", "-o", "out.txt") == 0
+    assert (here / "out.txt").is_symlink()
+    assert (here / "far.txt").read_bytes() == b"GUT\n"
+
+
+def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "in.txt").write_bytes(b"".join(b"zeile %d\n" % n for n in range(9)))
+    monkeypatch.setattr(command, "_IN_A_FILE", BlockSize(lines=3))
+    write = ResumableFile.write
+
+    def interrupted(file: ResumableFile, content: bytes) -> int:
+        if b"ZEILE 3" in content:
+            raise KeyboardInterrupt
+        return write(file, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumableFile, "write", interrupted)
+        assert translate("in.txt", "-o", "out.txt") == 130
+    assert "keeps 3 lines; the same command goes on behind" in capfd.readouterr().err
+    assert translate("in.txt", "-o", "out.txt") == 0
+    assert (here / "out.txt").read_bytes() == (here / "in.txt").read_bytes().upper()
+
+
+def test_progress_is_shown_when_asked_for(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "in.txt").write_bytes(b"gut\n" * 20)
+    assert translate("in.txt", "-o", "out.txt", "--progress") == 0
+    err = capfd.readouterr().err
+    assert "100%|" in err
+    assert "sentences/s" in err

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.bulk.reading import Block, BlockSize, blocks
+from service.bulk.rows import Lines
+from service.bulk.source import Source
+from service.bulk.translating import BlockTranslator
+from service.engine.engine import Engine
+from service.engine.types import Decoded
+from service.loading import discover
+from service.runtime.scripted import ScriptedBackend
+from service.translation.admission import Admission
+from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
+from service.translation.detection import LinguaDetector
+from service.translation.loaded import LoadedModel
+from service.translation.repository import FoundBundle, ModelRepository
+from service.translation.translator import Translator
+from service.translation.types import LanguagePair
+from tests.support.shouting import make_limits, make_manifest, make_model, put_bundle, shouting
+
+pytestmark = pytest.mark.anyio
+
+PAIR = LanguagePair("de", "en")
+
+
+def blocks_of(tmp_path: Path, content: str, lines: int = 30) -> list[Block]:
+    (tmp_path / "in.txt").write_text(content)
+    source = Source(str(tmp_path / "in.txt"))
+    try:
+        return list(blocks(source, Lines(), BlockSize(lines=lines)))
+    finally:
+        source.close()
+
+
+class Recorded:
+    """A model that shouts, and in which company."""
+
+    def __init__(self, directory: Path) -> None:
+        put_bundle(directory, "a")
+        self.backend = ScriptedBackend(shouting, make_limits())
+        self._repository = ModelRepository(lambda: discover(directory), self._load)
+
+    async def _load(self, bundle: FoundBundle) -> LoadedModel:
+        return await make_model(make_manifest("a", "de", "en"), self.backend)
+
+    async def __aenter__(self) -> Translator:
+        await self._repository.reload()
+        return Translator(self._repository, Admission(1 << 20), LinguaDetector())
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._repository.close()
+
+
+def block_translator(
+    translator: Translator, *, skip: bool = False, decoding: DecodingOverrides = NO_OVERRIDES
+) -> BlockTranslator:
+    return BlockTranslator(translator, PAIR, Lines(), decoding, skip=skip, alone=True)
+
+
+async def test_a_block_is_always_decoded_in_the_same_company(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = Engine.decode
+
+    async def slowly(engine: Engine, *question: Any) -> Decoded:
+        # The engine's thread could begin with those who are here already.
+        time.sleep(0.001)
+        return await decode(engine, *question)
+
+    monkeypatch.setattr(Engine, "decode", slowly)
+    content = "".join(f"z{'x' * (n * 7 % 13)} {n}\n" for n in range(120))
+    found = blocks_of(tmp_path, content, lines=60)
+    companies = []
+    for order in ((0, 1), (1,), (1,), (0, 1)):
+        recorded = Recorded(tmp_path / "bundles")
+        async with recorded as translator:
+            translate = block_translator(translator)
+            for number in order:
+                steps = len(recorded.backend.batch_sizes)
+                encodes = len(recorded.backend.encode_sizes)
+                done = await translate(found[number])
+                assert done.content == b"".join(found[number].lines).upper()
+            backend = recorded.backend
+            companies.append((backend.batch_sizes[steps:], backend.encode_sizes[encodes:]))
+    assert all(company == companies[0] for company in companies)
+    # All had come before the first of them entered.
+    assert companies[0][1][0] == make_limits().slots
+
+
+async def test_blocks_of_a_file_are_decoded_one_after_another(tmp_path: Path) -> None:
+    found = blocks_of(tmp_path, "zeile\nzwei\n" * 30)
+    recorded = Recorded(tmp_path / "bundles")
+    async with recorded as translator:
+        translate = block_translator(translator)
+        first, second = await asyncio.gather(translate(found[0]), translate(found[1]))
+    assert first.content == second.content == b"ZEILE\nZWEI\n" * 15
+    # Of each block two different texts are decoded, once each; never three.
+    assert max(recorded.backend.encode_sizes) == 2
+
+
+async def test_a_line_that_fails_ends_a_block_after_those_before_it(tmp_path: Path) -> None:
+    content = "gut\n\n" + "x" * 70 + "\nauch gut\n" + "y" * 80 + "\n"
+    (block,) = blocks_of(tmp_path, content)
+    async with Recorded(tmp_path / "bundles") as translator:
+        done = await block_translator(translator)(block)
+        assert (done.content, done.rows) == (b"GUT\n\n", 2)
+        assert str(done.failure) == "line 3: sentence has 71 tokens; the model reads at most 64"
+        done = await block_translator(translator, skip=True)(block)
+    assert done.content == b"GUT\n\n\nAUCH GUT\n\n"
+    assert (done.rows, done.skipped, done.failure) == (5, (3, 5), None)
+
+
+async def test_what_no_line_can_help_names_the_block(tmp_path: Path) -> None:
+    (block,) = blocks_of(tmp_path, "gut\n")
+    async with Recorded(tmp_path / "bundles") as translator:
+        decoding = DecodingOverrides(beam_size=99)
+        done = await block_translator(translator, skip=True, decoding=decoding)(block)
+    assert (done.content, done.rows) == (b"", 0)
+    assert str(done.failure).startswith("lines 1 to 1: beam_size is 99")

@@ -1,0 +1,109 @@
+"""Files that are really translated by processes that are really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import cycle, islice
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from tests.bulk.quick import translated
+from tests.support.shouting import put_bundle
+
+ROOT = Path(__file__).parent.parent.parent
+BUNDLE = ROOT / "bundles" / "multi30k-de-en"
+
+
+def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", module, "translate", *arguments, "--from", "de", "--to", "en"],
+        stderr=subprocess.PIPE,
+        env={k: v for k, v in os.environ.items() if not k.startswith("DRAGOMAN_")},
+        cwd=ROOT,
+    )
+
+
+def resident(process: subprocess.Popen[bytes]) -> int:
+    """Megabytes; 0 once the process has ended."""
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) >> 10
+    return 0
+
+
+def killed_at(process: subprocess.Popen[bytes], unfinished: Path, size: int) -> list[int]:
+    """Kill a process once its output is so long; returns what it took of memory until then.
+
+    A process that ends by itself has written everything.
+    """
+    taken = []
+    while process.poll() is None:
+        taken.append(resident(process))
+        if unfinished.exists() and unfinished.stat().st_size >= size:
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    process.wait()
+    return taken
+
+
+@pytest.mark.slow
+def test_a_large_file_survives_three_kills_and_takes_no_more_memory_as_it_grows(
+    tmp_path: Path,
+) -> None:
+    put_bundle(tmp_path / "bundles", "quick")
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    lines = [f"Zeile {number}" for number in range(200_000)]
+    source.write_text("\n".join(lines))
+    expected = "\n".join(map(translated, lines))
+    random = Random(1)
+    arguments = (str(source), "-o", str(target), "--bundles", str(tmp_path / "bundles"))
+    unfinished = tmp_path / "out.txt.unfinished"
+    begun = 0
+    for number in (1, 2, 3):
+        at = int(len(expected) * (number - random.random() * 0.5) / 4)
+        with start("tests.bulk.quick", *arguments, "--beam-size", "1") as process:
+            killed_at(process, unfinished, at)
+            assert process.returncode == -signal.SIGKILL
+        assert not target.exists()
+        assert begun <= unfinished.stat().st_size
+        begun = at
+    with start("tests.bulk.quick", *arguments, "--beam-size", "1") as process:
+        taken = killed_at(process, unfinished, 1 << 40)
+        assert process.stderr is not None
+        assert b"lines already; going on behind" in process.stderr.read()
+        assert process.returncode == 0
+    assert target.read_text() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundles", "in.txt", "out.txt"]
+    # The first third of the samples is the process coming up.
+    early, late = taken[len(taken) // 3 : len(taken) // 2], taken[-len(taken) // 5 : -1]
+    assert max(late) - max(early) < 24
+
+
+@pytest.mark.slow
+def test_a_real_model_translates_the_same_whether_it_was_killed_or_not(tmp_path: Path) -> None:
+    if not BUNDLE.is_dir():
+        pytest.skip("the committed bundle is not here")
+    captions = [example.source for example in Bundle.open(BUNDLE).manifest.examples]
+    source = tmp_path / "in.txt"
+    # Lines so long that there are several blocks, and little to translate in each.
+    made = (f"{caption} {n}{' ' * 2000}\n" for n, caption in enumerate(cycle(captions)))
+    source.write_text("".join(islice(made, 1500)))
+    whole, broken = tmp_path / "whole.txt", tmp_path / "broken.txt"
+    with start("service", str(source), "-o", str(whole), "--beam-size", "1") as process:
+        assert process.wait() == 0
+    unfinished = tmp_path / "broken.txt.unfinished"
+    for part in (0.0, 0.3, 0.6):
+        with start("service", str(source), "-o", str(broken), "--beam-size", "1") as process:
+            killed_at(process, unfinished, int(whole.stat().st_size * part))
+            assert process.returncode == -signal.SIGKILL
+    with start("service", str(source), "-o", str(broken), "--beam-size", "1") as process:
+        assert process.wait() == 0
+    assert broken.read_bytes() == whole.read_bytes()

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.bulk.disk import Disk
+from service.bulk.journal import Journal, Progress, UnusableJournal
+from service.bulk.output import OutputTaken, ResumableFile
+from service.bulk.reading import BlockSize
+from service.bulk.rows import Columns, Format, Lines
+from service.bulk.source import BadSource
+from tests.bulk.crashing import MADE_WITH, TARGET, CrashingDisk, PowerCut, run
+
+SMALL = BlockSize(lines=3, bytes=40)
+
+
+def shouted(content: bytes) -> bytes:
+    """What an unbroken run makes of it."""
+    with TemporaryDirectory() as directory:
+        (Path(directory) / "in").write_bytes(content)
+        disk = CrashingDisk(Random(0))
+        run(Path(directory) / "in", Lines(), disk, SMALL)
+    return disk.names[TARGET].safe
+
+
+@settings(max_examples=150)
+@given(
+    lines=st.lists(st.text(max_size=12).filter(lambda t: "\n" not in t), max_size=20),
+    end=st.sampled_from(["", "\n", "\r\n"]),
+    cuts=st.lists(st.integers(0, 25), max_size=6),
+    random=st.randoms(use_true_random=False),
+)
+def test_power_cuts_lose_and_double_nothing(
+    lines: list[str], end: str, cuts: list[int], random: Random
+) -> None:
+    content = "\n".join(lines).encode() + end.encode()
+    disk = CrashingDisk(random)
+    with TemporaryDirectory() as directory:
+        source = Path(directory) / "in"
+        source.write_bytes(content)
+        for cut in [*cuts, None]:
+            disk.restart(cut)
+            try:
+                run(source, Lines(), disk, SMALL)
+            except PowerCut:
+                continue
+            break
+    assert disk.names[TARGET].safe == shouted(content)
+    assert set(disk.names) == {TARGET}
+
+
+@settings(max_examples=50)
+@given(cuts=st.lists(st.integers(0, 25), max_size=4), random=st.randoms(use_true_random=False))
+def test_compressed_files_and_headers_survive_as_well(cuts: list[int], random: Random) -> None:
+    disk = CrashingDisk(random)
+    content = b"id\ttext\n" + b"".join(b"%d\tzeile %d\n" % (n, n) for n in range(20))
+    with TemporaryDirectory() as directory:
+        source = Path(directory) / "in.gz"
+        source.write_bytes(gzip.compress(content[:50]) + gzip.compress(content[50:]))
+        for cut in [*cuts, None]:
+            disk.restart(cut)
+            rows = Columns("text", header=False, into="shouted", replace=False)
+            try:
+                run(source, rows, disk, SMALL, compressed=True)
+            except PowerCut:
+                continue
+            break
+    lines = [b"%d\tzeile %d\tZEILE %d\n" % (n, n, n) for n in range(20)]
+    assert gzip.decompress(disk.names[TARGET].safe) == b"id\ttext\tshouted\n" + b"".join(lines)
+
+
+def begun(tmp_path: Path) -> tuple[Path, Path]:
+    """A source, and the output of a run that stopped after six of its lines."""
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_bytes(b"".join(b"zeile %d\n" % n for n in range(6)) + b"x" * (5 << 20))
+    with pytest.raises(Exception, match="line 7: is longer than 4 MiB"):
+        run(source, Lines(), Disk(), SMALL, target=target)
+    assert not target.exists()
+    return source, target
+
+
+def again(source: Path, target: Path, rows: Format | None = None, **more: object) -> int:
+    return run(source, rows or Lines(), Disk(), SMALL, target=target, **more)  # type: ignore[arg-type]
+
+
+def test_what_comes_after_the_lines_that_are_done_may_be_mended(tmp_path: Path) -> None:
+    source, target = begun(tmp_path)
+    source.write_bytes(source.read_bytes()[: 6 * 8] + b"sieben\n")
+    assert again(source, target) == 6
+    assert target.read_bytes().endswith(b"ZEILE 5\nSIEBEN\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_lines_that_are_done_must_be_what_they_were(tmp_path: Path) -> None:
+    source, target = begun(tmp_path)
+    source.write_bytes(b"Zeile" + source.read_bytes()[5:])
+    with pytest.raises(BadSource, match="has changed in its first 6 lines"):
+        again(source, target)
+    source.write_bytes(b"zeile 0\n")
+    with pytest.raises(BadSource, match="has become shorter"):
+        again(source, target)
+    assert again(source, target, restart=True) == 0
+    assert target.read_bytes() == b"ZEILE 0\n"
+
+
+def test_the_journal_of_what_was_forgotten_is_never_believed(tmp_path: Path) -> None:
+    _, target = begun(tmp_path)
+    disk = LeavingDisk()
+    killed = ResumableFile(target, MADE_WITH, compressed=False, restart=True, disk=disk)
+    killed.write(b"more than had been there. " * 10)
+    disk.leave()
+    after = ResumableFile(target, MADE_WITH, compressed=False)
+    assert after.progress == Progress()
+    after.close()
+
+
+class LeavingDisk(Disk):
+    """Whose process may go without a word."""
+
+    def open(self, path: Path) -> int:
+        self.latest = super().open(path)
+        return self.latest
+
+    def leave(self) -> None:
+        os.close(self.latest)
+
+
+def test_another_job_is_refused_by_naming_what_differs(tmp_path: Path) -> None:
+    source, target = begun(tmp_path)
+    other = {"beam_size": 1, "column": "2"}
+    told = r"beam_size was 4, not 1; column was unset, not 2; .*--restart"
+    with pytest.raises(UnusableJournal, match=told):
+        again(source, target, made_with=other)
+    source.write_bytes(b"zeile\n")
+    assert again(source, target, made_with=other, restart=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("journal", "told"),
+    [(b"{", "cannot be read"), (b"[]", "cannot be read"), (b'{"journal": 2}', "another version")],
+)
+def test_a_damaged_journal_is_not_believed(tmp_path: Path, journal: bytes, told: str) -> None:
+    source, target = begun(tmp_path)
+    (tmp_path / "out.txt.journal").write_bytes(journal)
+    with pytest.raises(UnusableJournal, match=told):
+        again(source, target)
+
+
+def test_an_output_that_became_shorter_is_not_gone_on_with(tmp_path: Path) -> None:
+    source, target = begun(tmp_path)
+    (tmp_path / "out.txt.unfinished").write_bytes(b"ZEILE")
+    with pytest.raises(UnusableJournal, match=r"out\.txt\.unfinished is shorter"):
+        again(source, target)
+
+
+def test_two_do_not_write_the_same_file(tmp_path: Path) -> None:
+    first = ResumableFile(tmp_path / "out", MADE_WITH, compressed=False)
+    with pytest.raises(OutputTaken, match="is being written by another process"):
+        ResumableFile(tmp_path / "out", MADE_WITH, compressed=False)
+    first.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_becomes_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "in").touch()
+    run(tmp_path / "in", Lines(), Disk(), SMALL, target=tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b""
+    run(tmp_path / "in", Lines(), Disk(), SMALL, target=tmp_path / "out.gz", compressed=True)
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b""
+
+
+class FullDisk(Disk):
+    """Has room for so many bytes of the output and of everything else."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def write(self, descriptor: int, content: bytes) -> None:
+        super().write(descriptor, content[: self.room])
+        self.room -= len(content)
+        if self.room < 0:
+            raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_stops_the_work_and_room_lets_it_go_on(tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(b"".join(b"zeile %d\n" % n for n in range(9)))
+    journal = len(Journal(MADE_WITH, Progress()).to_json())
+    for room in (10, journal // 2, journal * 3 // 2):
+        with pytest.raises(OSError, match="No space left"):
+            run(source, Lines(), FullDisk(room), SMALL, target=target)
+    assert again(source, target) == 3
+    assert target.read_bytes() == source.read_bytes().upper()
