@@ -18,19 +18,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-import numpy as np
-
 from service.engine.errors import BackendFailed, EngineError, EngineStopped
 from service.engine.observer import EngineObserver, SilentObserver
+from service.engine.reports import Reports
 from service.engine.scheduler import Plan, Scheduler, Sequence
-from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
+from service.engine.types import Decoded, DecodingOptions, Durations, Priority
 from service.priority import step_aside
-from service.runtime.backend import Backend, CacheUse, Candidates, EncodeBatch, StepBatch
+from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
 
 logger = logging.getLogger(__name__)
 
 _SILENT = SilentObserver()
-_NOTHING = CacheUse(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +68,13 @@ class Engine:
     ) -> None:
         self._backend = backend
         self._scheduler = scheduler
-        self._observer = observer
+        self._reports = Reports(observer, scheduler)
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._ids = itertools.count()
         self._futures: dict[int, asyncio.Future[Decoded]] = {}
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
-        self._reported_use = _NOTHING
         self._holding = 0
         """On the engine's thread: how many wait until all that they have is in the line."""
 
@@ -166,16 +163,15 @@ class Engine:
     def _run(self) -> None:
         step_aside()
         try:
-            self._report_use(self._backend.cache_use())
+            self._reports.use(self._backend.cache_use())
             while self._take_commands():
                 if self._scheduler.has_work:
-                    start = time.perf_counter()
-                    self._iterate()
-                    self._observer.worked(time.perf_counter() - start)
-                    self._report_use(self._backend.cache_use())
+                    with self._reports.working():
+                        self._iterate()
+                    self._reports.use(self._backend.cache_use())
         except Exception:
             logger.exception("the engine died")
-            self._observer.died()
+            self._reports.died()
         finally:
             # Whoever calls from here on is refused; whoever called before is told.
             self._stopped = True
@@ -198,7 +194,7 @@ class Engine:
                     self._holding -= 1
                 case unknown:
                     assert_never(unknown)
-            self._report_waiting()
+            self._reports.waiting()
         return True
 
     def _add(self, sequence: Sequence) -> None:
@@ -209,12 +205,12 @@ class Engine:
 
     def _cancel(self, sequence_id: int) -> None:
         if self._scheduler.abort(sequence_id, "cancelled"):
-            self._observer.left("cancelled", 1, len(self._scheduler.running))
+            self._reports.left("cancelled", 1)
 
     def _iterate(self) -> None:
         plan = self._scheduler.schedule()
         if plan.encode is not None:
-            self._report_joined(plan)
+            self._reports.joined(plan)
         if not self._admit(plan):
             plan = self._scheduler.reschedule()
         if plan.step is None:
@@ -222,7 +218,7 @@ class Engine:
         candidates = self._step(plan.step, plan.sequences)
         if candidates is not None:
             leaving = _timed(self._scheduler.apply(candidates))
-            self._report_leaving(leaving)
+            self._reports.ended(leaving)
             self._deliver(leaving)
 
     def _admit(self, plan: Plan) -> bool:
@@ -242,9 +238,7 @@ class Engine:
             logger.exception("encoding %d sentences failed", len(admitted))
             self._fail(admitted, error)
             return False
-        seconds = time.perf_counter() - start
-        lengths = [len(source) for source in batch.sources]
-        self._observer.encoded(len(lengths), max(lengths) * len(lengths), sum(lengths), seconds)
+        self._reports.encoded(batch, time.perf_counter() - start)
         return True
 
     def _step(self, batch: StepBatch, sequences: list[Sequence]) -> Candidates | None:
@@ -260,9 +254,7 @@ class Engine:
             logger.exception("a step of %d sentences failed", len(sequences))
             self._fail(sequences, error)
             return None
-        seconds = time.perf_counter() - start
-        rows = int(np.count_nonzero(batch.parents_BK >= 0))
-        self._observer.stepped(rows, len(sequences), seconds)
+        self._reports.stepped(batch, len(sequences), time.perf_counter() - start)
         return candidates
 
     def _make_room(
@@ -277,8 +269,8 @@ class Engine:
         now = time.perf_counter()
         for sequence in leaving:
             sequence.arrived = now
-        self._observer.left("preempted", len(leaving), len(self._scheduler.running))
-        self._report_waiting()
+        self._reports.left("preempted", len(leaving))
+        self._reports.waiting()
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         failures: list[tuple[Sequence, _Outcome]] = []
@@ -292,7 +284,7 @@ class Engine:
             )
             failure.__cause__ = error
             failures.append((sequence, failure))
-        self._observer.left("failed", len(sequences), len(self._scheduler.running))
+        self._reports.left("failed", len(sequences))
         self._deliver(failures)
 
     def _shut_down(self) -> None:
@@ -302,43 +294,9 @@ class Engine:
             logger.exception("closing the backend failed")
         abandoned = [*self._scheduler.running, *self._scheduler.waiting]
         in_batch = sum(self._scheduler.abort(sequence.id, "failed") for sequence in abandoned)
-        if in_batch:
-            self._observer.left("failed", in_batch, 0)
-        self._report_waiting()
-        self._report_use(_NOTHING)
-
-    def _report_use(self, use: CacheUse) -> None:
-        if use != self._reported_use:
-            self._observer.cached(use.taken, use.limit)
-            self._reported_use = use
-
-    def _report_waiting(self) -> None:
-        scheduler = self._scheduler
-        self._observer.waiting(len(scheduler.waiting), scheduler.waiting.tokens)
-
-    def _report_joined(self, plan: Plan) -> None:
-        at = time.perf_counter()
-        for sequence in plan.admitted:
-            sequence.entered = at
-        waited = [at - sequence.arrived for sequence in plan.admitted]
-        self._observer.joined(len(waited), waited, len(plan.sequences) - len(waited))
-        self._report_waiting()
-
-    def _report_leaving(self, leaving: Collection[tuple[Sequence, _Outcome]]) -> None:
-        running = len(self._scheduler.running)
-        failed = 0
-        for sequence, outcome in leaving:
-            if isinstance(outcome, EngineError):
-                failed += 1
-                continue
-            target_tokens = len(outcome.hypotheses[0].token_ids)
-            if outcome.finish_reason is FinishReason.COMPLETE:
-                target_tokens += 1
-            self._observer.finished(outcome.finish_reason, len(sequence.source_ids), target_tokens)
-        if failed:
-            self._observer.left("failed", failed, running)
-        if finished := len(leaving) - failed:
-            self._observer.left("finished", finished, running)
+        self._reports.left("failed", in_batch)
+        self._reports.waiting()
+        self._reports.use()
 
     def _deliver(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
         if outcomes:

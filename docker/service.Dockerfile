@@ -1,0 +1,87 @@
+# The service, for CPUs (EXTRA=cpu) or NVIDIA GPUs (EXTRA=gpu), whose CUDA and cuDNN come as wheels:
+#
+#     docker build -f docker/service.Dockerfile --build-arg EXTRA=gpu -t dragoman:gpu .
+#
+# Needs of its base only Debian with Python 3.11 or later and its venv. Nothing here is for one
+# builder alone: BuildKit and buildah (with --format docker, for the health check) both take it.
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+# pip works from outside, so that what it installs into does not contain it.
+RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/dragoman
+WORKDIR /build
+
+# Other people's code, as old as these two files. An empty package stands for ours, so that ours may
+# change without it.
+ARG EXTRA=cpu
+COPY pyproject.toml requirements.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip \
+    mkdir service && echo '__version__ = "0"' >service/__init__.py && touch README.md \
+    && /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile \
+        -c requirements.lock ".[${EXTRA},tracing]" \
+    && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate
+# What nobody in this image can have a use for: tests, samples, tools of training; of CUDA's wheels
+# headers, static libraries and a second compiler. The rest is compiled now, since later the file
+# system is read-only.
+RUN cd /opt/dragoman/lib/python3*/site-packages \
+    && find . -type d \( -name tests -o -path './nvidia/*/include' \) -prune -exec rm -r {} + \
+    && find . -path './nvidia/*' \( -name '*.a' -o -name '*.alt.so.*' \) -delete \
+    && rm -r matplotlib/mpl-data/sample_data \
+        onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
+    && /opt/dragoman/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
+
+# Our own code, as what it adds to the environment of the others'.
+COPY README.md ./
+COPY models models
+COPY dragoman dragoman
+COPY service service
+RUN --mount=type=cache,target=/root/.cache/pip \
+    /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile --no-deps \
+        --prefix /installed . \
+    && /opt/dragoman/bin/python -m compileall -q --invalidation-mode unchecked-hash /installed
+
+FROM ${PYTHON_IMAGE}
+# tini is in the image and not left to `init: true`, which Kubernetes and plain `docker run` lack.
+# Python's own modules are compiled where the base has not done so.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends tini \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log \
+    && groupadd --gid 10001 dragoman \
+    && useradd --uid 10001 --gid dragoman --no-create-home --home-dir /tmp \
+        --shell /usr/sbin/nologin dragoman \
+    && install --directory --mode 0700 --owner dragoman --group dragoman /state \
+    && python3 -m compileall -q -j 0 -x '/(site-packages|dist-packages|test|idlelib)/' \
+        "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
+COPY --from=build /opt/dragoman /opt/dragoman
+COPY bundles /bundles
+COPY --from=build /installed /opt/dragoman
+
+# ONNX Runtime reports to its maker what it runs, unless it is told not to.
+ENV ORT_DISABLE_TELEMETRY=1 \
+    PATH=/opt/dragoman/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    MPLCONFIGDIR=/tmp/matplotlib \
+    DRAGOMAN_HOST=0.0.0.0 \
+    DRAGOMAN_PORT=8000 \
+    DRAGOMAN_BUNDLES=/bundles \
+    DRAGOMAN_STATE=/state
+USER 10001:10001
+WORKDIR /
+VOLUME /state
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+# Not urllib, which would ask the proxy that Docker may have put into the environment.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 CMD ["python", "-c", \
+    "import http.client, os, sys; \
+    connection = http.client.HTTPConnection('127.0.0.1', int(os.environ['DRAGOMAN_PORT']), timeout=4); \
+    connection.request('GET', '/readyz'); \
+    sys.exit(connection.getresponse().status != 200)"]
+ENTRYPOINT ["tini", "--", "dragoman"]
+CMD ["serve"]
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Dragoman" \
+    org.opencontainers.image.description="A machine-translation service to look inside" \
+    org.opencontainers.image.version="0.1.0" \
+    org.opencontainers.image.revision="${REVISION}"

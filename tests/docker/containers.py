@@ -1,0 +1,264 @@
+"""Images built by buildah, and containers of them, where neither Docker nor a registry is.
+
+The base is made by debootstrap. A container is what its image says - user, environment, entry
+point, volumes - on a root that really is read-only, in namespaces of its own for processes and
+mounts; it shares the network of the host.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.docker.support import ROOT
+
+PROGRAMS = ("buildah", "debootstrap", "nsenter", "unshare")
+SUITE = "bookworm"
+
+_START = """
+root=$1
+shift
+mount --make-rprivate /
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+for volume in $VOLUMES; do
+    mount -t tmpfs -o "$(stat -c 'uid=%u,gid=%g,mode=%a' "$root/$volume")" tmpfs "$root/$volume"
+done
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+mkdir -m 1777 "$root/dev/shm"
+for device in null zero full random urandom; do
+    touch "$root/dev/$device"
+    mount --bind "/dev/$device" "$root/dev/$device"
+done
+mount -o remount,bind,ro "$root"
+exec chroot "$root" "$@"
+"""
+
+
+def missing() -> str:
+    """Why no image can be built here; empty if one can."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "images are built by root on Linux"
+    absent = [program for program in PROGRAMS if shutil.which(program) is None]
+    return f"{', '.join(absent)} not installed" if absent else ""
+
+
+class Unreachable(Exception):
+    """No mirror of Debian can be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    name: str
+    config: Mapping[str, Any]
+    """As Docker has it: ``User``, ``Env``, ``Entrypoint``, ``Cmd``, ``Healthcheck``, …"""
+    root: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(each.split("=", 1) for each in self.config["Env"])
+
+    @property
+    def check(self) -> list[str]:
+        """The command of its health check."""
+        kind, *command = self.config["Healthcheck"]["Test"]
+        assert kind == "CMD"
+        return [str(word) for word in command]
+
+
+class Builder:
+    """buildah with a storage of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._temporary = directory / "tmp"
+        self._temporary.mkdir()
+
+    def base(self) -> str:
+        """Debian with Python, and nothing else."""
+        container = self._buildah("from", "scratch")
+        root = Path(self._buildah("mount", container))
+        made = subprocess.run(
+            # What it mounts goes with it, even if it is interrupted.
+            [
+                *["unshare", "--mount", "debootstrap", "--variant=minbase"],
+                *["--include=python3,python3-venv", SUITE, str(root)],
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if made.returncode != 0:
+            raise Unreachable(f"debootstrap: {made.stdout.strip().splitlines()[-1]}")
+        for downloaded in (root / "var/cache/apt", root / "var/lib/apt/lists"):
+            shutil.rmtree(downloaded)
+        self._buildah("commit", "--quiet", "--rm", container, "base")
+        return "localhost/base"
+
+    def build(self, dockerfile: Path, **arguments: str) -> Image:
+        name = "-".join([dockerfile.stem.lower(), *arguments.values()]).replace("/", "-")
+        options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        options += [f"--volume={path}:{path}:ro" for path in self._pip_paths()]
+        options.append(f"--volume={self._pip_configuration()}:/etc/pip.conf:ro")
+        self._buildah(
+            *["bud", "--isolation=chroot", "--format=docker", "--layers=false"],
+            *[*options, f"--file={dockerfile}", f"--tag={name}", str(ROOT)],
+        )
+        container = self._buildah("from", name)
+        described = json.loads(self._buildah("inspect", "--type=image", name))
+        return Image(name, described["Docker"]["config"], Path(self._buildah("mount", container)))
+
+    def _buildah(self, *arguments: str) -> str:
+        storage = [f"--root={self._directory}/storage", f"--runroot={self._directory}/run"]
+        ran = subprocess.run(
+            ["buildah", *storage, "--storage-driver=vfs", *arguments],
+            env=os.environ | {"TMPDIR": str(self._temporary)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
+        return ran.stdout.strip()
+
+    def _pip_configuration(self) -> Path:
+        """What pip is told on this machine, in files or the environment, as one file."""
+        path = self._directory / "pip.conf"
+        lines = [f"{name} = {value}" for name, value in _pip_settings().items()]
+        path.write_text("\n".join(["[global]", *lines, ""]), encoding="utf-8")
+        return path
+
+    def _pip_paths(self) -> list[Path]:
+        """Files and directories of this machine that pip is told of."""
+        paths = []
+        for word in " ".join(_pip_settings().values()).split():
+            # The files of an index are beside it.
+            path = Path(word.removeprefix("file://"))
+            path = path.parent if word.startswith("file://") else path
+            if path.is_absolute() and path.exists() and path != Path("/"):
+                paths.append(path)
+        return list(dict.fromkeys(paths))
+
+
+def _pip_settings() -> dict[str, str]:
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    )
+    settings: dict[str, str] = {}
+    # The environment wins over files, and is listed first.
+    for line in reversed(listed.stdout.splitlines()):
+        name, _, value = line.partition("=")
+        scope, _, name = name.partition(".")
+        if scope in ("global", "install", ":env:"):
+            settings[name] = str(ast.literal_eval(value))
+    return settings
+
+
+@contextmanager
+def builder(gigabytes: int) -> Iterator[Builder]:
+    """Takes so much memory while it is open, where there is three times as much, else of the disk.
+
+    Every layer is a copy of the ones below, file by file, which takes a disk minutes.
+    """
+    memory = Path("/dev/shm")
+    enough = _available_memory() > 3 * gigabytes << 30 and _is_plain(memory)
+    with tempfile.TemporaryDirectory(prefix="images", dir=memory if enough else None) as directory:
+        yield Builder(Path(directory))
+
+
+def _available_memory() -> int:
+    read = Path("/proc/meminfo").read_text()
+    return int(read.partition("MemAvailable:")[2].split()[0]) << 10
+
+
+def _is_plain(directory: Path) -> bool:
+    """Whether programs run and devices are made in it."""
+    return directory.is_dir() and not os.statvfs(directory).f_flag & (os.ST_NOEXEC | os.ST_NODEV)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    image: Image
+    process: subprocess.Popen[bytes]
+    environment: Mapping[str, str]
+    log: Path
+
+    @property
+    def init(self) -> int:
+        """Its first process, by the host's number."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        while not (numbers := children.read_text().split()):
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.01)
+        return int(numbers[0])
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """A command in the container, as its user, as ``docker exec`` does it."""
+        return self._enter(_as_user(self.image, self.environment, command))
+
+    def run_as_root(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return self._enter(command)
+
+    def check(self) -> int:
+        """Exit code of the health check."""
+        return self.run(*self.image.check).returncode
+
+    def stop(self) -> int:
+        """As ``docker stop``; the exit code."""
+        os.kill(self.init, getattr(signal, self.image.config["StopSignal"]))
+        return self.process.wait(timeout=60)
+
+    def _enter(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        namespaces = ["--mount", "--pid", "--ipc", "--uts", "--root", "--wd"]
+        return subprocess.run(
+            ["nsenter", f"--target={self.init}", *namespaces, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+@contextmanager
+def running(image: Image, log: Path, *command: str, **variables: str) -> Iterator[Container]:
+    """A container of ``image``, with these variables beside its own."""
+    environment = image.environment | variables
+    program = [*image.config["Entrypoint"], *(command or image.config["Cmd"])]
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(
+                [
+                    *["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"],
+                    *["sh", "-euc", _START, "container", str(image.root)],
+                    *_as_user(image, environment, program),
+                ],
+                env=os.environ | {"VOLUMES": " ".join(image.config.get("Volumes", {}))},
+                stdout=stack.enter_context(log.open("wb")),
+                stderr=subprocess.STDOUT,
+            )
+        )
+        stack.callback(process.kill)
+        yield Container(image, process, environment, log)
+
+
+def _as_user(image: Image, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
+    """``command`` without any rights, with this environment and no other."""
+    user, group = image.config["User"].split(":")
+    return [
+        *["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"],
+        *["--bounding-set=-all", "--inh-caps=-all", "env", "-i", "-C", image.config["WorkingDir"]],
+        *[f"{name}={value}" for name, value in environment.items()],
+        *command,
+    ]

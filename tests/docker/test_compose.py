@@ -1,0 +1,259 @@
+"""The compose files, as far as they can be judged without Docker."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from service.settings import PREFIX, Settings
+from tests.docker.support import (
+    COMPOSE,
+    COMPOSE_CPU,
+    ROOT,
+    Dockerfile,
+    compose,
+    filled_in,
+    variables,
+)
+
+PROJECT = compose(COMPOSE)
+PROJECT_CPU = compose(COMPOSE, COMPOSE_CPU)
+SERVICES: dict[str, dict[str, Any]] = PROJECT["services"]
+WITH_DOCKER = (
+    (ROOT / "docs" / "operations.md")
+    .read_text(encoding="utf-8")
+    .partition("\n## With Docker\n")[2]
+    .partition("\n## ")[0]
+)
+SERVICE_DOCKERFILE = Dockerfile.read(ROOT / "docker" / "service.Dockerfile")
+
+each_service = pytest.mark.parametrize("name", SERVICES)
+each_built = pytest.mark.parametrize(
+    "built", [each for each in SERVICES.values() if "build" in each], ids=lambda each: each["image"]
+)
+
+
+def mounts(name: str) -> dict[str, dict[str, Any]]:
+    """Volumes of a service by their target, as source, type and whether it is read-only."""
+    found: dict[str, dict[str, Any]] = {}
+    for volume in SERVICES[name]["volumes"]:
+        if isinstance(volume, str):
+            source, target, *rest = volume.split(":")
+            kind = "bind" if source.startswith((".", "/")) else "volume"
+            volume = {"type": kind, "source": source, "target": target, "read_only": rest == ["ro"]}
+        found[volume["target"]] = volume
+    return found
+
+
+@pytest.mark.parametrize("path", [COMPOSE, COMPOSE_CPU], ids=lambda path: path.name)
+def test_the_files_are_what_the_specification_allows(path: Path) -> None:
+    vendored = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
+    jsonschema.validate(compose(path), json.loads(vendored.read_text(encoding="utf-8")))
+
+
+def test_without_a_gpu_the_same_is_started_on_cpus() -> None:
+    assert PROJECT_CPU["services"].keys() == SERVICES.keys()
+    for name, service in PROJECT_CPU["services"].items():
+        assert not service["deploy"]["resources"].get("reservations", {}).get("devices"), name
+    assert PROJECT_CPU["services"]["service"]["build"]["args"]["EXTRA"] == "cpu"
+
+
+def test_the_service_and_training_have_the_gpu() -> None:
+    for name in ("service", "training"):
+        (device,) = SERVICES[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert device["capabilities"] == ["gpu"]
+    assert SERVICES["service"]["build"]["args"]["EXTRA"] == "gpu"
+
+
+def test_images_for_cpus_and_gpus_are_not_mistaken_for_one_another() -> None:
+    assert SERVICES["service"]["image"] != PROJECT_CPU["services"]["service"]["image"]
+
+
+@each_built
+def test_what_is_built_can_be(built: dict[str, Any]) -> None:
+    path = ROOT / built["build"]["context"] / built["build"]["dockerfile"]
+    dockerfile = Dockerfile.read(path)
+    assert all(dockerfile.declares(argument) for argument in built["build"].get("args", {}))
+    assert built["pull_policy"] == "build"
+
+
+def test_extras_that_are_asked_for_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for each in (PROJECT, PROJECT_CPU):
+        extra = each["services"]["service"]["build"]["args"]["EXTRA"]
+        assert extra in project["optional-dependencies"]
+
+
+@each_service
+def test_images_are_pinned(name: str) -> None:
+    image = SERVICES[name]["image"]
+    if "build" not in SERVICES[name]:
+        assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", image)
+
+
+@each_service
+def test_containers_may_do_little(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service
+    assert "/var/run/docker.sock" not in json.dumps(service)
+    limits = service["deploy"]["resources"]["limits"]
+    assert {"memory", "pids"} <= limits.keys()
+    assert {"max-size", "max-file"} <= service["logging"]["options"].keys()
+
+
+@each_service
+def test_what_is_mounted_from_the_host_exists_and_is_read_only(name: str) -> None:
+    for target, mount in mounts(name).items():
+        if mount["type"] == "bind":
+            assert mount.get("read_only") or (name, target) == ("training", "/bundles")
+            if "$" not in mount["source"]:
+                assert (ROOT / mount["source"]).exists(), mount["source"]
+
+
+def test_volumes_are_declared_and_used() -> None:
+    used = {
+        mount["source"]
+        for name in SERVICES
+        for mount in mounts(name).values()
+        if mount["type"] == "volume"
+    }
+    assert used == set(PROJECT["volumes"])
+
+
+def test_every_setting_can_be_made_and_none_is_unless_somebody_does() -> None:
+    environment = SERVICES["service"]["environment"]
+    named = {name for name in environment if name.startswith(PREFIX)}
+    assert named == {f"{PREFIX}{field.upper()}" for field in Settings.model_fields}
+    fixed = {name for name in named if environment[name] is not None}
+    assert fixed == {f"{PREFIX}{name}" for name in ("HOST", "PORT", "BUNDLES", "STATE")}
+
+
+def test_what_is_set_agrees_with_the_image() -> None:
+    environment = SERVICES["service"]["environment"]
+    settings = Settings.from_environment({k: v for k, v in environment.items() if v is not None})
+    image = SERVICE_DOCKERFILE.final
+    assert settings == Settings.from_environment(image.last("ENV").assignments)
+    assert mounts("service")[str(settings.bundles)]["source"] == "./bundles"
+    assert mounts("service")[str(settings.state)]["type"] == "volume"
+    assert published("service") == image.last("EXPOSE").text == str(settings.port)
+
+
+def published(name: str) -> str:
+    (port,) = SERVICES[name]["ports"]
+    return str(port.rpartition(":")[2])
+
+
+@each_service
+def test_nothing_is_published_beyond_this_host_unless_somebody_says_so(name: str) -> None:
+    for port in SERVICES[name].get("ports", []):
+        assert filled_in(port).startswith("127.0.0.1:")
+
+
+def test_env_files_need_not_be_there_and_are_not_committed() -> None:
+    assert SERVICES["service"]["env_file"] == [{"path": ".env", "required": False}]
+    assert "/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_no_secret_is_in_a_file() -> None:
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|TOKEN|_KEY$", name):
+                assert value is None or filled_in(value) == ""
+
+
+def test_what_may_be_set_for_compose_is_documented() -> None:
+    documented = set(re.findall(r"^\| `(\w+)` \|", WITH_DOCKER, re.MULTILINE))
+    assert documented == variables(PROJECT)
+    # The service reads .env, too, and does not start with a setting it does not know.
+    assert not any(name.startswith(PREFIX) for name in documented)
+
+
+def test_defaults_are_documented() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]*)` \|", WITH_DOCKER, re.MULTILINE)
+    text = COMPOSE.read_text(encoding="utf-8")
+    for name, default in rows:
+        assert f"${{{name}:-{default}}}" in text
+
+
+def test_it_starts_in_order_of_health() -> None:
+    order = {"service": set(), "prometheus": {"service"}, "grafana": {"prometheus"}}
+    for name, before in order.items():
+        depends: dict[str, Any] = SERVICES[name].get("depends_on", {})
+        assert depends.keys() == before
+        assert all(each == {"condition": "service_healthy"} for each in depends.values())
+    assert SERVICE_DOCKERFILE.final.all("HEALTHCHECK")
+    assert {"healthcheck"} <= SERVICES["prometheus"].keys() & SERVICES["grafana"].keys()
+
+
+def test_it_has_time_to_finish_what_it_accepted() -> None:
+    grace = filled_in(SERVICES["service"]["stop_grace_period"])
+    assert int(grace.removesuffix("s")) > Settings().shutdown_seconds
+
+
+def test_training_starts_only_when_it_is_asked_for() -> None:
+    assert [name for name, each in SERVICES.items() if each.get("profiles")] == ["training"]
+    image = Dockerfile.read(ROOT / "docker" / "training.Dockerfile").final
+    assert image.last("ENV").assignments["TRAINING_DATA"] in mounts("training")
+    assert image.last("WORKDIR").text == "/"
+    assert {"/runs", "/bundles"} <= mounts("training").keys()
+
+
+def test_prometheus_finds_its_files_and_the_service() -> None:
+    arguments = dict(each.split("=", 1) for each in SERVICES["prometheus"]["command"])
+    configuration = Path(arguments["--config.file"])
+    directory = ROOT / mounts("prometheus")[str(configuration.parent)]["source"]
+    read = yaml.safe_load((directory / configuration.name).read_text(encoding="utf-8"))
+    assert all((directory / name).is_file() for name in read["rule_files"])
+    targets = {
+        job["job_name"]: job["static_configs"][0]["targets"] for job in read["scrape_configs"]
+    }
+    assert targets["dragoman"] == [f"service:{published('service')}"]
+    assert arguments["--storage.tsdb.path"] in mounts("prometheus")
+    assert f"http://127.0.0.1:{published('prometheus')}" in json.dumps(
+        SERVICES["prometheus"]["healthcheck"]
+    )
+
+
+def test_grafana_finds_its_files_and_prometheus() -> None:
+    provisioning = ROOT / mounts("grafana")["/etc/grafana/provisioning"]["source"]
+    (sources,) = (provisioning / "datasources").iterdir()
+    (source,) = yaml.safe_load(sources.read_text(encoding="utf-8"))["datasources"]
+    assert source["url"] == f"http://prometheus:{published('prometheus')}"
+    (providers,) = (provisioning / "dashboards").iterdir()
+    for provider in yaml.safe_load(providers.read_text(encoding="utf-8"))["providers"]:
+        directory = ROOT / mounts("grafana")[provider["options"]["path"]]["source"]
+        assert list(directory.glob("*.json"))
+    settings = grafana_settings()
+    home = Path(settings["dashboards"]["default_home_dashboard_path"])
+    assert (ROOT / mounts("grafana")[str(home.parent)]["source"] / home.name).is_file()
+
+
+def test_nobody_logs_in_to_grafana_without_a_password_of_their_own() -> None:
+    settings = grafana_settings()
+    assert settings["auth.anonymous"]["org_role"] == "Viewer"
+    assert settings["auth"].getboolean("disable_login_form")
+    assert not settings["auth.basic"].getboolean("enabled")
+    assert settings["security"].getboolean("disable_initial_admin_creation")
+    # Each of them is overridden by a variable that is empty, which is unset, without a password.
+    for name, value in SERVICES["grafana"]["environment"].items():
+        assert variables(value) == {"GRAFANA_ADMIN_PASSWORD"}, name
+        assert filled_in(value) == ""
+
+
+def grafana_settings() -> configparser.ConfigParser:
+    settings = configparser.ConfigParser()
+    path = ROOT / mounts("grafana")["/etc/grafana/grafana.ini"]["source"]
+    settings.read_string(path.read_text(encoding="utf-8"))
+    return settings

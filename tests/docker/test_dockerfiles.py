@@ -1,0 +1,145 @@
+"""The Dockerfiles, as far as they can be judged without building them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import service
+from service.settings import Settings
+from tests.docker.support import DOCKERFILES, ROOT, Dockerfile, Ignored
+
+IGNORED = Ignored((ROOT / ".dockerignore").read_text(encoding="utf-8"))
+
+each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
+
+
+def in_repository() -> list[str]:
+    """Files as a clone has them, and those about to be added."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return listed.stdout.splitlines()
+
+
+@each_dockerfile
+def test_what_is_built_on_is_pinned_and_can_be_chosen(path: Path) -> None:
+    dockerfile = Dockerfile.read(path)
+    image, _, tag = dockerfile.arguments["PYTHON_IMAGE"].partition(":")
+    assert image == "python"
+    version = re.match(r"3\.(\d+)-slim-", tag)
+    assert version is not None
+    assert int(version[1]) >= 11
+    names = {stage.name for stage in dockerfile.stages}
+    assert {stage.base for stage in dockerfile.stages} <= {"${PYTHON_IMAGE}", *names}
+
+
+@each_dockerfile
+def test_the_image_runs_as_somebody_without_rights(path: Path) -> None:
+    final = Dockerfile.read(path).final
+    assert [each.text for each in final.all("USER")] == ["10001:10001"]
+    assert "useradd --uid 10001" in final.last("RUN").text
+
+
+@each_dockerfile
+def test_signals_reach_the_program_through_an_init(path: Path) -> None:
+    final = Dockerfile.read(path).final
+    assert final.last("ENTRYPOINT").exec[:2] == ["tini", "--"]
+    assert final.last("STOPSIGNAL").text == "SIGTERM"
+
+
+@each_dockerfile
+def test_what_is_copied_is_in_the_repository_and_not_ignored(path: Path) -> None:
+    files = [file for file in in_repository() if file not in IGNORED]
+    copies = [
+        copy
+        for stage in Dockerfile.read(path).stages
+        for copy in stage.all("COPY")
+        if "from" not in copy.flags
+    ]
+    assert copies
+    for copy in copies:
+        for source in copy.words[:-1]:
+            assert any(f"{file}/".startswith(f"{source.rstrip('/')}/") for file in files), source
+
+
+@each_dockerfile
+def test_stages_copy_from_stages_that_exist(path: Path) -> None:
+    dockerfile = Dockerfile.read(path)
+    names = [stage.name for stage in dockerfile.stages]
+    for number, stage in enumerate(dockerfile.stages):
+        for copy in stage.all("COPY"):
+            assert copy.flags.get("from", names[0]) in names[: number or 1]
+
+
+@each_dockerfile
+def test_dependencies_are_installed_by_the_lock_before_any_code_of_ours_is_there(
+    path: Path,
+) -> None:
+    (stage,) = [each for each in Dockerfile.read(path).stages if each.name == "build"]
+    before = []
+    for each in stage.instructions:
+        if each.name == "COPY":
+            before += each.words[:-1]
+        elif " install " in each.text:
+            break
+    assert before == ["pyproject.toml", "requirements.lock"]
+    assert "-c requirements.lock" in each.text
+
+
+@each_dockerfile
+def test_extras_exist(path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = path.read_text(encoding="utf-8").replace("${EXTRA}", "cpu,gpu")
+    asked_for = {
+        extra.strip() for found in re.findall(r'"\.\[([^]]+)]"', text) for extra in found.split(",")
+    }
+    assert asked_for
+    assert asked_for <= set(project["optional-dependencies"])
+
+
+@each_dockerfile
+def test_the_image_says_which_version_it_is(path: Path) -> None:
+    labels = Dockerfile.read(path).final.last("LABEL").assignments
+    assert labels["org.opencontainers.image.version"] == service.__version__
+
+
+def test_every_setting_the_image_makes_is_one() -> None:
+    final = Dockerfile.read(ROOT / "docker" / "service.Dockerfile").final
+    environment = final.last("ENV").assignments
+    settings = Settings.from_environment(environment)
+    assert str(settings.port) == final.last("EXPOSE").text
+    assert str(settings.state) == final.last("VOLUME").text
+    assert str(settings.bundles) in [copy.words[-1] for copy in final.all("COPY")]
+    assert settings.host == "0.0.0.0"
+
+
+def test_the_image_is_healthy_when_texts_can_be_translated() -> None:
+    final = Dockerfile.read(ROOT / "docker" / "service.Dockerfile").final
+    assert "/readyz" in final.last("HEALTHCHECK").exec[-1]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env",
+        ".git/config",
+        ".venv/bin/python",
+        "bundles/secret/manifest.json",
+        "docker-compose.yml",
+        "runs/reverse/log",
+        "service/__pycache__/cli.cpython-312.pyc",
+        "state/dragoman.db",
+        "tests/conftest.py",
+    ],
+)
+def test_what_has_no_business_in_an_image_stays_out(path: str) -> None:
+    assert path in IGNORED

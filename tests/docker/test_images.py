@@ -1,0 +1,187 @@
+"""The images, built and run: as nobody in particular, on a root that cannot be written to."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.docker import containers
+from tests.docker.containers import Builder, Container, Image
+from tests.docker.support import ROOT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(containers.missing()), reason=containers.missing()),
+]
+
+WITH_GPU = os.environ.get("TEST_GPU_IMAGE") == "1"
+CPU_GIGABYTES, GPU_GIGABYTES = 3, 16
+GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
+CPU_MEGABYTES = 450
+"""What the service for CPUs may add to its base."""
+
+
+@pytest.fixture(scope="module")
+def builder() -> Iterator[Builder]:
+    with containers.builder(GPU_GIGABYTES if WITH_GPU else CPU_GIGABYTES) as builder:
+        yield builder
+
+
+@pytest.fixture(scope="module")
+def base(builder: Builder) -> str:
+    try:
+        return builder.base()
+    except containers.Unreachable as unreachable:
+        pytest.skip(str(unreachable))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "cpu",
+        pytest.param(
+            "gpu",
+            marks=pytest.mark.skipif(
+                not WITH_GPU,
+                reason="gigabytes of CUDA are installed only where TEST_GPU_IMAGE=1",
+            ),
+        ),
+    ],
+)
+def image(request: pytest.FixtureRequest, builder: Builder, base: str) -> Image:
+    dockerfile = ROOT / "docker" / "service.Dockerfile"
+    return builder.build(dockerfile, PYTHON_IMAGE=base, EXTRA=request.param)
+
+
+@pytest.fixture(scope="module")
+def service(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    log = tmp_path_factory.mktemp("service") / "log"
+    with containers.running(image, log, DRAGOMAN_PORT=str(free_port())) as container:
+        wait(container, "/readyz", 200)
+        yield container
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def address(container: Container) -> str:
+    return f"http://127.0.0.1:{container.environment['DRAGOMAN_PORT']}"
+
+
+def wait(container: Container, path: str, status: int) -> None:
+    """Until it answers so."""
+    while True:
+        assert container.process.poll() is None, container.log.read_text()
+        with suppress(httpx.TransportError):
+            if httpx.get(address(container) + path).status_code == status:
+                return
+        time.sleep(0.05)
+
+
+def status_of(process: str) -> dict[str, str]:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def megabytes(directory: Path) -> float:
+    files = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files) / 1e6
+
+
+def test_it_translates(service: Container) -> None:
+    question = {"q": GERMAN, "source": "auto", "target": "en", "attention": True}
+    answer = httpx.post(f"{address(service)}/translate", json=question, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert "young men" in answer.json()["translatedText"]
+    # Drawing starts a process, which keeps fonts it has found.
+    url = f"{address(service)}/translations/{answer.json()['id']}/attention"
+    picture = httpx.get(url, params={"format": "png"}, timeout=60)
+    assert picture.content.startswith(b"\x89PNG")
+
+
+def test_every_process_in_it_is_nobody_in_particular_and_stays_so(service: Container) -> None:
+    (child,) = Path(f"/proc/{service.init}/task/{service.init}/children").read_text().split()
+    for process in (str(service.init), child):
+        status = status_of(process)
+        assert set(status["Uid"].split()) == {"10001"}
+        assert set(status["Gid"].split()) == {"10001"}
+        assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+        assert status["NoNewPrivs"] == "1"
+    assert status_of(str(service.init))["Name"] == "tini"
+    assert service.run("id", "--user", "--name").stdout == "dragoman\n"
+
+
+def test_not_even_root_writes_to_its_root(service: Container) -> None:
+    for directory in ("/", "/opt/dragoman", "/bundles", "/etc"):
+        written = service.run_as_root("touch", f"{directory}/anything")
+        assert "Read-only file system" in written.stderr
+
+
+def test_state_is_its_own(service: Container) -> None:
+    assert service.run("dragoman", "keys", "add", "somebody").returncode == 0
+    assert "somebody" in service.run("dragoman", "keys", "list").stdout
+    assert service.run("stat", "--format=%a %U", "/state").stdout == "700 dragoman\n"
+
+
+def test_it_has_what_it_needs_and_no_more(service: Container) -> None:
+    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    wanted = ("service", "onnxruntime", "opentelemetry.sdk")
+    unwanted = ("torch", "training", "pip", "pytest")
+    assert [service.run("python", "-c", look, name).returncode for name in wanted] == [0] * 3
+    assert [service.run("python", "-c", look, name).returncode for name in unwanted] == [1] * 4
+
+
+def test_what_it_imports_is_compiled(service: Container) -> None:
+    told = service.run("python", "-v", "-c", "import service.bootstrap").stderr
+    read = re.findall(r"^# code object from '?([^'\n]+?)'?$", told, re.MULTILINE)
+    assert any(path.startswith("/opt/dragoman") for path in read)
+    assert [path for path in read if path.endswith(".py")] == []
+
+
+def test_nobody_outside_is_told_of_it(service: Container) -> None:
+    assert httpx.get(f"{address(service)}/readyz").status_code == 200
+    # ONNX Runtime keeps what it is about to send, and for whom it does.
+    kept = service.run("find", "/tmp", "-ipath", "*microsoft*", "-o", "-name", ".ses")
+    assert kept.stdout == kept.stderr == ""
+
+
+def test_it_is_healthy_while_it_is_ready(service: Container) -> None:
+    assert service.check() == 0
+
+
+def test_it_is_not_healthy_without_models_and_ends_when_it_is_told(
+    image: Image, tmp_path: Path
+) -> None:
+    variables = {"DRAGOMAN_BUNDLES": "/srv", "DRAGOMAN_PORT": str(free_port())}
+    with containers.running(image, tmp_path / "log", **variables) as container:
+        wait(container, "/readyz", 503)
+        assert container.check() == 1
+        assert container.stop() == 0
+
+
+def test_it_ends_well_when_it_is_told_to(image: Image, tmp_path: Path) -> None:
+    with containers.running(image, tmp_path / "log", DRAGOMAN_PORT=str(free_port())) as container:
+        wait(container, "/readyz", 200)
+        assert container.stop() == 0
+
+
+def test_a_setting_nobody_knows_stops_it(image: Image, tmp_path: Path) -> None:
+    with containers.running(image, tmp_path / "log", DRAGOMAN_PROT="8000") as container:
+        assert container.process.wait(timeout=60) == 2
+        assert "did you mean DRAGOMAN_PORT?" in container.log.read_text()
+
+
+def test_the_image_for_cpus_is_small(image: Image) -> None:
+    if image.name.endswith("cpu"):
+        assert megabytes(image.root / "opt") + megabytes(image.root / "bundles") < CPU_MEGABYTES
