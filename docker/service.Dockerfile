@@ -56,9 +56,7 @@ COPY --from=build /opt/dragoman /opt/dragoman
 COPY bundles /bundles
 COPY --from=build /installed /opt/dragoman
 
-# ONNX Runtime reports to its maker what it runs, unless it is told not to.
-ENV ORT_DISABLE_TELEMETRY=1 \
-    PATH=/opt/dragoman/bin:/usr/local/bin:/usr/bin:/bin \
+ENV PATH=/opt/dragoman/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \

@@ -43,9 +43,7 @@ RUN apt-get update \
 COPY --from=build /opt/dragoman /opt/dragoman
 COPY --from=build /installed /opt/dragoman
 
-# ONNX Runtime reports to its maker what it runs, unless it is told not to.
-ENV ORT_DISABLE_TELEMETRY=1 \
-    PATH=/opt/dragoman/bin:/usr/local/bin:/usr/bin:/bin \
+ENV PATH=/opt/dragoman/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \

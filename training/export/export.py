@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import logging
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -233,6 +234,9 @@ def _data(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
 
 
 def _commit() -> str:
+    """What this code is called in its repository; ``unknown`` in an image, which has none."""
+    if shutil.which("git") is None:
+        return "unknown"
     found = subprocess.run(
         ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
         capture_output=True,
