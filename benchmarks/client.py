@@ -16,7 +16,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
@@ -51,8 +51,26 @@ class Heard:
     latency: float
 
 
+def arrivals(plan: Plan) -> Iterator[float]:
+    """When the requests of a plan with a rate are due, in seconds since its start.
+
+    The number of a request, modulo the bodies, says which it sends.
+    """
+    gaps, due = random.Random(plan.seed), 0.0
+    while (due := due + gaps.expovariate(plan.rate)) < plan.seconds:
+        yield due
+
+
 def send(url: str, plan: Plan) -> list[Heard]:
     """Run a plan in another process; raises ``RuntimeError`` if that fails."""
+    return send_since(url, plan)[1]
+
+
+def send_since(url: str, plan: Plan) -> tuple[float, list[Heard]]:
+    """As ``send``; also when the plan started, by ``time.perf_counter``.
+
+    On Linux that clock is the same in all processes.
+    """
     finished = subprocess.run(
         [sys.executable, "-m", "benchmarks.client", url],
         input=json.dumps(asdict(plan)),
@@ -62,7 +80,8 @@ def send(url: str, plan: Plan) -> list[Heard]:
     )
     if finished.returncode:
         raise RuntimeError(f"the clients of {url} failed: {finished.stderr.strip()}")
-    return [Heard(*each) for each in json.loads(finished.stdout)]
+    told = json.loads(finished.stdout)
+    return told["started"], [Heard(*each) for each in told["heard"]]
 
 
 class _Connection:
@@ -107,11 +126,11 @@ class _Crowd:
         self._plan = plan
         self._bodies = [body.encode() for body in plan.bodies]
         self._idle: list[_Connection] = []
-        self._started = 0.0
+        self.started = 0.0
         self.heard: list[Heard] = []
 
     async def run(self) -> None:
-        self._started = time.perf_counter()
+        self.started = time.perf_counter()
         if self._plan.clients:
             await asyncio.gather(*(self._take_turns(i) for i in range(self._plan.clients)))
         else:
@@ -124,9 +143,9 @@ class _Crowd:
             body += self._plan.clients
 
     async def _rain(self) -> None:
-        plan, gaps, due, number = self._plan, random.Random(self._plan.seed), 0.0, 0
+        plan, number = self._plan, 0
         waiting: set[asyncio.Task[None]] = set()
-        while (due := due + gaps.expovariate(plan.rate)) < plan.seconds:
+        for due in arrivals(plan):
             await asyncio.sleep(max(0.0, due - self._now()))
             task = asyncio.create_task(self._request(number % len(self._bodies), due))
             waiting.add(task)
@@ -157,14 +176,15 @@ class _Crowd:
         self.heard.append(Heard(body, now, now - due if answered else LOST))
 
     def _now(self) -> float:
-        return time.perf_counter() - self._started
+        return time.perf_counter() - self.started
 
 
 def main(arguments: Sequence[str]) -> int:
     plan = Plan(**json.load(sys.stdin))
     crowd = _Crowd(arguments[0], plan)
     asyncio.run(crowd.run())
-    print(json.dumps([(each.body, each.at, each.latency) for each in crowd.heard]))
+    heard = [(each.body, each.at, each.latency) for each in crowd.heard]
+    print(json.dumps({"started": crowd.started, "heard": heard}))
     return 0
 
 

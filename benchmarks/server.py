@@ -23,6 +23,13 @@ def serving(bundles: Path, **settings: str) -> Iterator[str]:
 
     ``settings`` are upper-case names without prefix. Raises ``RuntimeError`` as ``running`` does.
     """
+    with serving_process(bundles, **settings) as (url, _):
+        yield url
+
+
+@contextmanager
+def serving_process(bundles: Path, **settings: str) -> Iterator[tuple[str, int]]:
+    """As ``serving``; yields the number of the process, too."""
     port = free_port()
     with tempfile.TemporaryDirectory() as state:
         environment = {
@@ -34,8 +41,8 @@ def serving(bundles: Path, **settings: str) -> Iterator[str]:
             "DRAGOMAN_RESULT_MEGABYTES": "0",
             **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
         }
-        with running(["-m", "service", "serve"], port, environment) as url:
-            yield url
+        with running_process(["-m", "service", "serve"], port, environment) as served:
+            yield served
 
 
 @contextmanager
@@ -45,12 +52,21 @@ def running(arguments: Sequence[str], port: int, environment: Mapping[str, str])
     The server's log goes where ours does. Raises ``RuntimeError`` saying why if it does not become
     ready.
     """
+    with running_process(arguments, port, environment) as (url, _):
+        yield url
+
+
+@contextmanager
+def running_process(
+    arguments: Sequence[str], port: int, environment: Mapping[str, str]
+) -> Iterator[tuple[str, int]]:
+    """As ``running``; yields the number of the process, too."""
     command = [sys.executable, *arguments]
     with subprocess.Popen(command, env={**os.environ, **environment}) as server:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait(server, url)
-            yield url
+            yield url, server.pid
         finally:
             server.terminate()
 

@@ -1,0 +1,86 @@
+"""The sentences that are sent, and how long the engine is busy with each: its steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.workloads import Sentences, captions, newstest_lengths, random_words
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Precision
+from service.engine.scheduler import Scheduler, Sequence
+from service.runtime.onnx import OnnxBackend
+from service.translation.decoding import NO_OVERRIDES
+from training.data.corpus import CorpusError
+
+SENTENCES = 512
+"""Enough that no two of the same are together and share one translation."""
+SHORT = 4
+_SLOTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    name: str
+    bodies: tuple[str, ...]
+    """Of requests with one sentence each."""
+    short_bodies: tuple[str, ...]
+    """Of the same sentences, cut after ``SHORT`` steps: rows and source tokens come in another
+    proportion, without which nobody could tell what each of them costs."""
+    lengths: tuple[tuple[int, int], ...]
+    """Source tokens, ``eos`` counted, and steps of each."""
+
+
+def measured_workload(bundle: Bundle, precision: Precision, data: Path) -> Workload:
+    """Multi30k's captions or, where they are not, random words, with the steps they really take."""
+    try:
+        sentences, name = captions(bundle, data)[:SENTENCES], "captions of Multi30k"
+    except CorpusError:
+        lengths = [max(4, length // 2) for length in newstest_lengths(SENTENCES)]
+        sentences, name = random_words(bundle, lengths), "random words"
+    tokenizer, manifest = bundle.tokenizer(), bundle.manifest
+    texts = [tokenizer.decode(sentence[:-1]) for sentence in sentences]
+    languages = {"source": manifest.source, "target": manifest.target}
+    eos = manifest.special_ids.eos
+    # Random words may be read otherwise than they were written.
+    sources = tuple((*tokenizer.encode(text), eos) for text in texts)
+    return Workload(
+        name,
+        tuple(json.dumps({"q": text, **languages}) for text in texts),
+        tuple(json.dumps({"q": text, **languages, "max_decoding_length": SHORT}) for text in texts),
+        tuple(
+            (len(source), steps)
+            for source, steps in zip(sources, steps_of(bundle, precision, sources), strict=True)
+        ),
+    )
+
+
+def steps_of(bundle: Bundle, precision: Precision, sources: Sentences) -> Ordered[int]:
+    """How many steps each sentence stays in the batch, with the bundle's own decoding options."""
+    manifest = bundle.manifest
+    rows = manifest.decoding.beam_size
+    backend = OnnxBackend.load(
+        bundle, precision, slots=_SLOTS, rows_per_slot=rows, threads=machine.cores()
+    )
+    scheduler = Scheduler(backend.limits, manifest.special_ids)
+    for number, source in enumerate(sources):
+        options = NO_OVERRIDES.resolve(manifest.decoding, manifest.limits, len(source))
+        scheduler.add(Sequence(number, source, options))
+    steps = [0] * len(sources)
+    try:
+        while scheduler.has_work:
+            plan = scheduler.schedule()
+            for origin, slot in plan.moves:
+                backend.move(origin, slot)
+            if plan.encode is not None:
+                backend.encode(plan.encode)
+            assert plan.step is not None
+            for sequence in plan.sequences:
+                steps[sequence.id] += 1
+            scheduler.apply(backend.step(plan.step))
+    finally:
+        backend.close()
+    return steps
