@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 _PREFERENCE: dict[Device, tuple[Precision, ...]] = {
     "cpu": ("int8", "fp32", "fp16"),
-    # Integer products would go back to the CPU.
     "cuda": ("fp16", "fp32", "int8"),
 }
 """What ``auto`` takes on each device, best first."""
@@ -142,10 +141,10 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
             f"the service is set to at most {settings.max_beam_size}"
         )
     try:
-        device = available_device(settings.device)
+        available = available_device(settings.device)
     except DeviceUnavailable as error:
         raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
-    precision = _precision(manifest, settings, device)
+    device, precision = place(manifest, settings, available)
     tokenizer = bundle.tokenizer()
     shortlist = bundle.shortlist() if settings.shortlist else None
     if settings.shortlist and shortlist is None:
@@ -286,12 +285,25 @@ async def _prove(model: LoadedModel, example: Example, path: Path) -> None:
         )
 
 
-def _precision(manifest: Manifest, settings: Settings, device: Device) -> Precision:
+def place(manifest: Manifest, settings: Settings, available: Device) -> tuple[Device, Precision]:
+    """Where a bundle runs and in which precision; raises ``InvalidBundle``.
+
+    Integer products would go from a GPU back to the CPU, value by value: what offers nothing else
+    runs on the CPU altogether, unless the settings name the GPU.
+    """
     if settings.precision == "auto":
-        return next(p for p in _PREFERENCE[device] if p in manifest.precisions)
-    if settings.precision not in manifest.precisions:
+        precision = next(p for p in _PREFERENCE[available] if p in manifest.precisions)
+    elif settings.precision in manifest.precisions:
+        precision = settings.precision
+    else:
         raise InvalidBundle(
             f"bundle {manifest.name} offers {', '.join(manifest.precisions)}; "
             f"not {settings.precision}, which the service is set to"
         )
-    return settings.precision
+    if available == "cuda" and precision == "int8" and settings.device == "auto":
+        logger.warning(
+            "%s in int8 runs on the CPU; for the GPU, export it with --precisions int8 fp16",
+            manifest.name,
+        )
+        return "cpu", precision
+    return available, precision

@@ -41,10 +41,12 @@ class Settings(BaseModel):
     )
     precision: Literal["auto", "fp32", "int8", "fp16"] = Field(
         default="auto",
-        description="which graphs to run; auto prefers int8 where a bundle offers it",
+        description="which graphs to run; auto prefers int8 on a CPU and fp16 on a GPU",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="where to run; auto takes a GPU if there is one"
+        default="auto",
+        description="where to run; auto takes a GPU if there is one, for bundles that offer more "
+        "than int8",
     )
     shortlist: bool = Field(
         default=False,

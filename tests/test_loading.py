@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from models.bundle.bundle import Bundle
-from models.bundle.manifest import DecodingDefaults, Example, InvalidBundle, Manifest
+from models.bundle.manifest import (
+    DecodingDefaults,
+    Example,
+    InvalidBundle,
+    Manifest,
+    Precision,
+)
 from service.engine.observer import SilentObserver
 from service.loading import (
     ModelObserver,
@@ -20,8 +26,10 @@ from service.loading import (
     only,
     open_bundle,
     pair_of,
+    place,
 )
 from service.runtime.scripted import ScriptedBackend
+from service.runtime.sessions import Device
 from service.settings import Settings
 from service.translation.loaded import LoadedModel
 from service.translation.repository import FoundBundle
@@ -187,6 +195,27 @@ def test_a_damaged_or_unfinished_download_is_refused_by_name(
         file.write_bytes(damage)
     with pytest.raises(InvalidBundle, match=r"weights\.fp32\.bin"):
         open_bundle(tmp_path / "tiny", SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("offered", "settings", "available", "expected"),
+    [
+        (("int8", "fp16"), {}, "cpu", ("cpu", "int8")),
+        (("int8", "fp16"), {}, "cuda", ("cuda", "fp16")),
+        (("int8", "fp32"), {}, "cuda", ("cuda", "fp32")),
+        (("int8",), {}, "cuda", ("cpu", "int8")),
+        (("int8",), {"device": "cuda"}, "cuda", ("cuda", "int8")),
+        (("int8", "fp16"), {"precision": "int8"}, "cuda", ("cpu", "int8")),
+    ],
+)
+def test_integer_products_stay_off_the_gpu_unless_it_is_named(
+    offered: tuple[Precision, ...],
+    settings: dict[str, str],
+    available: Device,
+    expected: tuple[Device, Precision],
+) -> None:
+    manifest = Manifest.model_construct(name="ab", precisions=offered)
+    assert place(manifest, Settings.model_validate(settings), available) == expected
 
 
 def test_bundles_are_found_by_their_manifest(tmp_path: Path) -> None:
