@@ -29,9 +29,10 @@ from service.api.document_work import DocumentWork
 from service.api.documents import DocumentJobs, DocumentLimits
 from service.api.draining import Drain
 from service.devices import watch_device
+from service.discovery import discover, only, pair_of
 from service.documents import SUPPORTED, DocumentReader
 from service.figures.painter import Painter
-from service.loading import ModelObserver, announcing, discover, load_model, only, pair_of
+from service.loading import ModelObserver, announcing, load_model
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.observability.tracing import open_tracing

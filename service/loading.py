@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from models.bundle.bundle import MANIFEST, Bundle
+from models.bundle.bundle import Bundle
 from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
 from service.engine.engine import Engine
 from service.engine.errors import EngineError
@@ -34,9 +33,8 @@ from service.settings import Settings
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.loaded import LoadedModel, Tokenizer
 from service.translation.reader import AttentionReader
-from service.translation.repository import FoundBundle, Stamp
+from service.translation.repository import FoundBundle
 from service.translation.results import Lookup, Results
-from service.translation.types import LanguagePair
 
 logger = logging.getLogger(__name__)
 
@@ -92,43 +90,6 @@ class Announce(Protocol):
         sha256: str,
         seconds: float,
     ) -> None: ...
-
-
-def discover(directory: Path) -> list[FoundBundle]:
-    """The bundles in a directory: what has a manifest and is not hidden, by name.
-
-    One whose manifest cannot even be looked at is listed, too, so that somebody hears of it.
-    Blocks; raises ``OSError`` where the directory itself cannot be listed.
-    """
-    found = []
-    for path in sorted(directory.iterdir()):
-        if path.name.startswith("."):
-            continue
-        try:
-            (path / MANIFEST).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError:
-            found.append(FoundBundle(path.name, path))
-        else:
-            found.append(FoundBundle(path.name, path, _stamp(path)))
-    return found
-
-
-def _stamp(bundle: Path) -> Stamp:
-    """All of a bundle's files, not only its manifest, which may be the first that is copied."""
-    stamp = []
-    for directory, _, names in os.walk(bundle):
-        for path in (Path(directory, name) for name in names):
-            name = str(path.relative_to(bundle))
-            try:
-                status = path.stat()
-            except OSError:
-                # It went while we looked, or it leads nowhere; its name is all there is to know.
-                stamp.append((name, 0, 0, 0))
-            else:
-                stamp.append((name, status.st_ino, status.st_mtime_ns, status.st_size))
-    return tuple(sorted(stamp))
 
 
 def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
@@ -227,20 +188,6 @@ def announcing(
         return model
 
     return loader
-
-
-def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle]:
-    """The bundles for one pair. Those that do not say are kept, so that somebody hears of them."""
-    return [bundle for bundle in bundles if pair_of(bundle) in {None, pair}]
-
-
-def pair_of(bundle: FoundBundle) -> LanguagePair | None:
-    """What a bundle translates by its manifest; ``None`` if that cannot be read."""
-    try:
-        manifest = Manifest.from_json((bundle.path / MANIFEST).read_text(encoding="utf-8"))
-    except (InvalidBundle, OSError, UnicodeDecodeError):
-        return None
-    return LanguagePair(manifest.source, manifest.target)
 
 
 async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:

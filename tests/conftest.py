@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterator
 
 # Hypothesis imports this in the middle of the first test that needs it. Should the collector then
@@ -14,6 +16,17 @@ from hypothesis import settings
 # A busy machine makes examples slow, not wrong.
 settings.register_profile("dragoman", deadline=None)
 settings.load_profile("dragoman")
+
+
+@pytest.fixture(autouse=True)
+def what_a_process_shares() -> Iterator[None]:
+    """Set back what a command that is called in this process sets for all of it."""
+    root = logging.getLogger()
+    handlers, level, interval = root.handlers[:], root.level, sys.getswitchinterval()
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    sys.setswitchinterval(interval)
 
 
 @pytest.fixture

@@ -16,16 +16,14 @@ from models.bundle.manifest import (
     Manifest,
     Precision,
 )
+from service.discovery import discover, only, pair_of
 from service.engine.observer import SilentObserver
 from service.loading import (
     ModelObserver,
     OpenedBundle,
     announcing,
-    discover,
     load_model,
-    only,
     open_bundle,
-    pair_of,
     place,
 )
 from service.runtime.scripted import ScriptedBackend

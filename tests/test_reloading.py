@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from models.bundle.manifest import InvalidBundle
-from service.loading import announcing, discover
+from service.discovery import discover
+from service.loading import announcing
 from service.observability.metrics import Metrics
 from service.reloading import Reloader
 from service.translation.loaded import LoadedModel

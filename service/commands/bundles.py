@@ -8,7 +8,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.languages import display_name
 from models.bundle.manifest import InvalidBundle
 from service.commands.command import DONE, FAILED, add_bundles, settings_of
-from service.loading import discover
+from service.discovery import discover
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

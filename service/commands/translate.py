@@ -29,7 +29,7 @@ from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator
 from service.commands.command import DONE, CommandFailed, add_bundles, settings_of
 from service.commands.formats import add_format, described, format_of
-from service.loading import discover, only
+from service.discovery import discover, only
 from service.process import prepare_process
 from service.runtime.sessions import available_device
 from service.settings import Settings

@@ -127,10 +127,11 @@ def _request_id_of(record: logging.LogRecord) -> str | None:
 
 
 def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
+    """What ``extra`` said; names that begin with ``_`` are libraries' notes to themselves."""
     return {
         name: _WITHHELD if name.lower() in _PRIVATE else value
         for name, value in vars(record).items()
-        if name not in _STANDARD
+        if name not in _STANDARD and not name.startswith("_")
     }
 
 

@@ -11,9 +11,9 @@ from service.bulk.reading import Block, BlockSize, blocks
 from service.bulk.rows import Lines
 from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator
+from service.discovery import discover
 from service.engine.engine import Engine
 from service.engine.types import Decoded
-from service.loading import discover
 from service.runtime.scripted import ScriptedBackend
 from service.translation.admission import Admission
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides

@@ -220,6 +220,12 @@ class Container:
         os.kill(self.init, getattr(signal, self.image.config["StopSignal"]))
         return self.process.wait(timeout=60)
 
+    def kill(self) -> None:
+        """Also whatever is left of it; nothing is told to those who have become somebody else."""
+        if self.process.poll() is None:
+            os.kill(self.init, signal.SIGKILL)
+            self.process.kill()
+
     def _enter(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         namespaces = ["--mount", "--pid", "--ipc", "--uts", "--root", "--wd"]
         return subprocess.run(
@@ -249,8 +255,9 @@ def running(image: Image, log: Path, *command: str, **variables: str) -> Iterato
                 stderr=subprocess.STDOUT,
             )
         )
-        stack.callback(process.kill)
-        yield Container(image, process, environment, log)
+        container = Container(image, process, environment, log)
+        stack.callback(container.kill)
+        yield container
 
 
 def _as_user(image: Image, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from models.bundle.manifest import InvalidBundle
+from service.discovery import discover
 from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
-from service.loading import discover
 from service.translation.errors import NotReady, UnknownLanguage, UnsupportedPair
 from service.translation.loaded import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository

@@ -1,0 +1,63 @@
+"""Which bundles a directory holds, and what they look like from outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from models.bundle.bundle import MANIFEST
+from models.bundle.manifest import InvalidBundle, Manifest
+from service.translation.repository import FoundBundle, Stamp
+from service.translation.types import LanguagePair
+
+
+def discover(directory: Path) -> list[FoundBundle]:
+    """The bundles in a directory: what has a manifest and is not hidden, by name.
+
+    One whose manifest cannot even be looked at is listed, too, so that somebody hears of it.
+    Blocks; raises ``OSError`` where the directory itself cannot be listed.
+    """
+    found = []
+    for path in sorted(directory.iterdir()):
+        if path.name.startswith("."):
+            continue
+        try:
+            (path / MANIFEST).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            found.append(FoundBundle(path.name, path))
+        else:
+            found.append(FoundBundle(path.name, path, _stamp(path)))
+    return found
+
+
+def _stamp(bundle: Path) -> Stamp:
+    """All of a bundle's files, not only its manifest, which may be the first that is copied."""
+    stamp = []
+    for directory, _, names in os.walk(bundle):
+        for path in (Path(directory, name) for name in names):
+            name = str(path.relative_to(bundle))
+            try:
+                status = path.stat()
+            except OSError:
+                # It went while we looked, or it leads nowhere; its name is all there is to know.
+                stamp.append((name, 0, 0, 0))
+            else:
+                stamp.append((name, status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(sorted(stamp))
+
+
+def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle]:
+    """The bundles for one pair. Those that do not say are kept, so that somebody hears of them."""
+    return [bundle for bundle in bundles if pair_of(bundle) in {None, pair}]
+
+
+def pair_of(bundle: FoundBundle) -> LanguagePair | None:
+    """What a bundle translates by its manifest; ``None`` if that cannot be read."""
+    try:
+        manifest = Manifest.from_json((bundle.path / MANIFEST).read_text(encoding="utf-8"))
+    except (InvalidBundle, OSError, UnicodeDecodeError):
+        return None
+    return LanguagePair(manifest.source, manifest.target)
