@@ -76,6 +76,8 @@ class Window:
     work: Work
     requests: int
     engine_seconds: float
+    encode_seconds: float
+    """Of ``engine_seconds``, those in which the engine encoded."""
     loop_seconds: float
     """Of the thread of the event loop."""
 
@@ -130,6 +132,8 @@ class Fit:
 def fit(engine: Sequence[Window], loop: Sequence[Window]) -> Fit:
     """The costs, none of them negative, with the least squared relative errors.
 
+    Encodes and steps come in much the same proportion whatever the load, so that their sum would
+    not tell one's cost from the other's: each is found from seconds of its own.
     The event loop's are found from windows of their own: requests that come at once, as those of
     clients in turn do, cost it less than requests that come one by one. Raises ``ValueError`` for
     windows in which nothing happened, or too few to tell costs apart.
@@ -138,11 +142,16 @@ def fit(engine: Sequence[Window], loop: Sequence[Window]) -> Fit:
         raise ValueError(f"{len(engine)} windows do not tell four costs apart; measure more")
     if any(w.engine_seconds <= 0 or w.requests < 1 for w in (*engine, *loop)):
         raise ValueError("a window without work says nothing about costs")
-    seconds = np.array([window.engine_seconds for window in engine])
-    works = np.array(
-        [[w.work.steps, w.work.rows, w.work.encodes, w.work.source_tokens] for w in engine]
-    )
-    (step, row, encode, source_token), error = _least_squares(works / seconds[:, None])
+    encodes = np.array([[w.work.encodes, w.work.source_tokens] for w in engine])
+    steps = np.array([[w.work.steps, w.work.rows] for w in engine])
+    encoding = np.array([window.encode_seconds for window in engine])
+    stepping = np.array([window.engine_seconds for window in engine]) - encoding
+    if (encoding <= 0).any() or (stepping <= 0).any():
+        raise ValueError("a window without an encode or without a step says nothing about costs")
+    (encode, source_token), _ = _least_squares(encodes / encoding[:, None])
+    (step, row), _ = _least_squares(steps / stepping[:, None])
+    found = encodes @ [encode, source_token] + steps @ [step, row]
+    error = float(np.sqrt(np.mean((found / (encoding + stepping) - 1) ** 2)))
     requests = np.array([[window.requests / window.loop_seconds] for window in loop])
     (request,), loop_error = _least_squares(requests)
     # Which half is whose is not told apart: a request waits for both.

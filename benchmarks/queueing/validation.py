@@ -38,6 +38,8 @@ from benchmarks.queueing.workload import Workload
 CLIENTS = (1, 2, 4, 8, 16, 32)
 SHORT_CLIENTS = (1, 4, 16)
 """Who sends sentences that are cut short."""
+PACKED_CLIENTS = (1, 2, 4)
+"""Who sends several sentences at once."""
 BESIDE = 0.1
 """Costs are measured half-way between predicted loads, and so much below and above them all."""
 OTHERS = 0.03
@@ -159,7 +161,11 @@ class Measuring:
         self._see(Plan(work.bodies, seconds / 2, clients=8))
         seen = [
             self._see(Plan(bodies, seconds, clients=clients))
-            for bodies, crowd in ((work.bodies, CLIENTS), (work.short_bodies, SHORT_CLIENTS))
+            for bodies, crowd in (
+                (work.bodies, CLIENTS),
+                (work.short_bodies, SHORT_CLIENTS),
+                (work.packed_bodies, PACKED_CLIENTS),
+            )
             for clients in crowd
         ]
         return [each.window for each in seen], seen[0]

@@ -32,7 +32,10 @@ _SAMPLES = {
     "encodes": "nmt_encode_duration_seconds_count",
     "source_tokens": "nmt_source_tokens_total",
 }
-
+_SECONDS = {
+    "busy_seconds": "nmt_engine_busy_seconds_total",
+    "encode_seconds": "nmt_encode_duration_seconds_sum",
+}
 
 _LOOK_SECONDS = 0.5
 """Often enough to see the machine's speed change, and seldom enough to cost a hundredth of it."""
@@ -95,10 +98,12 @@ class Watched:
             )
         heard.sort(key=lambda each: each.at - each.latency)
         total = _between(looks[0], looks[-1], started, heard)
+        engine = looks[-1].spent.engine - looks[0].spent.engine
         window = Window(
             total.work,
             len(heard),
-            engine_seconds=looks[-1].spent.engine - looks[0].spent.engine,
+            engine_seconds=engine,
+            encode_seconds=engine * _encoding(looks[0], looks[-1]),
             loop_seconds=looks[-1].spent.loop - looks[0].spent.loop,
         )
         return Seen(
@@ -120,8 +125,9 @@ class Watched:
         return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
     def _work(self, client: httpx.Client) -> dict[str, float]:
-        counted = dict.fromkeys(_SAMPLES, 0.0)
-        names = {sample: name for name, sample in _SAMPLES.items()}
+        wanted = _SAMPLES | _SECONDS
+        counted = dict.fromkeys(wanted, 0.0)
+        names = {sample: name for name, sample in wanted.items()}
         text = client.get("/metrics").raise_for_status().text
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -154,6 +160,15 @@ def watching(bundle: Bundle, precision: Precision) -> Iterator[Watched]:
                 yield Watched(url, process_id, cores[-1], alone)
         finally:
             os.sched_setaffinity(0, cores)
+
+
+def _encoding(one: Look, other: Look) -> float:
+    """Share of its time that the engine encoded.
+
+    By the clock, since whoever interrupts it does so whatever it is doing.
+    """
+    busy, encoding = (other.work[name] - one.work[name] for name in _SECONDS)
+    return encoding / busy if busy > 0 else 0.0
 
 
 def _between(one: Look, other: Look, started: float, heard: Sequence[Heard]) -> Slice:

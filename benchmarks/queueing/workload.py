@@ -19,6 +19,7 @@ from training.data.corpus import CorpusError
 SENTENCES = 512
 """Enough that no two of the same are together and share one translation."""
 SHORT = 4
+PACKED = 8
 _SLOTS = 32
 
 
@@ -30,6 +31,9 @@ class Workload:
     short_bodies: tuple[str, ...]
     """Of the same sentences, cut after ``SHORT`` steps: rows and source tokens come in another
     proportion, without which nobody could tell what each of them costs."""
+    packed_bodies: tuple[str, ...]
+    """Of requests with ``PACKED`` sentences each, which are encoded together: one encode has more
+    source tokens then."""
     lengths: tuple[tuple[int, int], ...]
     """Source tokens, ``eos`` counted, and steps of each."""
 
@@ -51,6 +55,10 @@ def measured_workload(bundle: Bundle, precision: Precision, data: Path) -> Workl
         name,
         tuple(json.dumps({"q": text, **languages}) for text in texts),
         tuple(json.dumps({"q": text, **languages, "max_decoding_length": SHORT}) for text in texts),
+        tuple(
+            json.dumps({"q": texts[number : number + PACKED], **languages})
+            for number in range(0, len(texts), PACKED)
+        ),
         tuple(
             (len(source), steps)
             for source, steps in zip(sources, steps_of(bundle, precision, sources), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from benchmarks.queueing.watched import Seen, Watched
 from benchmarks.queueing.workload import Workload
 
 COSTS = Costs(4e-4, 8e-5, 2e-3, 4e-5, 8e-4, 8e-4)
-WORKLOAD = Workload("made up", ("a", "b", "c"), ("a!", "b!", "c!"), ((5, 6), (12, 14), (8, 9)))
+WORKLOAD = Workload(
+    "made up", ("a", "b", "c"), ("a!", "b!", "c!"), ("abc",), ((5, 6), (12, 14), (8, 9))
+)
 
 
 def window(costs: Costs, noise: float, chance: random.Random) -> Window:
@@ -29,9 +32,15 @@ def window(costs: Costs, noise: float, chance: random.Random) -> Window:
         source_tokens=chance.uniform(1000, 9000),
     )
     requests = chance.randrange(100, 400)
-    engine = costs.of(work) * chance.uniform(1 - noise, 1 + noise)
-    loop = (costs.receive + costs.answer) * requests * chance.uniform(1 - noise, 1 + noise)
-    return Window(work, requests, engine, loop)
+    encodes, steps, loop = (chance.uniform(1 - noise, 1 + noise) for _ in range(3))
+    encodes *= encoding(costs, work)
+    steps *= costs.of(work) - encoding(costs, work)
+    loop *= (costs.receive + costs.answer) * requests
+    return Window(work, requests, encodes + steps, encodes, loop)
+
+
+def encoding(costs: Costs, work: Work) -> float:
+    return costs.encode * work.encodes + costs.source_token * work.source_tokens
 
 
 @pytest.mark.parametrize(("noise", "within"), [(0.0, 1e-6), (0.02, 0.2)])
@@ -47,7 +56,7 @@ def test_a_fit_finds_the_costs(noise: float, within: float) -> None:
 
 def test_no_cost_is_negative() -> None:
     chance = random.Random(2)
-    nothing = Costs(1e-3, 0.0, 0.0, 0.0, 1e-3, 1e-3)
+    nothing = Costs(1e-3, 0.0, 0.0, 1e-5, 1e-3, 1e-3)
     windows = [window(nothing, 0.1, chance) for _ in range(12)]
     costs = fit(windows, windows).costs
     assert min(costs.step, costs.row, costs.encode, costs.source_token) >= 0
@@ -58,9 +67,11 @@ def test_too_little_is_refused() -> None:
     windows = [window(COSTS, 0.0, chance) for _ in range(4)]
     with pytest.raises(ValueError, match="measure more"):
         fit(windows[:3], windows)
-    idle = Window(Work(0, 0, 0, 0), 0, 0.0, 0.0)
+    idle = Window(Work(0, 0, 0, 0), 0, 0.0, 0.0, 0.0)
     with pytest.raises(ValueError, match="without work"):
         fit([*windows, idle], windows)
+    with pytest.raises(ValueError, match="without an encode"):
+        fit([*windows, replace(windows[0], encode_seconds=0.0)], windows)
 
 
 def test_a_slower_machine_takes_as_much_longer_for_everything() -> None:
@@ -102,7 +113,8 @@ class Twin(Watched):
         predicted = predict_plan(batch, COSTS, raining, lengths, one_core=True)
         requests = len(predicted.latencies)
         loop = (COSTS.receive + COSTS.answer) * requests
-        seen = Window(batch.total, requests, predicted.busy_seconds - loop, loop)
+        engine = predicted.busy_seconds - loop
+        seen = Window(batch.total, requests, engine, encoding(COSTS, batch.total), loop)
         part = Slice(0.0, batch.total, requests, requests, predicted.busy_seconds)
         return Seen(seen, predicted.latencies, (part,), others=0.0)
 
