@@ -13,7 +13,7 @@ def main() -> int:
             raise
         print(
             f"dragoman: {missing.name} is not installed; this installation has the client only. "
-            "Serving and translating need pip install 'dragoman-translate[cpu]', or [gpu]",
+            "Serving and translating need the extra cpu or gpu: pip install '.[cpu]'",
             file=sys.stderr,
         )
         return 2

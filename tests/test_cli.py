@@ -350,3 +350,16 @@ def test_whoever_has_read_enough_may_leave(tmp_path: Path) -> None:
             assert process.stderr.read() == b""
         finally:
             process.kill()
+
+
+def test_an_installation_of_the_client_says_what_serving_needs() -> None:
+    program = (
+        "import sys; sys.modules['pydantic'] = None; from service.__main__ import main; "
+        "sys.exit(main())"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "dragoman: pydantic is not installed; this installation has the client only. "
+        "Serving and translating need the extra cpu or gpu: pip install '.[cpu]'\n"
+    )
