@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 import threading
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
@@ -27,9 +26,9 @@ from pyarrow import parquet
 from ray.data import ActorPoolStrategy, DataContext
 from tqdm import tqdm
 
-from models.bundle.languages import canonical
 from service.bootstrap import configure_logging, local_translator
 from service.bulk.rows import Columns, Format, FormatName, Lines, Objects, UnknownColumn, guessed
+from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, language
 from service.process import prepare_process, spare_what_stays
 from service.ray_shards import CorpusError, Plan, Shard, cut, files_of, names_of, sweep, undone
 from service.ray_shards import written as appearing
@@ -39,7 +38,7 @@ from service.translation.errors import TranslationError
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
 
-_DONE, _UNFIT, _FAILED, _INTERRUPTED = 0, 1, 2, 128 + signal.SIGINT
+_UNFIT = 1
 _ROWS = 4096
 """Of Parquet that are read together."""
 
@@ -199,18 +198,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except KeyboardInterrupt:
-        return _INTERRUPTED
-    except (CorpusError, InvalidSetting, TranslationError, UnknownColumn, OSError) as error:
+        return INTERRUPTED
+    except (
+        CommandFailed,
+        CorpusError,
+        InvalidSetting,
+        TranslationError,
+        UnknownColumn,
+        OSError,
+    ) as error:
         print(f"ray_data: {error}", file=sys.stderr)
     except ray.exceptions.RayError as error:
         # Ray's message is the way of the exception through Ray, and ends with what was raised.
         why = str(error).strip().splitlines()[-1]
         print(f"ray_data: an actor could not go on: {why}", file=sys.stderr)
-    return _FAILED
+    return FAILED
 
 
 def _run(options: argparse.Namespace) -> int:
-    work = Work(canonical(options.source), canonical(options.target), options.column, options.into)
+    work = Work(language(options.source), language(options.target), options.column, options.into)
     # Whatever is wrong with the environment is said here, and not by every actor.
     Settings.from_environment(bundles=options.bundles)
     overrides = {"device": "cuda" if options.gpus else "cpu"}
@@ -245,14 +251,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"ray_data: {cut_} cut at the longest allowed length", file=sys.stderr)
     if unfit:
         print(f"ray_data: {unfit} left empty; the first is {first}", file=sys.stderr)
-    return _UNFIT if unfit else _DONE
-
-
-def _language(code: str) -> str:
-    try:
-        return canonical(code)
-    except ValueError as error:
-        raise CorpusError(str(error)) from error
+    return _UNFIT if unfit else DONE
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,6 +6,7 @@ import argparse
 import signal
 from typing import Any
 
+from models.bundle.languages import canonical
 from service.settings import Settings
 
 DONE, FAILED, INTERRUPTED = 0, 2, 128 + signal.SIGINT
@@ -28,3 +29,11 @@ def settings_of(options: argparse.Namespace, **overrides: Any) -> Settings:
             "with --bundles"
         )
     return settings
+
+
+def language(code: str) -> str:
+    """A language by any of its codes; raises ``CommandFailed``."""
+    try:
+        return canonical(code)
+    except ValueError as error:
+        raise CommandFailed(str(error)) from error

@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 
 import service
 from models.bundle.bundle import MANIFEST
-from models.bundle.languages import canonical
 from service.bootstrap import configure_logging, local_translator
 from service.bulk.job import translate_blocks
 from service.bulk.journal import Progress, Remarks
@@ -27,7 +26,7 @@ from service.bulk.reading import BlockSize, blocks, in_thread
 from service.bulk.rows import Format
 from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator
-from service.commands.command import DONE, CommandFailed, add_bundles, settings_of
+from service.commands.command import DONE, CommandFailed, add_bundles, language, settings_of
 from service.commands.formats import add_format, described, format_of
 from service.discovery import discover, only
 from service.process import prepare_process
@@ -135,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
     with closing(Source(options.file, compressed=_compressed(options, "in"))) as source:
         job = _Job(
             settings,
-            LanguagePair(_language(options.source), _language(options.target)),
+            LanguagePair(language(options.source), language(options.target)),
             format_of(options),
             DecodingOverrides(beam_size=options.beam_size, length_penalty=options.length_penalty),
             source,
@@ -227,13 +226,6 @@ def _stream(name: str) -> Iterator[BinaryIO]:
         return
     with open(name, "wb") as file:
         yield file
-
-
-def _language(code: str) -> str:
-    try:
-        return canonical(code)
-    except ValueError as error:
-        raise CommandFailed(str(error)) from error
 
 
 def _lines(progress: Progress) -> str:
