@@ -10,12 +10,13 @@ FROM ${PYTHON_IMAGE} AS build
 # pip works from outside, so that what it installs into does not contain it.
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/dragoman
 WORKDIR /build
+ENV PIP_CACHE_DIR=/var/cache/pip
 
 # Other people's code, as old as these two files. An empty package stands for ours, so that ours may
 # change without it.
 ARG EXTRA=cpu
 COPY pyproject.toml requirements.lock ./
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     mkdir service && echo '__version__ = "0"' >service/__init__.py && touch README.md \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile \
         -c requirements.lock ".[${EXTRA},tracing]" \
@@ -35,7 +36,7 @@ COPY README.md ./
 COPY models models
 COPY dragoman dragoman
 COPY service service
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile --no-deps \
         --prefix /installed . \
     && /opt/dragoman/bin/python -m compileall -q --invalidation-mode unchecked-hash /installed

@@ -11,11 +11,12 @@ ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/dragoman
 WORKDIR /build
+ENV PIP_CACHE_DIR=/var/cache/pip
 
 # Other people's code, as for the service. pip compiles it, and passes over what PyTorch has for later
 # versions of Python only.
 COPY pyproject.toml requirements.lock ./
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     mkdir service && echo '__version__ = "0"' >service/__init__.py && touch README.md \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python install \
         -c requirements.lock ".[train]" \
@@ -26,7 +27,7 @@ COPY README.md ./
 COPY service/__init__.py service/
 COPY models models
 COPY training training
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile --no-deps \
         --prefix /installed . \
     && /opt/dragoman/bin/python -m compileall -q --invalidation-mode unchecked-hash /installed
