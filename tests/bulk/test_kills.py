@@ -49,7 +49,7 @@ def killed_at(process: subprocess.Popen[bytes], unfinished: Path, size: int) -> 
         if unfinished.exists() and unfinished.stat().st_size >= size:
             process.send_signal(signal.SIGKILL)
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     process.wait()
     return taken
 
@@ -93,8 +93,8 @@ def test_a_real_model_translates_the_same_whether_it_was_killed_or_not(tmp_path:
         pytest.skip("the committed bundle is not here")
     captions = [example.source for example in Bundle.open(BUNDLE).manifest.examples]
     source = tmp_path / "in.txt"
-    # Lines so long that there are several blocks, and little to translate in each.
-    made = (f"{caption} {n}{' ' * 2000}\n" for n, caption in enumerate(cycle(captions)))
+    # Lines so long that there are a dozen blocks: much is left to do when the last kill comes.
+    made = (f"{caption} {n}{' ' * 8000}\n" for n, caption in enumerate(cycle(captions)))
     source.write_text("".join(islice(made, 1500)))
     whole, broken = tmp_path / "whole.txt", tmp_path / "broken.txt"
     with start("service", str(source), "-o", str(whole), "--beam-size", "1") as process:
