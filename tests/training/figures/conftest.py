@@ -1,0 +1,23 @@
+"""What the tests of figures share: a run with everything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.tiny_training import tiny_recipe
+from training.cli import main
+from training.recipe import RunDirectory
+from training.recipes import RECIPES
+
+
+@pytest.fixture(scope="package")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunDirectory]:
+    """Prepared, trained for some steps, averaged and evaluated."""
+    directory = tmp_path_factory.mktemp("figures")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(RECIPES, "tiny", tiny_recipe)
+        for hop in ("prepare", "train", "average", "evaluate"):
+            assert main([hop, "tiny", "--runs", str(directory)]) == 0
+    yield RunDirectory(directory / "tiny")

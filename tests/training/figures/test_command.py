@@ -1,0 +1,122 @@
+"""``python -m training figures``: what it draws, what it leaves out, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.support.tiny_training import tiny_config
+from training.cli import main
+from training.figures import registry
+from training.figures.registry import FIGURES
+from training.recipe import RunDirectory
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def a_small_network_for_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "DEEP", tiny_config(max_length=32))
+
+
+def test_every_figure_is_drawn_from_one_run(
+    tiny_run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--run", str(tiny_run.path), "--toy", str(tiny_run.path), "-o", str(tmp_path)]
+    assert main(["figures", "--format", "svg", *places]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in said] == [
+        f"wrote {tmp_path / name}.svg" for name in FIGURES
+    ]
+    for name in FIGURES:
+        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+
+
+def test_a_second_run_writes_the_same_bytes(tiny_run: RunDirectory, tmp_path: Path) -> None:
+    command = ["figures", "masks", "attention-cross", "--sentence", "1 2 3"]
+    command += ["--run", str(tiny_run.path), "-o"]
+    for format in ("svg", "png"):
+        assert main([*command, str(tmp_path / "first"), "--format", format]) == 0
+    # Another process, where dictionaries and sets are in another order.
+    program = "import sys; from training.cli import main\n"
+    program += "for format in ('svg', 'png'): assert main([*sys.argv[1:], '--format', format]) == 0"
+    subprocess.run(
+        [sys.executable, "-c", program, *command, str(tmp_path / "second")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+    )
+    first = {path.name: path.read_bytes() for path in (tmp_path / "first").iterdir()}
+    assert len(first) == 4
+    assert first == {path.name: path.read_bytes() for path in (tmp_path / "second").iterdir()}
+
+
+def test_what_cannot_be_drawn_is_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = ("masks", "reversal", "attention-cross", "learning-curves", "lengths", "bleu-by-length")
+    monkeypatch.setattr(registry, "FIGURES", {name: FIGURES[name] for name in some})
+    missing, toy, output = (str(tmp_path / name) for name in ("runs/absent", "runs/toy", "out"))
+    assert main(["figures", "--run", missing, "--toy", toy, "-o", output]) == 0
+    drawn, *left_out = capsys.readouterr().out.splitlines()
+    assert drawn.startswith("wrote ")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["masks.png"]
+    for name, line in zip(some[1:], left_out, strict=True):
+        assert line.startswith(f"left out {name}: ")
+        run = "toy" if name == "reversal" else "absent"
+        assert f"run `python -m training run {run}` first" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["mask"], "no figure is called 'mask'; there are masks, positions, schedules"),
+        (["masks", "a", "b"], "no figure is called 'a', 'b'; there are masks"),
+        (["masks", *(f"--run={n}" for n in range(8))], "8 runs cannot be told apart; compare 7"),
+        (["lengths", "--run", "absent"], "run `python -m training run absent` first"),
+        (["attention-cross", "--layer", "2"], "has 1 layers, and none is number 2"),
+        (["attention-cross", "--into", "fr"], "translates into x-reversed, not into 'fr'"),
+        (["attention-cross", "--sentence", "1 " * 16], "has 16 pieces and the network reads 15"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_one_line(
+    tiny_run: RunDirectory,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    complaint: str,
+) -> None:
+    run = [] if "--run" in " ".join(arguments) else ["--run", str(tiny_run.path)]
+    assert main(["figures", *arguments, *run, "-o", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("training: ") and error.count("\n") == 1
+    assert complaint in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_stopped_half_way_says_what_to_do(
+    tiny_run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDirectory(tmp_path / "half")
+    run.path.mkdir()
+    run.recipe.write_bytes(tiny_run.recipe.read_bytes())
+    for name, remedy in {
+        "attention-cross": "run `python -m training average",
+        "learning-curves": "run `python -m training train",
+        "lengths": "run `python -m training prepare",
+        "bleu-by-length": "run `python -m training evaluate half` first",
+    }.items():
+        assert main(["figures", name, "--run", str(run.path)]) == 2
+        assert remedy in capsys.readouterr().err
+
+
+def test_figures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figures", "--list"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said] == list(FIGURES)
