@@ -28,6 +28,7 @@ from models.bundle.bundle import MANIFEST, MODEL_CARD, TOKENIZER, Bundle, graph_
 from models.bundle.card import render_card
 from models.bundle.manifest import (
     GRAPHS,
+    Direction,
     InvalidBundle,
     Manifest,
     Precision,
@@ -104,8 +105,7 @@ def write_base_bundle(path: Path, version: str) -> Bundle:
         manifest = Manifest(
             name="base",
             version=version,
-            source="de",
-            target="en",
+            directions=(Direction(source="de", target="en"),),
             dimensions=dimensions_of(CONFIG),
             special_ids=SPECIAL_IDS,
             limits=SentenceLimits(source_length=CONFIG.max_length, target_length=CONFIG.max_length),

@@ -26,8 +26,7 @@ from benchmarks.contest import Cell, Contest, Result
 from benchmarks.workloads import NAMES, workload
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
-from training.cli import default_data_directory
-from training.data.corpus import CorpusError
+from training.data.corpus import CorpusError, default_data_directory
 
 QUICK = ("fixed-1/*", "fixed-32/*", "newstest/*", "multi30k/*")
 MULTI30K = Path("bundles/multi30k-de-en")

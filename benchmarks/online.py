@@ -28,11 +28,17 @@ from benchmarks.engines import SETTINGS, CTranslate2, Dragoman, Engine, Search
 from benchmarks.peers.ctranslate2 import COMPUTE_TYPE, converted
 from benchmarks.server import free_port, running, serving
 from benchmarks.worker import Done, EngineFailed, Worker
-from benchmarks.workloads import Sentences, captions, newstest_lengths, random_words
+from benchmarks.workloads import (
+    Sentences,
+    captions,
+    languages,
+    newstest_lengths,
+    random_words,
+    written,
+)
 from models.bundle.bundle import TOKENIZER, Bundle
 from models.bundle.manifest import Precision
-from training.cli import default_data_directory
-from training.data.corpus import CorpusError
+from training.data.corpus import CorpusError, default_data_directory
 
 SERVERS = ("dragoman", "windowed", "libretranslate")
 SENTENCES = 256
@@ -233,11 +239,8 @@ def _subject(options: argparse.Namespace) -> Subject:
         sentences = captions(bundle, options.data)[:SENTENCES]
     else:
         sentences = random_words(bundle, newstest_lengths(SENTENCES))
-    tokenizer, manifest = bundle.tokenizer(), bundle.manifest
-    languages = {"source": manifest.source, "target": manifest.target}
-    bodies = tuple(
-        json.dumps({"q": tokenizer.decode(sentence[:-1]), **languages}) for sentence in sentences
-    )
+    pair = languages(bundle)
+    bodies = tuple(json.dumps({"q": text, **pair}) for text in written(bundle, sentences))
     threads = options.threads or machine.cores()
     return Subject(bundle, options.precision, threads, options.cache, sentences, bodies)
 

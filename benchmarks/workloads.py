@@ -7,7 +7,7 @@ need several batches before a clock can tell engines apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,9 +83,27 @@ def multi30k(bundle: Bundle, data: Path, sentences: int = 64) -> Workload:
 
 def captions(bundle: Bundle, data: Path) -> Sentences:
     """Multi30k's test set of 2016; raises ``CorpusError`` if it is not there."""
-    path = find_side("multi30k/test_2016_flickr", bundle.manifest.source, data)
-    tokenizer, eos = bundle.tokenizer(), bundle.manifest.special_ids.eos
-    return tuple((*tokenizer.encode(line), eos) for line in read_lines(path))
+    path = find_side("multi30k/test_2016_flickr", bundle.manifest.directions[0].source, data)
+    return tuple(map(reader(bundle), read_lines(path)))
+
+
+def reader(bundle: Bundle) -> Callable[[str], tuple[int, ...]]:
+    """What the network reads of a text in the bundle's first direction."""
+    tokenizer, eos = bundle.tokenizers().source, bundle.manifest.special_ids.eos
+    prefix = bundle.manifest.directions[0].source_prefix
+    return lambda text: (*prefix, *tokenizer.encode(text), eos)
+
+
+def languages(bundle: Bundle) -> dict[str, str]:
+    """What a request in the bundle's first direction says of languages."""
+    direction = bundle.manifest.directions[0]
+    return {"source": direction.source, "target": direction.target}
+
+
+def written(bundle: Bundle, sentences: Sentences) -> list[str]:
+    """The texts of sentences; tags leave no trace in them."""
+    tokenizer = bundle.tokenizers().source
+    return [tokenizer.decode(sentence[:-1]) for sentence in sentences]
 
 
 def newstest_lengths(sentences: int) -> list[int]:
@@ -101,7 +119,9 @@ def random_words(bundle: Bundle, lengths: Iterable[int]) -> Sentences:
     random = np.random.default_rng(SEED)
     return tuple(
         (
-            *random.integers(FIRST_WORD, manifest.dimensions.vocabulary_size, length - 1).tolist(),
+            *random.integers(
+                FIRST_WORD, manifest.dimensions.source_vocabulary, length - 1
+            ).tolist(),
             manifest.special_ids.eos,
         )
         for length in lengths

@@ -180,8 +180,8 @@ class Quality:
 class Model:
     name: str
     version: str
-    source: str
-    target: str
+    directions: tuple[tuple[str, str], ...]
+    """Pairs of source and target."""
     precision: str
     scores: tuple[Quality, ...]
 

@@ -155,8 +155,7 @@ def models(answer: dict[str, Any]) -> list[Model]:
         Model(
             each["name"],
             each["version"],
-            each["source"],
-            each["target"],
+            tuple((direction["source"], direction["target"]) for direction in each["directions"]),
             each["precision"],
             tuple(
                 Quality(score["metric"], score["value"], score["test_set"], score["signature"])

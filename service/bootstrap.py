@@ -29,7 +29,7 @@ from service.api.document_work import DocumentWork
 from service.api.documents import DocumentJobs, DocumentLimits
 from service.api.draining import Drain
 from service.devices import watch_device
-from service.discovery import discover, only, pair_of
+from service.discovery import discover, only, pairs_of
 from service.documents import SUPPORTED, DocumentReader
 from service.figures.painter import Painter
 from service.loading import ModelObserver, announcing, load_model
@@ -190,7 +190,8 @@ async def local_translator(
     """A translator for one pair in this process, without HTTP; raises ``NotReady`` by name."""
     found = discover(settings.bundles)
     if not only(found, pair):
-        offered = ", ".join(sorted({str(pair_of(bundle)) for bundle in found})) or "nothing"
+        pairs = sorted({pair for bundle in found for pair in pairs_of(bundle) or ()})
+        offered = ", ".join(map(str, pairs)) or "nothing"
         raise NotReady(f"no bundle in {settings.bundles} translates {pair}; on offer: {offered}")
     repository = ModelRepository(
         lambda: only(discover(settings.bundles), pair),
@@ -219,7 +220,8 @@ async def _load(
 ) -> LoadedModel:
     model = await load(path, settings, metrics.observer)
     # It holds up the whole process, in a thread or not: rather while loading than while serving.
-    prepare((model.pair.source, model.pair.target))
+    directions = model.manifest.directions
+    prepare(sorted({code for each in directions for code in (each.source, each.target)}))
     return model
 
 

@@ -51,13 +51,14 @@ def _stamp(bundle: Path) -> Stamp:
 
 def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle]:
     """The bundles for one pair. Those that do not say are kept, so that somebody hears of them."""
-    return [bundle for bundle in bundles if pair_of(bundle) in {None, pair}]
+    found = ((bundle, pairs_of(bundle)) for bundle in bundles)
+    return [bundle for bundle, pairs in found if pairs is None or pair in pairs]
 
 
-def pair_of(bundle: FoundBundle) -> LanguagePair | None:
+def pairs_of(bundle: FoundBundle) -> frozenset[LanguagePair] | None:
     """What a bundle translates by its manifest; ``None`` if that cannot be read."""
     try:
         manifest = Manifest.from_json((bundle.path / MANIFEST).read_text(encoding="utf-8"))
     except (InvalidBundle, OSError, UnicodeDecodeError):
         return None
-    return LanguagePair(manifest.source, manifest.target)
+    return frozenset(LanguagePair(d.source, d.target) for d in manifest.directions)

@@ -31,7 +31,7 @@ from service.runtime.onnx import OnnxBackend
 from service.runtime.sessions import Device, DeviceUnavailable, available_device
 from service.settings import Settings
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.loaded import LoadedModel, Tokenizer
+from service.translation.loaded import LoadedModel, Tokenizers, Way
 from service.translation.reader import AttentionReader
 from service.translation.repository import FoundBundle
 from service.translation.results import Lookup, Results
@@ -60,7 +60,7 @@ class OpenedBundle:
 
     manifest: Manifest
     precision: Precision
-    tokenizer: Tokenizer
+    tokenizers: Tokenizers
     backend: Backend
     attention: TeacherForced
     device: Device = "cpu"
@@ -106,7 +106,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     except DeviceUnavailable as error:
         raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
     device, precision = place(manifest, settings, available)
-    tokenizer = bundle.tokenizer()
+    tokenizers = bundle.tokenizers()
     shortlist = bundle.shortlist() if settings.shortlist else None
     if settings.shortlist and shortlist is None:
         raise InvalidBundle(f"{path} has no shortlist, which the service is set to use")
@@ -122,7 +122,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
         device=device,
         shortlist=shortlist,
     )
-    return OpenedBundle(manifest, precision, tokenizer, backend, attention, device)
+    return OpenedBundle(manifest, precision, tokenizers, backend, attention, device)
 
 
 async def load_model(
@@ -145,11 +145,11 @@ async def load_model(
     engine = Engine(opened.backend, scheduler, observer)
     attention = AttentionReader(opened.attention, manifest.limits)
     results = Results(engine.decode, settings.result_megabytes << 20, observer.looked_up)
-    model = LoadedModel(manifest, opened.precision, opened.tokenizer, engine, attention, results)
+    model = LoadedModel(manifest, opened.precision, opened.tokenizers, engine, attention, results)
     try:
         await engine.start()
         for example in manifest.examples:
-            await _prove(model, example, path)
+            await _prove(model.ways[example.direction], example, path)
     except BaseException:
         await model.close()
         raise
@@ -169,8 +169,8 @@ def announcing(
         announce(
             model.name,
             version=manifest.version,
-            source=manifest.source,
-            target=manifest.target,
+            source=",".join(dict.fromkeys(d.source for d in manifest.directions)),
+            target=",".join(dict.fromkeys(d.target for d in manifest.directions)),
             precision=model.precision,
             sha256=hashlib.sha256(manifest.to_json().encode()).hexdigest(),
             seconds=seconds,
@@ -180,7 +180,7 @@ def announcing(
             extra={
                 "model": model.name,
                 "version": manifest.version,
-                "pair": str(model.pair),
+                "directions": len(manifest.directions),
                 "precision": model.precision,
                 "seconds": round(seconds, 2),
             },
@@ -211,24 +211,27 @@ def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
         opening.result().close()
 
 
-async def _prove(model: LoadedModel, example: Example, path: Path) -> None:
-    manifest = model.manifest
+async def _prove(way: Way, example: Example, path: Path) -> None:
+    model, manifest = way.model, way.model.manifest
     expected = example.target_ids.get(model.precision)
     if expected is None:
         raise InvalidBundle(
             f"{path} does not say what its example {example.source!r} becomes in {model.precision}"
         )
-    if (*model.tokenizer.encode(example.source), manifest.special_ids.eos) != example.source_ids:
+    if way.source_ids(example.source) != example.source_ids:
         raise InvalidBundle(f"{path} does not read its example {example.source!r} as it should")
-    options = NO_OVERRIDES.resolve(manifest.decoding, manifest.limits, len(example.source_ids))
+    options = NO_OVERRIDES.resolve(
+        manifest.decoding, manifest.limits, len(example.source_ids), direction=way.direction
+    )
     try:
         decoded = await model.engine.decode(example.source_ids, options)
     except EngineError as error:
         raise InvalidBundle(f"{path} fails on its example {example.source!r}: {error}") from error
-    if decoded.hypotheses[0].token_ids != expected:
+    found, expected = decoded.hypotheses[0].token_ids, way.written(expected)
+    if found != expected:
         raise InvalidBundle(
             f"{path} does not reproduce its example {example.source!r} in {model.precision}: "
-            f"{list(decoded.hypotheses[0].token_ids)} instead of {list(expected)}"
+            f"{list(found)} instead of {list(expected)}"
         )
 
 

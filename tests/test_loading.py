@@ -16,7 +16,7 @@ from models.bundle.manifest import (
     Manifest,
     Precision,
 )
-from service.discovery import discover, only, pair_of
+from service.discovery import discover, only, pairs_of
 from service.engine.observer import SilentObserver
 from service.loading import (
     ModelObserver,
@@ -36,6 +36,7 @@ from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.shouting import (
     EOS,
+    Both,
     ByteTokenizer,
     load_found,
     make_attention,
@@ -72,7 +73,7 @@ class Opened:
 
     def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
         self.thread = threading.current_thread().name
-        return OpenedBundle(self.manifest, "int8", TOKENIZER, self.backend, self.attention)
+        return OpenedBundle(self.manifest, "int8", Both(TOKENIZER), self.backend, self.attention)
 
 
 class Silent(SilentObserver):
@@ -264,9 +265,9 @@ def test_the_bundles_of_one_pair_and_those_that_do_not_say(tmp_path: Path) -> No
     put_bundle(tmp_path, "b", "en", "de")
     put_broken_bundle(tmp_path, "c")
     found = discover(tmp_path)
-    assert [pair_of(bundle) for bundle in found] == [
-        LanguagePair("de", "en"),
-        LanguagePair("en", "de"),
+    assert [pairs_of(bundle) for bundle in found] == [
+        {LanguagePair("de", "en")},
+        {LanguagePair("en", "de")},
         None,
     ]
     assert [bundle.name for bundle in only(found, LanguagePair("de", "en"))] == ["a", "c"]

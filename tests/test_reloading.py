@@ -16,7 +16,7 @@ from service.observability.metrics import Metrics
 from service.reloading import Reloader
 from service.translation.loaded import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
-from tests.support.shouting import load_found, put_broken_bundle, put_bundle
+from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio
 NEVER, AT_ONCE = 0, 0.001
@@ -109,7 +109,7 @@ async def test_who_asks_has_a_broken_bundle_tried_again(tmp_path: Path) -> None:
     put_broken_bundle(tmp_path, "b")
     async with watching(tmp_path, NEVER) as watched:
         done = await watched.reloader.reload()
-        assert done.failed == {"b": "manifest has schema 7; this reader knows 1"}
+        assert done.failed == {"b": BROKEN}
         assert watched.tried == ["b", "b"]
 
 

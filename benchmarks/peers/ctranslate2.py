@@ -72,8 +72,11 @@ def converted(bundle: Bundle, precision: Precision, cache: Path) -> Path:
 
 
 def vocabulary(bundle: Bundle) -> tuple[str, ...]:
-    """CTranslate2's name of each token id."""
-    return bundle.tokenizer().pieces(range(bundle.manifest.dimensions.vocabulary_size))
+    """CTranslate2's name of each token id; raises ``ValueError`` if the sides' names differ."""
+    tokenizers = bundle.tokenizers()
+    if tokenizers.source is not tokenizers.target:
+        raise ValueError(f"{bundle.path} has a vocabulary for each side; this converts shared ones")
+    return tokenizers.target.pieces(range(bundle.manifest.dimensions.vocabulary_size))
 
 
 def specification(bundle: Bundle, precision: Precision) -> transformer_spec.TransformerSpec:

@@ -19,7 +19,7 @@ from benchmarks.queueing.validation import PERCENTILES, Compared, Measuring, Pro
 from benchmarks.queueing.watched import watching
 from benchmarks.queueing.workload import measured_workload
 from models.bundle.bundle import Bundle
-from training.cli import default_data_directory
+from training.data.corpus import default_data_directory
 
 WITHIN = 0.2
 """How far from what is measured a prediction may be."""

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.workloads import Sentences, captions, newstest_lengths, random_words
+from benchmarks.workloads import (
+    Sentences,
+    captions,
+    languages,
+    newstest_lengths,
+    random_words,
+    reader,
+    written,
+)
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
 from service.engine.scheduler import Scheduler, Sequence
@@ -45,18 +53,15 @@ def measured_workload(bundle: Bundle, precision: Precision, data: Path) -> Workl
     except CorpusError:
         lengths = [max(4, length // 2) for length in newstest_lengths(SENTENCES)]
         sentences, name = random_words(bundle, lengths), "random words"
-    tokenizer, manifest = bundle.tokenizer(), bundle.manifest
-    texts = [tokenizer.decode(sentence[:-1]) for sentence in sentences]
-    languages = {"source": manifest.source, "target": manifest.target}
-    eos = manifest.special_ids.eos
+    texts, pair = written(bundle, sentences), languages(bundle)
     # Random words may be read otherwise than they were written.
-    sources = tuple((*tokenizer.encode(text), eos) for text in texts)
+    sources = tuple(map(reader(bundle), texts))
     return Workload(
         name,
-        tuple(json.dumps({"q": text, **languages}) for text in texts),
-        tuple(json.dumps({"q": text, **languages, "max_decoding_length": SHORT}) for text in texts),
+        tuple(json.dumps({"q": text, **pair}) for text in texts),
+        tuple(json.dumps({"q": text, **pair, "max_decoding_length": SHORT}) for text in texts),
         tuple(
-            json.dumps({"q": texts[number : number + PACKED], **languages})
+            json.dumps({"q": texts[number : number + PACKED], **pair})
             for number in range(0, len(texts), PACKED)
         ),
         tuple(

@@ -17,10 +17,14 @@ from uuid import uuid4
 
 from models.bundle.manifest import GRAPHS, File, InvalidBundle, Manifest, Precision
 from models.bundle.shortlist import Shortlist
-from models.bundle.tokenizer import Tokenizer
+from models.bundle.tokenizer import Tokenizer, Tokenizers
 
 MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer.model"
+"""Of both sides; a bundle whose sides have vocabularies of their own has the next two instead."""
+SOURCE_TOKENIZER = "source.model"
+TARGET_TOKENIZER = "target.model"
+_OF_ONE_SIDE = frozenset({SOURCE_TOKENIZER, TARGET_TOKENIZER})
 MODEL_CARD = "README.md"
 SHORTLIST = "shortlist.npz"
 """The one file that a bundle may be without."""
@@ -93,19 +97,30 @@ class Bundle:
             raise InvalidBundle(f"{self.path} offers {offered}; not {precision}")
         return self.path / graph_file(graph, precision)
 
-    def tokenizer(self) -> Tokenizer:
-        """Load the tokenizer; raises ``InvalidBundle`` if it is not the manifest's."""
-        tokenizer = Tokenizer.load(self.path / TOKENIZER)
+    def tokenizers(self) -> Tokenizers:
+        """Load both sides' tokenizers; raises ``InvalidBundle`` if they are not the manifest's."""
+        shape = self.manifest.dimensions
+        if TOKENIZER in self.manifest.files:
+            shared = self._tokenizer(TOKENIZER, shape.source_vocabulary, shape.vocabulary_size)
+            return Tokenizers(shared, shared)
+        return Tokenizers(
+            self._tokenizer(SOURCE_TOKENIZER, shape.source_vocabulary),
+            self._tokenizer(TARGET_TOKENIZER, shape.vocabulary_size),
+        )
+
+    def _tokenizer(self, name: str, *sizes: int) -> Tokenizer:
+        tokenizer = Tokenizer.load(self.path / name)
         if tokenizer.special_ids != self.manifest.special_ids:
             raise InvalidBundle(
-                f"{self.path}: the tokenizer has {tokenizer.special_ids!r}, "
+                f"{self.path}: {name} has {tokenizer.special_ids!r}, "
                 f"the manifest {self.manifest.special_ids!r}"
             )
-        if tokenizer.vocabulary_size != self.manifest.dimensions.vocabulary_size:
-            raise InvalidBundle(
-                f"{self.path}: the tokenizer has {tokenizer.vocabulary_size} pieces, "
-                f"the network {self.manifest.dimensions.vocabulary_size}"
-            )
+        for size in sizes:
+            if tokenizer.vocabulary_size != size:
+                raise InvalidBundle(
+                    f"{self.path}: {name} has {tokenizer.vocabulary_size} pieces, "
+                    f"the network {size}"
+                )
         return tokenizer
 
     def shortlist(self) -> Shortlist | None:
@@ -114,10 +129,16 @@ class Bundle:
         if SHORTLIST not in self.manifest.files:
             return None
         shortlist = Shortlist.load(self.path / SHORTLIST)
-        if shortlist.vocabulary_size != self.manifest.dimensions.vocabulary_size:
+        shape = self.manifest.dimensions
+        if shortlist.source_vocabulary_size != shape.source_vocabulary:
             raise InvalidBundle(
-                f"{self.path}: the shortlist is of {shortlist.vocabulary_size} pieces, "
-                f"the network has {self.manifest.dimensions.vocabulary_size}"
+                f"{self.path}: the shortlist is of {shortlist.source_vocabulary_size} source ids, "
+                f"the network has {shape.source_vocabulary}"
+            )
+        if shortlist.target_bound > shape.vocabulary_size:
+            raise InvalidBundle(
+                f"{self.path}: the shortlist has the target id {shortlist.target_bound - 1}, "
+                f"the network has {shape.vocabulary_size}"
             )
         if self.manifest.special_ids.eos not in shortlist.always:
             raise InvalidBundle(f"{self.path}: the shortlist would let no translation end")
@@ -125,6 +146,11 @@ class Bundle:
 
     def _verify(self) -> None:
         listed = self.manifest.files
+        if TOKENIZER in listed and (of_one_side := _OF_ONE_SIDE & listed.keys()):
+            raise InvalidBundle(
+                f"the manifest of {self.path} lists {TOKENIZER}, which is of both sides, and "
+                f"{min(of_one_side)}, which is of one"
+            )
         for name in _required(self.manifest):
             if name not in listed:
                 raise InvalidBundle(f"the manifest of {self.path} does not list {name}")
@@ -136,7 +162,8 @@ class Bundle:
 
 
 def _required(manifest: Manifest) -> list[str]:
-    names = [TOKENIZER, MODEL_CARD]
+    of_one_side = _OF_ONE_SIDE & manifest.files.keys()
+    names = [*(sorted(_OF_ONE_SIDE) if of_one_side else [TOKENIZER]), MODEL_CARD]
     for precision in manifest.precisions:
         names += [graph_file(graph, precision) for graph in GRAPHS]
         names.append(weights_file(precision))

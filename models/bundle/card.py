@@ -5,34 +5,40 @@ from __future__ import annotations
 from models.bundle.languages import display_name
 from models.bundle.manifest import Manifest
 
+_MOST_LISTED = 6
+"""Of the directions; beyond, their languages are listed."""
+
 
 def render_card(manifest: Manifest) -> str:
     """Markdown: what the model is, what it was made from, how good it is, two examples."""
-    source, target = display_name(manifest.source), display_name(manifest.target)
     shape, provenance = manifest.dimensions, manifest.provenance
     lines = [
         f"# {manifest.name}",
         "",
-        f"Translates {source} to {target}. Version {manifest.version}, made by the recipe "
+        f"Translates {_directions(manifest)}. Version {manifest.version}, made by the recipe "
         f"`{provenance.recipe}` at commit {provenance.commit} on {provenance.created}.",
         "",
         f"A Transformer with {shape.encoder_layers} encoder and {shape.decoder_layers} decoder "
         f"layers, width {shape.width}, {shape.heads} heads, feed-forward {shape.feed_forward}, "
-        f"{shape.vocabulary_size} pieces; graphs in {', '.join(manifest.precisions)}. It reads "
+        f"{_pieces(manifest)}; graphs in {', '.join(manifest.precisions)}. It reads "
         f"up to {manifest.limits.source_length} tokens of a sentence and writes up to "
         f"{manifest.limits.target_length}.",
         "",
-        "It knows what its training text is about and little else; expect poor translations of "
+        provenance.description
+        or "It knows what its training text is about and little else; expect poor translations of "
         "anything far from it.",
-        "",
-        "## Data",
-        "",
-        "| corpus | pairs used | licence |",
-        "|---|---|---|",
-        *(f"| {c.name} | {c.pairs:,} | {c.licence} |" for c in provenance.data),
-        "",
-        "Whoever serves this model is bound by these licences.",
     ]
+    if provenance.data:
+        lines += [
+            "",
+            "## Data",
+            "",
+            "| corpus | pairs used | licence |",
+            "|---|---|---|",
+            *(f"| {_cell(c.name)} | {c.pairs:,} | {c.licence} |" for c in provenance.data),
+            "",
+            "Whoever serves this model is bound by these licences.",
+        ]
     if provenance.scores:
         lines += [
             "",
@@ -50,6 +56,24 @@ def render_card(manifest: Manifest) -> str:
         lines += ["", "## Examples", ""]
         lines += [f"- {e.source}\n  → {e.target}" for e in manifest.examples]
     return "\n".join(lines) + "\n"
+
+
+def _directions(manifest: Manifest) -> str:
+    """Such as ``German to English and English to German``."""
+    if len(manifest.directions) > _MOST_LISTED:
+        languages = {code for each in manifest.directions for code in (each.source, each.target)}
+        named = ", ".join(sorted(map(display_name, languages)))
+        count = len(manifest.directions)
+        return f"between {len(languages)} languages in {count:,} directions: {named}"
+    pairs = [f"{display_name(d.source)} to {display_name(d.target)}" for d in manifest.directions]
+    return " and ".join([", ".join(pairs[:-1]), pairs[-1]] if len(pairs) > 1 else pairs)
+
+
+def _pieces(manifest: Manifest) -> str:
+    shape = manifest.dimensions
+    if shape.source_vocabulary_size is None:
+        return f"{shape.vocabulary_size} pieces"
+    return f"{shape.source_vocabulary_size} source and {shape.vocabulary_size} target pieces"
 
 
 def _cell(text: str) -> str:

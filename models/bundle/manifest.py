@@ -20,9 +20,10 @@ from pydantic import (
 
 from models.bundle.languages import canonical
 
-SCHEMA = 1
+SCHEMA = 2
 
 Precision = Literal["fp32", "int8", "fp16"]
+LengthNormalisation = Literal["power", "gnmt"]
 GraphName = Literal["encoder", "step", "attention"]
 GRAPHS: tuple[GraphName, ...] = ("encoder", "step", "attention")
 """The three graphs of every precision; ``<graph>.<precision>.onnx`` is the file of each."""
@@ -51,6 +52,8 @@ class Dimensions(_Part):
     heads: int = Field(ge=1)
     feed_forward: int = Field(ge=1)
     vocabulary_size: int = Field(ge=1)
+    source_vocabulary_size: int | None = Field(default=None, ge=1)
+    """``None``: the same as the target's."""
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:
@@ -62,9 +65,17 @@ class Dimensions(_Part):
     def head_width(self) -> int:
         return self.width // self.heads
 
+    @property
+    def source_vocabulary(self) -> int:
+        """The number of the source side's token ids."""
+        return self.source_vocabulary_size or self.vocabulary_size
+
 
 class SpecialIds(_Part):
-    """``bos`` starts the decoder; ``eos`` ends the source and the target."""
+    """``bos`` starts the decoder; ``eos`` ends the source and the target. Of both sides.
+
+    A search never chooses ``bos`` or ``pad``.
+    """
 
     pad: int = Field(ge=0)
     unk: int = Field(ge=0)
@@ -72,8 +83,23 @@ class SpecialIds(_Part):
     eos: int = Field(ge=0)
 
 
+class Direction(_Part):
+    """A pair of languages that the network translates. Codes are canonical BCP 47.
+
+    Prefixes are token ids that tell the network what is wanted, such as a tag of the target
+    language. They are never part of a text.
+    """
+
+    source: Annotated[str, AfterValidator(canonical)]
+    target: Annotated[str, AfterValidator(canonical)]
+    source_prefix: tuple[int, ...] = ()
+    """Put before the source's own tokens."""
+    target_prefix: tuple[int, ...] = ()
+    """What the decoder is fed after ``bos`` before it may choose."""
+
+
 class SentenceLimits(_Part):
-    """Tokens the network can read and write, ``eos`` included."""
+    """Tokens the network can read and write, prefixes and ``eos`` included."""
 
     source_length: int = Field(ge=1)
     target_length: int = Field(ge=1)
@@ -84,6 +110,9 @@ class DecodingDefaults(_Part):
 
     beam_size: int = Field(default=4, ge=1)
     length_penalty: float = 1.0
+    length_normalisation: LengthNormalisation = "power"
+    """What a hypothesis of T tokens is divided by: T^penalty; with ``gnmt``,
+    ((5 + T) / 6)^penalty."""
 
 
 class AlignmentSource(_Part):
@@ -103,13 +132,16 @@ class File(_Part):
 class Example(_Part):
     """A sentence the bundle must translate exactly, by precision. Warms up a fresh engine, too.
 
-    ``source_ids`` ends with ``eos``; ``target_ids`` has neither ``bos`` nor ``eos``.
+    ``source_ids`` begins with the direction's prefix and ends with ``eos``; ``target_ids`` has
+    neither ``bos`` nor ``eos`` nor a prefix.
     """
 
     source: str
     target: str
     source_ids: tuple[int, ...] = Field(min_length=1)
     target_ids: dict[Precision, tuple[int, ...]]
+    direction: int = Field(default=0, ge=0)
+    """Which of the manifest's directions it is of, counted from 0."""
 
 
 class Score(_Part):
@@ -137,16 +169,17 @@ class Provenance(_Part):
     created: str
     data: tuple[Corpus, ...] = ()
     scores: tuple[Score, ...] = ()
+    description: str = ""
+    """What the model can and cannot do, in Markdown."""
 
 
 class Manifest(_Part):
-    """``manifest.json``. Languages are canonical BCP 47 codes, see ``models.bundle.languages``."""
+    """``manifest.json``."""
 
-    schema_number: Literal[1] = Field(default=1, alias="schema")
+    schema_number: Literal[2] = Field(default=2, alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     version: str = Field(min_length=1)
-    source: Annotated[str, AfterValidator(canonical)]
-    target: Annotated[str, AfterValidator(canonical)]
+    directions: tuple[Direction, ...] = Field(min_length=1)
     dimensions: Dimensions
     special_ids: SpecialIds
     limits: SentenceLimits
@@ -161,17 +194,67 @@ class Manifest(_Part):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     @model_validator(mode="after")
-    def _ids_are_in_the_vocabulary(self) -> Self:
-        special = self.special_ids
-        ids = {special.pad, special.unk, special.bos, special.eos}
+    def _directions_differ(self) -> Self:
+        seen: set[tuple[str, str]] = set()
+        for direction in self.directions:
+            pair = direction.source, direction.target
+            if pair in seen:
+                raise ValueError(f"directions has {'-'.join(pair)} twice")
+            seen.add(pair)
+        return self
+
+    @model_validator(mode="after")
+    def _examples_are_of_a_direction(self) -> Self:
         for example in self.examples:
-            ids.update(example.source_ids, *example.target_ids.values())
-        outside = sorted(i for i in ids if not 0 <= i < self.dimensions.vocabulary_size)
-        if outside:
-            raise ValueError(
-                f"{outside[0]} is not a token id of a vocabulary of "
-                f"{self.dimensions.vocabulary_size}"
-            )
+            if example.direction >= len(self.directions):
+                raise ValueError(
+                    f"the example {example.source!r} is of direction {example.direction}, counted "
+                    f"from 0; there are {len(self.directions)}"
+                )
+            prefix = self.directions[example.direction].source_prefix
+            if example.source_ids[: len(prefix)] != prefix:
+                raise ValueError(
+                    f"the source_ids of the example {example.source!r} lack the source_prefix of "
+                    "its direction"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _ids_are_in_the_vocabulary(self) -> Self:
+        special, shape = self.special_ids, self.dimensions
+        both = {special.pad, special.unk, special.bos, special.eos}
+        source, target = set(both), set(both)
+        for direction in self.directions:
+            source.update(direction.source_prefix)
+            target.update(direction.target_prefix)
+        for example in self.examples:
+            source.update(example.source_ids)
+            target.update(*example.target_ids.values())
+        for side, ids, size in (
+            ("source", source, shape.source_vocabulary),
+            ("target", target, shape.vocabulary_size),
+        ):
+            outside = sorted(i for i in ids if not 0 <= i < size)
+            if outside:
+                raise ValueError(f"{outside[0]} is not a token id of a {side} vocabulary of {size}")
+        return self
+
+    @model_validator(mode="after")
+    def _prefixes_leave_room(self) -> Self:
+        special = self.special_ids
+        for direction in self.directions:
+            for name, prefix, limit in (
+                ("source_prefix", direction.source_prefix, self.limits.source_length),
+                ("target_prefix", direction.target_prefix, self.limits.target_length),
+            ):
+                where = f"the {name} of {direction.source}-{direction.target}"
+                if {special.pad, special.bos, special.eos}.intersection(prefix):
+                    raise ValueError(f"{where} has pad, bos or eos, which it cannot have")
+                # A token of the text and eos have to follow it.
+                if len(prefix) + 2 > limit:
+                    raise ValueError(
+                        f"{where} leaves no room for a text in a limit of {limit} tokens"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -203,7 +286,8 @@ class Manifest(_Part):
             raise InvalidBundle("the manifest is not a JSON object")
         if document.get("schema") != SCHEMA:
             raise InvalidBundle(
-                f"manifest has schema {document.get('schema')}; this reader knows {SCHEMA}"
+                f"manifest has schema {document.get('schema')}; this reader knows {SCHEMA}: export "
+                "the model again with `python -m training export`"
             )
         try:
             return cls.model_validate(document)

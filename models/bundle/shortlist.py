@@ -1,7 +1,8 @@
 """A vocabulary shortlist: which target ids a sentence's source ids may be translated by.
 
 Ids that any sentence may need are always there; every source id adds those that it is likeliest
-translated by. Source and target share one vocabulary. Knows neither where the choice comes from
+translated by. Lists are indexed by source ids and hold target ids, which are of one vocabulary
+or of two. Knows neither where the choice comes from
 nor what a search makes of it; whoever searches within a shortlist accepts that some translations
 are out of reach.
 """
@@ -12,7 +13,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,10 @@ class Shortlist:
 
     always: NDArray[np.int32]
     offsets: NDArray[np.int32]
-    """One more than there are ids in the vocabulary."""
+    """One more than there are ids in the source's vocabulary."""
     targets: NDArray[np.int32]
+    target_bound: int = field(init=False)
+    """One more than the highest target id."""
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -56,15 +59,14 @@ class Shortlist:
         if np.any(self.offsets[1:] < self.offsets[:-1]):
             raise ValueError("offsets decrease")
         for name, ids in (("always", self.always), ("targets", self.targets)):
-            outside = ids[(ids < 0) | (ids >= self.vocabulary_size)]
-            if outside.size:
-                raise ValueError(
-                    f"{name} has {outside[0]}, which is not a token id of a vocabulary of "
-                    f"{self.vocabulary_size}"
-                )
+            if ids.size and ids.min() < 0:
+                raise ValueError(f"{name} has {ids.min()}, which is not a token id")
+        highest = max(int(ids.max(initial=-1)) for ids in (self.always, self.targets))
+        # Whoever marks ids needs the bound for every sentence.
+        object.__setattr__(self, "target_bound", highest + 1)
 
     @property
-    def vocabulary_size(self) -> int:
+    def source_vocabulary_size(self) -> int:
         return len(self.offsets) - 1
 
     @classmethod
@@ -98,14 +100,14 @@ class Shortlist:
         Raises ``ValueError`` for an id outside the vocabulary.
         """
         ids = np.asarray(source_ids, np.int32)
-        if ids.size and not 0 <= ids.min() <= ids.max() < self.vocabulary_size:
+        if ids.size and not 0 <= ids.min() <= ids.max() < self.source_vocabulary_size:
             raise ValueError(
                 f"source ids from {ids.min()} to {ids.max()} are not all of a vocabulary of "
-                f"{self.vocabulary_size}"
+                f"{self.source_vocabulary_size}"
             )
         bounds = zip(self.offsets[ids].tolist(), self.offsets[ids + 1].tolist(), strict=True)
         lists = [self.targets[start:end] for start, end in bounds]
         # Marking all of the vocabulary is cheaper than sorting what a sentence adds up to.
-        allowed_V = np.zeros(self.vocabulary_size, bool)
+        allowed_V = np.zeros(self.target_bound, bool)
         allowed_V[np.concatenate((self.always, *lists))] = True
         return np.flatnonzero(allowed_V).astype(np.int32)

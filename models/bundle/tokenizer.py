@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -64,6 +65,13 @@ class Tokenizer:
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(self._processor.encode(_bytes(text)))
 
+    def encode_all(self, texts: Iterable[str], threads: int) -> list[list[int]]:
+        """As ``encode``, of many texts on so many threads."""
+        encoded: list[list[int]] = self._processor.encode(
+            [_bytes(text) for text in texts], num_threads=threads
+        )
+        return encoded
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; special tokens other than ``unk`` leave no trace."""
         return str(self._processor.decode(list(ids)))
@@ -94,6 +102,22 @@ class Tokenizer:
         """The piece of each token id, for people to look at; ``▁`` stands for a blank."""
         return tuple(self._processor.id_to_piece(list(ids)))
 
+    def id_of(self, piece: str) -> int:
+        """The token id of a piece; raises ``ValueError`` if the vocabulary has no such piece."""
+        found = int(self._processor.piece_to_id(piece))
+        # SentencePiece answers unk for what it does not know.
+        if self._processor.id_to_piece(found) != piece:
+            raise ValueError(f"the vocabulary has no piece {piece!r}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizers:
+    """The tokenizers of both sides: one object twice where the sides share a vocabulary."""
+
+    source: Tokenizer
+    target: Tokenizer
+
 
 def _bytes(text: str) -> bytes:
     # A lone surrogate is valid in JSON and in str but not in UTF-8. As bytes, SentencePiece takes
@@ -115,6 +139,7 @@ def train_tokenizer(
     kind: Kind = "unigram",
     normalisation: Normalisation = "nmt_nfkc",
     character_coverage: float = 1.0,
+    control_symbols: Sequence[str] = (),
     threads: int = 2,
 ) -> Tokenizer:
     """Fit a SentencePiece model to sentences and write it to ``path``.
@@ -123,6 +148,8 @@ def train_tokenizer(
     has at most ``vocabulary_size`` entries, the others have exactly as many. Raises
     ``ValueError`` if the texts cannot fill the vocabulary. A ``character_coverage`` below 1 leaves
     the rarest characters without a piece, which spares the vocabularies of noisy texts.
+    ``control_symbols`` become pieces that no text contains and that leave no trace in one, such
+    as the tag of a language; they count towards the vocabulary.
     """
     model = io.BytesIO()
     try:
@@ -138,6 +165,7 @@ def train_tokenizer(
             eos_id=SPECIAL_IDS.eos,
             normalization_rule_name=normalisation,
             character_coverage=character_coverage,
+            control_symbols=list(control_symbols),
             byte_fallback=False,
             max_sentence_length=_LONGEST_SENTENCE_BYTES,
             num_threads=threads,

@@ -43,11 +43,15 @@ class CorpusAnswer(BaseModel):
     pairs: int
 
 
+class DirectionAnswer(BaseModel):
+    source: str = Field(examples=["de"])
+    target: str = Field(examples=["en"])
+
+
 class ModelAnswer(BaseModel):
     name: str = Field(examples=["multi30k-de-en"])
     version: str
-    source: str = Field(examples=["de"])
-    target: str = Field(examples=["en"])
+    directions: list[DirectionAnswer]
     precision: str = Field(description="What is running.", examples=["int8"])
     precisions: list[str] = Field(description="What the bundle offers.")
     examples: int = Field(description="Sentences the model proved itself with.")
@@ -169,8 +173,9 @@ def _describe(model: LoadedModel) -> dict[str, Any]:
     return ModelAnswer(
         name=model.name,
         version=manifest.version,
-        source=manifest.source,
-        target=manifest.target,
+        directions=[
+            DirectionAnswer(source=each.source, target=each.target) for each in manifest.directions
+        ],
         precision=model.precision,
         precisions=list(manifest.precisions),
         examples=len(manifest.examples),

@@ -6,9 +6,12 @@ import argparse
 
 from models.bundle.bundle import Bundle
 from models.bundle.languages import display_name
-from models.bundle.manifest import InvalidBundle
+from models.bundle.manifest import Direction, InvalidBundle
 from service.commands.command import DONE, FAILED, add_bundles, settings_of
 from service.discovery import discover
+
+_MOST_SHOWN = 6
+"""Of a bundle's directions, so many are listed."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,12 +35,18 @@ def _run(options: argparse.Namespace) -> int:
     return FAILED if broken else DONE
 
 
+def _named(direction: Direction) -> str:
+    names = f"{display_name(direction.source)} → {display_name(direction.target)}"
+    return f"{names} ({direction.source}-{direction.target})"
+
+
 def _line(bundle: Bundle) -> str:
     manifest = bundle.manifest
-    names = f"{display_name(manifest.source)} → {display_name(manifest.target)}"
-    codes = f"{manifest.source}-{manifest.target}"
+    directions = ", ".join(map(_named, manifest.directions[:_MOST_SHOWN]))
+    if (others := len(manifest.directions) - _MOST_SHOWN) > 0:
+        directions += f" and {others} more"
     megabytes = sum(file.size for file in manifest.files.values()) / 1e6
     return (
-        f"{manifest.name}: {names} ({codes}), version {manifest.version}, "
+        f"{manifest.name}: {directions}, version {manifest.version}, "
         f"{', '.join(manifest.precisions)}, {megabytes:.1f} MB"
     )

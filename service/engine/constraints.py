@@ -32,6 +32,7 @@ class Constraints:
         self, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
     ) -> None:
         self.options = options
+        self._forced = options.forced_tokens
         self._eos_id = eos_id
         self._always_barred = {s[0] for s in options.suppress_sequences if len(s) == 1}
         if options.disable_unk:
@@ -45,6 +46,8 @@ class Constraints:
         )
         self._written_KT = np.zeros((options.rows, 0), np.int32)
         self._coverage_KS = np.zeros((options.rows, source_length), np.float32)
+        self._coverage_before_KS = self._coverage_KS
+        """Without what the rows have looked at in the latest step."""
         self._astray_K = np.zeros(options.rows, np.bool_)
         self._barred: dict[int, set[int]] = {}
 
@@ -54,13 +57,19 @@ class Constraints:
     ) -> Constraints | None:
         """What a sentence with these options needs, if anything."""
         constraints = cls(options, source_length, eos_id, unk_id)
-        needed = (
-            constraints._edits_logits
-            or options.target_prefix
-            or options.samples
-            or options.coverage_penalty
-        )
+        needed = options.target_prefix or not constraints._of_a_prefix_only
         return constraints if needed else None
+
+    @property
+    def spent(self) -> bool:
+        """Whether the sentence goes on like one that asks for nothing."""
+        beyond = self._written_KT.shape[1] > len(self.options.target_prefix)
+        return beyond and self._of_a_prefix_only
+
+    @property
+    def _of_a_prefix_only(self) -> bool:
+        options = self.options
+        return not (self._edits_logits or options.samples or options.coverage_penalty)
 
     @property
     def attends(self) -> bool:
@@ -71,7 +80,7 @@ class Constraints:
     def asked(self) -> int | None:
         """A token whose log-probability the next step has to tell, for every row."""
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
-        favoured = self.options.prefix_bias_beta > 0 and length < len(prefix)
+        favoured = self._forced <= length < len(prefix)
         return prefix[length] if favoured else None
 
     def edits(self, live_K: NDArray[np.bool_]) -> list[tuple[int, int, float, float]]:
@@ -102,16 +111,16 @@ class Constraints:
         sums_K: FloatArray,
         ranks: int,
     ) -> Ranked:
-        """The best candidates of the rows; barred ones are none."""
+        """The best candidates of the rows; barred ones are none, nor is what has −∞."""
         log_probs_KN = log_probs_KN.copy()
         for row, barred in self._barred.items():
             log_probs_KN[row, np.isin(ids_KN[row], list(barred))] = _DEAD
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
+        if length < self._forced:
+            # A forced token is free.
+            rows = np.flatnonzero(sums_K > _DEAD)
+            return rows, np.full(len(rows), prefix[length]), np.zeros(len(rows), np.float32)
         if length < len(prefix):
-            if self.options.prefix_bias_beta == 0:
-                # A forced token is free.
-                rows = np.flatnonzero(sums_K > _DEAD)
-                return rows, np.full(len(rows), prefix[length]), np.zeros(len(rows), np.float32)
             ids_KN, log_probs_KN = self._favoured(ids_KN, log_probs_KN, asked_log_probs_K)
         if self.options.samples:
             return self._drawn(ids_KN, log_probs_KN, sums_K)
@@ -119,7 +128,7 @@ class Constraints:
         order = np.argsort(-totals, kind="stable")[:ranks]
         rows, tokens, totals = order // ids_KN.shape[1], ids_KN.ravel()[order], totals[order]
         self._note_who_goes_astray(tokens)
-        just_freed = length == len(prefix) > 0 and self.options.prefix_bias_beta == 0
+        just_freed = length == self._forced > 0
         if just_freed and not self.options.greedy:
             # An ending right after what was forced only counts if nothing is likelier.
             totals[1:][tokens[1:] == self._eos_id] = _DEAD
@@ -148,17 +157,19 @@ class Constraints:
 
     def attend(self, attention_KS: FloatArray) -> None:
         """What the rows of this step have looked at to find their candidates."""
+        self._coverage_before_KS = self._coverage_KS.copy()
         rows = min(len(self._coverage_KS), len(attention_KS))
         self._coverage_KS[:rows] += attention_KS[:rows, : self._coverage_KS.shape[1]]
 
-    def coverage(self, row: int) -> float:
+    def coverage(self, row: int, *, stuck: bool = False) -> float:
         """What a hypothesis that ends in ``row`` loses for what it has not looked at.
 
-        Wu et al. 2016, equation 14; source positions that got nothing at all do not count.
+        One that is ``stuck`` has not got the token that it looked for in the latest step. Wu et al.
+        2016, equation 14; source positions that got nothing at all do not count.
         """
         if not self.attends:
             return 0.0
-        received_S = self._coverage_KS[row]
+        received_S = (self._coverage_before_KS if stuck else self._coverage_KS)[row]
         penalties = np.log(np.minimum(received_S[received_S > 0], np.float32(1)))
         return self.options.coverage_penalty * float(penalties.sum())
 

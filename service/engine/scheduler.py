@@ -98,7 +98,7 @@ class Scheduler:
         """By slot."""
         self.books = Books()
         self._eos_id = special_ids.eos
-        self._search = Search(limits, special_ids.bos, special_ids.eos, special_ids.unk)
+        self._search = Search(limits, special_ids)
         self._moves: list[tuple[int, int]] = []
         self._cautious = False
         """Memory was short; nobody enters beside others until somebody has left."""

@@ -13,6 +13,7 @@ if it is greedy) are ranked:
   ``length_penalty`` and ``coverage_penalty`` are 0 it stops instead once rank 0 has been an ending
   and ``num_hypotheses`` have finished. It also stops when no live row can become better than the
   hypotheses it already has, which changes no result;
+- ``bos`` and ``pad`` are no candidates;
 - at ``max_decoding_length`` each of the first ``beam_size`` ranks is a hypothesis, ended or not.
 
 Sums are float32. Equal sums rank by position, then by the model's own order of candidates; equal
@@ -31,6 +32,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from models.bundle.manifest import SpecialIds
 from service.engine.constraints import Constraints, gather_edits
 from service.engine.errors import BackendFailed
 from service.engine.history import History
@@ -49,6 +51,8 @@ from service.runtime.backend import BARRED, NOBODY, Candidates, FloatArray, Limi
 T = TypeVar("T")
 
 _DEAD = np.float32(-np.inf)
+_NO_CANDIDATES = 2
+"""``bos`` and ``pad`` are left out, so that two more have to be looked at."""
 _BARELY = BARRED / 2
 """Below this, a log-probability is that of a token that is barred."""
 
@@ -66,9 +70,10 @@ class _End:
 class Search:
     """The hypotheses of the sentences in the slots 0 … B − 1."""
 
-    def __init__(self, limits: Limits, bos_id: int, eos_id: int, unk_id: int) -> None:
+    def __init__(self, limits: Limits, special_ids: SpecialIds) -> None:
         slots, rows, length = limits.slots, limits.rows_per_slot, limits.target_length
-        self._bos_id, self._eos_id, self._unk_id = bos_id, eos_id, unk_id
+        self._bos_id, self._pad_id = special_ids.bos, special_ids.pad
+        self._eos_id, self._unk_id = special_ids.eos, special_ids.unk
         self.count = 0
         self._options: list[DecodingOptions] = []
         self._constraints: list[Constraints | None] = []
@@ -177,7 +182,7 @@ class Search:
             parents_BK=self._parents_PK[:count, :rows],
             tokens_BK=self._tokens_PK[:count, :rows],
             positions_B=lengths_B,
-            num_candidates=num_candidates,
+            num_candidates=num_candidates + _NO_CANDIDATES,
             edits=edits,
             asked_BK=asked_BK,
             attention=attention,
@@ -193,8 +198,10 @@ class Search:
         old_sums_BK = self._sums_PK[:count, :rows].copy()
         totals_BKN = old_sums_BK[:, :, None] + candidates.log_probs_BKN
         failed = self._not_a_number(totals_BKN, old_sums_BK)
-        totals_BKN[candidates.log_probs_BKN < _BARELY] = _DEAD
-        rows_BR, tokens_BR, totals_BR = self._ranked(totals_BKN, candidates, old_sums_BK)
+        ids_BKN = candidates.token_ids_BKN
+        never_BKN = (ids_BKN == self._bos_id) | (ids_BKN == self._pad_id)
+        totals_BKN[never_BKN | (candidates.log_probs_BKN < _BARELY)] = _DEAD
+        rows_BR, tokens_BR, totals_BR = self._ranked(totals_BKN, candidates, old_sums_BK, never_BKN)
 
         self._lengths_P[:count] += 1
         last_B = self._lengths_P[:count] == self._max_lengths_P[:count]
@@ -225,7 +232,11 @@ class Search:
         return set(np.flatnonzero(failed_B).tolist())
 
     def _ranked(
-        self, totals_BKN: FloatArray, candidates: Candidates, old_sums_BK: FloatArray
+        self,
+        totals_BKN: FloatArray,
+        candidates: Candidates,
+        old_sums_BK: FloatArray,
+        never_BKN: NDArray[np.bool_],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
         """Rows, tokens and sums of the best candidates of each sentence, best first."""
         count, _, width = totals_BKN.shape
@@ -255,7 +266,7 @@ class Search:
                 own = slice(int(self._rows_P[slot]))
                 chosen = constraints.choose(
                     ids_BKN[slot, own],
-                    candidates.log_probs_BKN[slot, own],
+                    np.where(never_BKN[slot, own], _DEAD, candidates.log_probs_BKN[slot, own]),
                     candidates.asked_log_probs_BK[slot, own],
                     old_sums_BK[slot, own],
                     int(ranks_B1[slot, 0]),
@@ -306,8 +317,18 @@ class Search:
         self._history.append(self._lengths_P[:count], tokens_BK, parents_BK)
         if self._constrained:
             for slot, constraints in enumerate(self._constraints):
-                if constraints is not None:
-                    constraints.follow(self._parents_PK[slot], self._tokens_PK[slot])
+                if constraints is None:
+                    continue
+                constraints.follow(self._parents_PK[slot], self._tokens_PK[slot])
+                if constraints.spent:
+                    self._release(slot)
+
+    def _release(self, slot: int) -> None:
+        """A sentence goes on without its constraints."""
+        self._constraints[slot] = None
+        self._constrained -= 1
+        options = self._options[slot]
+        self._scored += needs_scores(options, False) - needs_scores(options, True)
 
     def _finish(self, slot: int, row: int, log_prob: float, token: int) -> None:
         """``token`` after what ``row`` held has made a hypothesis."""
@@ -349,17 +370,12 @@ class Search:
         options, ends = self._options[slot], self._ends[slot]
         if not ends:
             # Nothing may be written after any row: what they hold is all there is.
-            length = int(self._lengths_P[slot]) - 1
-            ends = [
-                _End(
-                    options.normalised(float(old_sums_K[row]), length),
-                    row,
-                    self._eos_id,
-                    length,
-                    FinishReason.LENGTH,
-                )
-                for row in np.flatnonzero(old_sums_K > _DEAD).tolist()
-            ]
+            length, constraints = int(self._lengths_P[slot]) - 1, self._constraints[slot]
+            for row in np.flatnonzero(old_sums_K > _DEAD).tolist():
+                score = options.normalised(float(old_sums_K[row]), length)
+                if constraints is not None:
+                    score += constraints.coverage(row, stuck=True)
+                ends.append(_End(score, row, self._eos_id, length, FinishReason.LENGTH))
         best = sorted(ends, key=lambda end: end.score, reverse=True)[: options.num_hypotheses]
         return Decoded(
             tuple(Hypothesis(self._tokens(slot, end), end.score) for end in best), best[0].reason

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-LengthNormalisation = Literal["power", "gnmt"]
+from models.bundle.manifest import LengthNormalisation as LengthNormalisation
+
 Priority = Literal["interactive", "bulk"]
 """Who waits for a sentence: somebody, or a file."""
 
@@ -43,9 +44,12 @@ class DecodingOptions:
     """These sequences of tokens are never written."""
     target_prefix: tuple[int, ...] = ()
     """What the translation begins with; its tokens cost nothing."""
+    forced_prefix_length: int = 0
+    """So many tokens of ``target_prefix`` are the model's own and forced in any case."""
     prefix_bias_beta: float = 0.0
-    """0 forces ``target_prefix``; above, a position that has followed it so far gives its next
-    token this share of the probability and the others the rest (CTranslate2's biased decoding)."""
+    """0 forces all of ``target_prefix``; above, a position that has followed it so far gives its
+    next token this share of the probability and the others the rest (CTranslate2's biased
+    decoding)."""
     min_decoding_length: int = 1
     """``eos`` may only follow so many tokens."""
     max_decoding_length: int = 256
@@ -106,9 +110,18 @@ class DecodingOptions:
                 "num_hypotheses must not be larger than beam_size * patience",
             )
         require(
+            0 <= self.forced_prefix_length <= len(self.target_prefix),
+            "forced_prefix_length must be of a part of target_prefix",
+        )
+        require(
             not self.target_prefix or len(self.target_prefix) < self.max_decoding_length,
             "target_prefix must be shorter than max_decoding_length",
         )
+
+    @property
+    def forced_tokens(self) -> int:
+        """How many tokens of ``target_prefix`` are not a matter of choice."""
+        return self.forced_prefix_length if self.prefix_bias_beta else len(self.target_prefix)
 
     @property
     def samples(self) -> bool:

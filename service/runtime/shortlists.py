@@ -36,7 +36,7 @@ class BatchShortlist:
         """Columns for the first slots; ``membership`` tells whether they hold whom they held."""
         if self._of != (sentences, membership):
             own = self._ids_P[:sentences]
-            allowed_V = np.zeros(self._shortlist.vocabulary_size, np.bool_)
+            allowed_V = np.zeros(self._shortlist.target_bound, np.bool_)
             for ids in own:
                 allowed_V[ids] = True
             self.ids_L = np.flatnonzero(allowed_V)

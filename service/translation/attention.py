@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.runtime.backend import AttentionMaps
 from service.translation.alignment import Alignment, Side, Span, align_words
 from service.translation.errors import InvalidOption
-from service.translation.loaded import LoadedModel
+from service.translation.loaded import Tokenizer, Way
 from service.translation.words import words
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -57,25 +57,26 @@ class Maps:
 
 
 async def look(
-    model: LoadedModel, wanted: Wanted, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
+    way: Way, wanted: Wanted, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
 ) -> Maps:
     """Some maps of a sentence; raises ``InvalidOption`` for a layer or head that there is not.
 
-    ``source_ids`` ends with ``eos``, ``target_ids`` has neither ``bos`` nor ``eos``; see
+    See ``Way`` for the ids; prefixes have rows and columns like other tokens. See
     ``AttentionReader.read`` for what else is raised.
     """
-    manifest = model.manifest
+    model = way.model
+    manifest, tokenizers = model.manifest, model.tokenizers
     dimensions, special = manifest.dimensions, manifest.special_ids
     of_encoder = wanted.kind == "encoder"
     layer_count = dimensions.encoder_layers if of_encoder else dimensions.decoder_layers
     last = str(layer_count - 1)
     layers = choose("layer", last if wanted.layer is None else wanted.layer, layer_count)
     heads = choose("head", wanted.head, dimensions.heads)
-    target_ids = target_ids[: model.attention.longest_target]
-    maps = await model.attention.read(source_ids, target_ids)
-    source = model.tokenizer.pieces(source_ids)
-    fed = model.tokenizer.pieces((special.bos, *target_ids))
-    predicted = model.tokenizer.pieces((*target_ids, special.eos))
+    written = way.written(target_ids)[: model.attention.longest_target]
+    maps = await model.attention.read(source_ids, written)
+    source = tokenizers.source.pieces(source_ids)
+    fed = tokenizers.target.pieces((special.bos, *written))
+    predicted = tokenizers.target.pieces((*written, special.eos))
     rows, columns = {
         "encoder": (source, source),
         "decoder": (fed, fed),
@@ -109,7 +110,7 @@ def choose(what: str, choice: str, count: int) -> Chosen:
 
 
 async def align(
-    model: LoadedModel,
+    way: Way,
     source_text: str,
     target_text: str,
     source_ids: tuple[int, ...],
@@ -118,36 +119,38 @@ async def align(
     """Which words of a translation come from which words of its source, as the model sees it.
 
     The ids are those of the texts: encoded, or for the target also what was decoded to the text.
-    ``source_ids`` ends with ``eos``, ``target_ids`` has neither ``bos`` nor ``eos``. See
-    ``AttentionReader.read`` for what is raised.
+    See ``Way`` for their shape; prefixes belong to no word. See ``AttentionReader.read`` for what
+    is raised.
     """
+    model, direction = way.model, way.direction
     source_words, target_words = words(source_text), words(target_text)
     if not source_words or not target_words:
         nothing = np.zeros((len(target_words), len(source_words)), np.float32)
         return Alignment(source_words, target_words, nothing)
-    source_spans = model.tokenizer.spans(source_text)
-    if len(source_spans) != len(source_ids) - 1:
-        raise ValueError("source_ids are not the tokens of source_text and eos")
+    source_spans = model.tokenizers.source.spans(source_text)
+    if len(source_spans) != way.text_tokens(source_ids):
+        raise ValueError("source_ids are not the prefix, the tokens of source_text and eos")
     # What fills the network's length leaves no place for bos in front of it.
-    read_ids = target_ids[: model.attention.longest_target]
-    target_spans = _target_spans(model, target_text, target_ids)[: len(read_ids)]
+    read_ids = way.written(target_ids)[: model.attention.longest_target]
+    first_row, first_column = len(direction.target_prefix), len(direction.source_prefix)
+    target_spans = _target_spans(model.tokenizers.target, target_text, target_ids)
     maps = await model.attention.read(source_ids, read_ids)
     found = model.manifest.alignment_source
     return align_words(
-        maps.cross_LHTS[found.layer].mean(0),
+        maps.cross_LHTS[found.layer].mean(0)[first_row:, first_column:],
         Side(source_words, source_spans),
-        Side(target_words, target_spans),
+        Side(target_words, target_spans[: len(read_ids) - first_row]),
         shifted=found.shifted,
     )
 
 
 def _target_spans(
-    model: LoadedModel, target_text: str, target_ids: tuple[int, ...]
+    tokenizer: Tokenizer, target_text: str, target_ids: tuple[int, ...]
 ) -> tuple[Span, ...]:
-    if model.tokenizer.decode(target_ids) == target_text:
-        return model.tokenizer.decoded_spans(target_ids)
-    if model.tokenizer.encode(target_text) == target_ids:
-        return model.tokenizer.spans(target_text)
+    if tokenizer.decode(target_ids) == target_text:
+        return tokenizer.decoded_spans(target_ids)
+    if tokenizer.encode(target_text) == target_ids:
+        return tokenizer.spans(target_text)
     raise ValueError("target_ids are not the tokens of target_text")
 
 

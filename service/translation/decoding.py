@@ -12,8 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from models.bundle.manifest import DecodingDefaults, SentenceLimits
-from service.engine.types import DecodingOptions, LengthNormalisation
+from models.bundle.manifest import (
+    DecodingDefaults,
+    Direction,
+    LengthNormalisation,
+    SentenceLimits,
+)
+from service.engine.types import DecodingOptions
 from service.translation.errors import InvalidOption
 
 T = TypeVar("T")
@@ -72,15 +77,20 @@ class DecodingOverrides:
         source_tokens: int,
         encode: Encode = _no_text,
         sentence: int = 0,
+        direction: Direction | None = None,
     ) -> DecodingOptions:
-        """The options for a sentence of ``source_tokens`` tokens, ``eos`` included.
+        """The options for a sentence of ``source_tokens`` tokens, prefix and ``eos`` included.
 
-        ``encode`` gives the token ids of text, ``sentence`` is the sentence's number in its text.
-        A translation may have ``3 * source_tokens + 20`` tokens, ``eos`` included, but not more
-        than the network can write; reaching that length is told as ``FinishReason.LENGTH``. Raises
-        ``InvalidOption`` for values that make no sense.
+        ``encode`` gives the token ids of text, ``sentence`` is the sentence's number in its text,
+        ``direction`` says what is fed to the decoder before it writes. A translation may have
+        ``3 * source_tokens + 20`` tokens, prefix and ``eos`` included, but not more than the
+        network can write; reaching that length is told as ``FinishReason.LENGTH``. What a request
+        says about lengths is of the text alone. Raises ``InvalidOption`` for values that make no
+        sense.
         """
-        longest, shortest = self._lengths(limits, source_tokens)
+        forced = direction.target_prefix if direction is not None else ()
+        unread = len(direction.source_prefix) if direction is not None else 0
+        longest, shortest = self._lengths(limits, source_tokens, unread, len(forced))
         seed = _or(self.seed, 0)
         if self._samples and self.seed is None:
             seed = secrets.randbits(64)
@@ -90,13 +100,14 @@ class DecodingOverrides:
                 patience=_or(self.patience, 1.0),
                 num_hypotheses=_or(self.num_hypotheses, 1),
                 length_penalty=_or(self.length_penalty, defaults.length_penalty),
-                length_normalisation=_or(self.length_normalisation, "power"),
+                length_normalisation=_or(self.length_normalisation, defaults.length_normalisation),
                 coverage_penalty=_or(self.coverage_penalty, 0.0),
                 repetition_penalty=_or(self.repetition_penalty, 1.0),
                 no_repeat_ngram_size=_or(self.no_repeat_ngram_size, 0),
                 disable_unk=_or(self.disable_unk, False),
                 suppress_sequences=tuple(encode(text) for text in self.suppress_sequences),
-                target_prefix=encode(self.target_prefix) if not sentence else (),
+                target_prefix=(*forced, *(encode(self.target_prefix) if not sentence else ())),
+                forced_prefix_length=len(forced),
                 prefix_bias_beta=_or(self.prefix_bias_beta, 0.0),
                 min_decoding_length=shortest,
                 max_decoding_length=longest,
@@ -129,15 +140,23 @@ class DecodingOverrides:
         widest = 1 if self._samples else max(defaults.beam_size, _or(self.num_hypotheses, 1))
         return _or(self.beam_size, widest)
 
-    def _lengths(self, limits: SentenceLimits, source_tokens: int) -> tuple[int, int]:
-        """The longest and the shortest translation allowed, in tokens."""
+    def _lengths(
+        self, limits: SentenceLimits, source_tokens: int, unread: int = 0, forced: int = 0
+    ) -> tuple[int, int]:
+        """The longest and the shortest translation allowed, in tokens.
+
+        ``unread`` of the source and ``forced`` of the target are no tokens of the texts.
+        """
         longest = _TOKENS_PER_SOURCE_TOKEN * source_tokens + _TOKENS_ALWAYS
+        of_text = source_tokens - unread
         if self.max_length_ratio is not None:
-            longest = max(1, math.ceil(self.max_length_ratio * source_tokens))
+            longest = max(1, math.ceil(self.max_length_ratio * of_text)) + forced
+        if self.max_decoding_length is not None:
+            longest = self.max_decoding_length + forced
         shortest = _or(self.min_decoding_length, 1)
         if self.min_length_ratio is not None:
-            shortest = max(shortest, math.floor(self.min_length_ratio * source_tokens))
-        return min(limits.target_length, _or(self.max_decoding_length, longest)), shortest
+            shortest = max(shortest, math.floor(self.min_length_ratio * of_text))
+        return min(limits.target_length, longest), shortest + forced
 
 
 NO_OVERRIDES = DecodingOverrides()

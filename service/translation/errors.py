@@ -8,6 +8,8 @@ from models.bundle.languages import display_name
 
 _LONGEST_SHOWN = 40
 """Characters of a code that a message repeats."""
+_MOST_SHOWN = 12
+"""Of what there is instead, so much is told."""
 
 
 class TranslationError(Exception):
@@ -48,19 +50,22 @@ class UndetectedLanguage(TranslationError):
 
 
 class UnsupportedPair(TranslationError):
-    """Two languages that are on offer, but not in this direction."""
+    """Two languages that are on offer, but not in this direction, or not with the model named."""
 
     def __init__(
         self, source: str, target: str, targets: Iterable[str], model: str | None = None
     ) -> None:
+        """``targets`` are what there is instead: of a model, pairs in its own directions."""
         self.source = source
         self.target = target
         self.targets = tuple(targets)
-        offered = ", ".join(map(_named, self.targets)) or "none"
         by = f" with {model}" if model else ""
+        shown = list(map(str if model else _named, self.targets[:_MOST_SHOWN]))
+        if (others := len(self.targets) - _MOST_SHOWN) > 0:
+            shown.append(f"and {others} more")
         super().__init__(
             f"{_named(target)} is not available as a target language from {_named(source)}{by}; "
-            f"on offer{by}: {offered}"
+            f"on offer{by}: {', '.join(shown) or 'none'}"
         )
 
 

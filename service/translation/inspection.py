@@ -22,7 +22,7 @@ from service.translation.errors import (
     UnknownModel,
     UnsupportedPair,
 )
-from service.translation.loaded import LoadedModel
+from service.translation.loaded import Way
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.types import Leg, TranslatedSentence, Translation
@@ -82,7 +82,11 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How likely a model finds a translation. The last token is ``eos``."""
+    """How likely a model finds a translation.
+
+    The last token is ``eos``; the first are those that the decoder is fed before it may choose, if
+    the direction has any, and cost nothing.
+    """
 
     tokens: tuple[ScoredToken, ...]
 
@@ -104,7 +108,7 @@ class Score:
 class SentenceView:
     sentence: TranslatedSentence
     source_pieces: tuple[str, ...]
-    """The last one is ``eos``'s, as in ``target_pieces``."""
+    """The direction's prefix first and ``eos`` last, as in ``target_pieces``."""
     target_pieces: tuple[str, ...]
 
 
@@ -153,16 +157,16 @@ class Inspector:
         """Maps of a sentence of a kept translation; raises as ``look`` and ``texts`` do."""
         leg, sentence = self._sentence(place)
         with self._admitted():
-            async with self._model_of(leg) as model:
-                return await look(model, wanted, sentence.source_ids, sentence.target_ids)
+            async with self._way_of(leg) as way:
+                return await look(way, wanted, sentence.source_ids, sentence.target_ids)
 
     async def alignment(self, place: Place) -> AlignedPair:
         """The words of a sentence of a kept translation; raises as ``align`` and ``texts`` do."""
         leg, sentence = self._sentence(place)
         with self._admitted():
-            async with self._model_of(leg) as model:
+            async with self._way_of(leg) as way:
                 alignment = await align(
-                    model,
+                    way,
                     sentence.source,
                     sentence.target,
                     sentence.source_ids,
@@ -173,34 +177,32 @@ class Inspector:
     async def attention_of(self, pair: Pair, asked: Asked, wanted: Wanted) -> Maps:
         """Maps of a given pair of texts. Raises as ``look`` and ``ModelRepository.lease`` do."""
         with self._admitted():
-            async with self._model_for(asked) as model:
-                read = await _encode(model, pair)
-                return await look(model, wanted, read.source_ids, read.target_ids)
+            async with self._way_for(asked) as way:
+                read = await _encode(way, pair)
+                return await look(way, wanted, read.source_ids, read.target_ids)
 
     async def alignment_of(self, pair: Pair, asked: Asked) -> AlignedPair:
         """The words of a given pair of texts. Raises as ``attention_of`` does."""
         with self._admitted():
-            async with self._model_for(asked) as model:
-                read = await _encode(model, pair)
+            async with self._way_for(asked) as way:
+                read = await _encode(way, pair)
                 alignment = await align(
-                    model, pair.source_text, pair.target_text, read.source_ids, read.target_ids
+                    way, pair.source_text, pair.target_text, read.source_ids, read.target_ids
                 )
         return AlignedPair(pair, alignment)
 
     async def scores(self, pairs: Sequence[Pair], asked: Asked) -> tuple[Score, ...]:
         """How likely each target is, given its source. Raises as ``attention_of`` does."""
         with self._admitted():
-            async with self._model_for(asked) as model:
-                reads = [await _encode(model, pair, i) for i, pair in enumerate(pairs)]
-                for read in reads:
-                    model.attention.check(read.source_ids, read.target_ids)
-                return tuple([await _score(model, read) for read in reads])
+            async with self._way_for(asked) as way:
+                reads = [await _encode(way, pair, i) for i, pair in enumerate(pairs)]
+                return tuple([await _score(way, read) for read in reads])
 
     async def _text(self, translation: Translation) -> TextView:
         legs = []
         for leg in translation.legs:
-            async with self._model_of(leg) as model:
-                legs.append(_leg_view(model, leg))
+            async with self._way_of(leg) as way:
+                legs.append(_leg_view(way, leg))
         return TextView(translation, tuple(legs))
 
     def _sentence(self, place: Place) -> tuple[Leg, TranslatedSentence]:
@@ -210,27 +212,27 @@ class Inspector:
         return leg, leg.sentences[_index("sentence", place.sentence, len(leg.sentences))]
 
     @asynccontextmanager
-    async def _model_of(self, leg: Leg) -> AsyncIterator[LoadedModel]:
-        """The very model that did a leg."""
+    async def _way_of(self, leg: Leg) -> AsyncIterator[Way]:
+        """The very model that did a leg, in the leg's direction."""
         try:
             lease = self._repository.lease(leg.pair, leg.model)
-            async with lease as (model, *_):
-                if model.manifest.version != leg.version:
+            async with lease as (way, *_):
+                if way.model.manifest.version != leg.version:
                     raise ModelGone(leg.model, leg.version)
-                yield model
+                yield way
         except (UnknownModel, UnsupportedPair) as error:
             raise ModelGone(leg.model, leg.version) from error
 
     @asynccontextmanager
-    async def _model_for(self, asked: Asked) -> AsyncIterator[LoadedModel]:
+    async def _way_for(self, asked: Asked) -> AsyncIterator[Way]:
         offer = self._repository.offer
         pair = offer.pair(asked.source, asked.target)
-        async with self._repository.lease(pair, asked.model) as (model, *others):
+        async with self._repository.lease(pair, asked.model) as (way, *others):
             if others:
                 # Through a pivot there is no attention between the two texts.
                 direct = [p.target for p in offer.direct_pairs() if p.source == pair.source]
                 raise UnsupportedPair(pair.source, pair.target, direct)
-            yield model
+            yield way
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
@@ -243,7 +245,7 @@ class Inspector:
             self._looking -= 1
 
 
-async def _encode(model: LoadedModel, pair: Pair, number: int = 0) -> _Read:
+async def _encode(way: Way, pair: Pair, number: int = 0) -> _Read:
     """Both texts as token ids; raises ``InvalidText`` or ``SentenceTooLong``."""
     for text in (pair.source_text, pair.target_text):
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
@@ -251,28 +253,32 @@ async def _encode(model: LoadedModel, pair: Pair, number: int = 0) -> _Read:
     # A long text takes a while to encode, and is only then known to be too long.
     read = await asyncio.to_thread(
         lambda: _Read(
-            (*model.tokenizer.encode(pair.source_text), model.manifest.special_ids.eos),
-            model.tokenizer.encode(pair.target_text),
+            way.source_ids(pair.source_text),
+            way.model.tokenizers.target.encode(pair.target_text),
         )
     )
-    model.attention.check(read.source_ids, read.target_ids)
+    way.model.attention.check(read.source_ids, way.written(read.target_ids))
     return read
 
 
-async def _score(model: LoadedModel, read: _Read) -> Score:
-    maps = await model.attention.read(read.source_ids, read.target_ids)
-    pieces = model.tokenizer.pieces((*read.target_ids, model.manifest.special_ids.eos))
-    log_probs = maps.log_probs_T.tolist()
+async def _score(way: Way, read: _Read) -> Score:
+    model, written = way.model, way.written(read.target_ids)
+    maps = await model.attention.read(read.source_ids, written)
+    pieces = model.tokenizers.target.pieces((*written, model.manifest.special_ids.eos))
+    # What a decoder is fed before it may choose is free, as in a search.
+    free = len(way.direction.target_prefix)
+    log_probs = [0.0] * free + maps.log_probs_T[free:].tolist()
     return Score(tuple(map(ScoredToken, pieces, log_probs)))
 
 
-def _leg_view(model: LoadedModel, leg: Leg) -> LegView:
-    dimensions, eos = model.manifest.dimensions, model.manifest.special_ids.eos
+def _leg_view(way: Way, leg: Leg) -> LegView:
+    manifest, tokenizers = way.model.manifest, way.model.tokenizers
+    dimensions, eos = manifest.dimensions, manifest.special_ids.eos
     sentences = tuple(
         SentenceView(
             sentence,
-            model.tokenizer.pieces(sentence.source_ids),
-            model.tokenizer.pieces((*sentence.target_ids, eos)),
+            tokenizers.source.pieces(sentence.source_ids),
+            tokenizers.target.pieces((*way.written(sentence.target_ids), eos)),
         )
         for sentence in leg.sentences
     )

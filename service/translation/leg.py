@@ -12,7 +12,7 @@ from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothe
 from service.translation.alignment import Alignment
 from service.translation.attention import align
 from service.translation.insistence import Forced, displaced, insist
-from service.translation.loaded import LoadedModel
+from service.translation.loaded import Way
 from service.translation.preparing import Sentence, Text
 from service.translation.terms import honour
 from service.translation.together import together
@@ -58,7 +58,7 @@ class TextDone:
 
 
 async def run_leg(
-    model: LoadedModel,
+    way: Way,
     texts: Sequence[Text],
     standing: Standing,
     tell: Tell | None = None,
@@ -70,13 +70,13 @@ async def run_leg(
     """
 
     async def one(text: int, number: int, sentence: Sentence) -> _Done:
-        done = await _sentence(model, sentence, standing)
+        done = await _sentence(way, sentence, standing)
         if tell is not None:
             tell(text, number, done.rendered[0])
         return done
 
     async with turn or nullcontext(), together() as group:
-        with model.engine.gathering() if turn is not None else nullcontext():
+        with way.model.engine.gathering() if turn is not None else nullcontext():
             tasks = [
                 [
                     group.create_task(one(text, number, sentence))
@@ -87,7 +87,7 @@ async def run_leg(
             if turn is not None:
                 await _given()
     return [
-        _text(model, text, [task.result() for task in of_text])
+        _text(way, text, [task.result() for task in of_text])
         for text, of_text in zip(texts, tasks, strict=True)
     ]
 
@@ -99,61 +99,68 @@ async def _given() -> None:
         await asyncio.sleep(0)
 
 
-async def _sentence(model: LoadedModel, sentence: Sentence, standing: Standing) -> _Done:
-    decoded = await _decoded(model, sentence.source_ids, sentence.options, standing)
+async def _sentence(way: Way, sentence: Sentence, standing: Standing) -> _Done:
+    decoded = await _decoded(way, sentence.source_ids, sentence.options, standing)
     forced = Forced()
     if sentence.said:
-        decoded, forced = await _with_terms(model, sentence, decoded, standing)
-    targets = [model.tokenizer.decode(h.token_ids) for h in decoded.hypotheses]
+        decoded, forced = await _with_terms(way, sentence, decoded, standing)
+    targets = [way.model.tokenizers.target.decode(h.token_ids) for h in decoded.hypotheses]
     rendered = [
-        await _rendered(model, sentence, hypothesis, target, forced)
+        await _rendered(way, sentence, hypothesis, target, forced)
         for hypothesis, target in zip(decoded.hypotheses, targets, strict=True)
     ]
     return _Done(sentence, decoded, tuple(rendered), targets[0])
 
 
 async def _decoded(
-    model: LoadedModel, source_ids: tuple[int, ...], options: DecodingOptions, standing: Standing
+    way: Way, source_ids: tuple[int, ...], options: DecodingOptions, standing: Standing
 ) -> Decoded:
-    return await model.results.decode(source_ids, options, standing.priority, standing.request)
+    """What the sentence becomes, without what the decoder was fed before it could choose."""
+    decoded = await way.model.results.decode(
+        source_ids, options, standing.priority, standing.request
+    )
+    forced = options.forced_prefix_length
+    if not forced:
+        return decoded
+    hypotheses = (replace(h, token_ids=h.token_ids[forced:]) for h in decoded.hypotheses)
+    return replace(decoded, hypotheses=tuple(hypotheses))
 
 
 async def _rendered(
-    model: LoadedModel, sentence: Sentence, hypothesis: Hypothesis, target: str, forced: Forced
+    way: Way, sentence: Sentence, hypothesis: Hypothesis, target: str, forced: Forced
 ) -> str:
     """A translation with its terms and with the markup of its source."""
     alignment = None
     if sentence.marked.marked or sentence.said:
-        alignment = await _align(model, sentence, hypothesis, target)
+        alignment = await _align(way, sentence, hypothesis, target)
     if sentence.said and alignment is not None:
         insisted = insist(target, sentence.said, alignment, forced)
         return sentence.marked.render(insisted.text, insisted.alignment, insisted.terms)
     return sentence.marked.render(target, alignment)
 
 
-async def _align(
-    model: LoadedModel, sentence: Sentence, hypothesis: Hypothesis, target: str
-) -> Alignment:
-    return await align(model, sentence.text, target, sentence.source_ids, hypothesis.token_ids)
+async def _align(way: Way, sentence: Sentence, hypothesis: Hypothesis, target: str) -> Alignment:
+    return await align(way, sentence.text, target, sentence.source_ids, hypothesis.token_ids)
 
 
 async def _with_terms(
-    model: LoadedModel, sentence: Sentence, decoded: Decoded, standing: Standing
+    way: Way, sentence: Sentence, decoded: Decoded, standing: Standing
 ) -> tuple[Decoded, Forced]:
     """What the sentence becomes when every hypothesis begins as its terms demand, and that."""
-    latest = decoded
-    given = beginning = model.tokenizer.decode(sentence.options.target_prefix)
+    latest, tokenizer = decoded, way.model.tokenizers.target
+    forced = sentence.options.forced_prefix_length
+    given = beginning = tokenizer.decode(sentence.options.target_prefix[forced:])
 
     def best() -> Hypothesis:
         return latest.hypotheses[0]
 
     async def aligned(translation: str) -> Alignment:
-        return await _align(model, sentence, best(), translation)
+        return await _align(way, sentence, best(), translation)
 
     async def go_on(prefix: str) -> str | None:
         nonlocal latest, beginning
-        token_ids = model.tokenizer.encode(prefix)
-        if len(token_ids) >= model.manifest.limits.target_length:
+        token_ids = way.written(tokenizer.encode(prefix))
+        if len(token_ids) >= way.model.manifest.limits.target_length:
             return None
         longest = sentence.options.max_decoding_length
         options = replace(
@@ -162,21 +169,21 @@ async def _with_terms(
             prefix_bias_beta=0.0,
             max_decoding_length=max(longest, len(token_ids) + 1),
         )
-        latest = await _decoded(model, sentence.source_ids, options, standing)
+        latest = await _decoded(way, sentence.source_ids, options, standing)
         beginning = prefix
-        return model.tokenizer.decode(best().token_ids)
+        return tokenizer.decode(best().token_ids)
 
     def sayable(text: str) -> bool:
-        return model.tokenizer.decode(model.tokenizer.encode(text)) == text
+        return tokenizer.decode(tokenizer.encode(text)) == text
 
-    first = model.tokenizer.decode(best().token_ids)
+    first = tokenizer.decode(best().token_ids)
     gone = displaced(first, sentence.said, await aligned(first))
     said = [each for each in sentence.said if sayable(each.term.target)]
     await honour(first, said, aligned, go_on, prefix=given)
     return latest, Forced(given, beginning, gone)
 
 
-def _text(model: LoadedModel, text: Text, done: Sequence[_Done]) -> TextDone:
+def _text(way: Way, text: Text, done: Sequence[_Done]) -> TextDone:
     def rank(number: int) -> tuple[str, float]:
         """Each sentence's hypothesis of this rank, or its last."""
         left = [min(number, len(each.rendered) - 1) for each in done]
@@ -201,8 +208,8 @@ def _text(model: LoadedModel, text: Text, done: Sequence[_Done]) -> TextDone:
     return TextDone(
         hypotheses=tuple(hypothesis for hypothesis, _ in ranks),
         scores=tuple(score for _, score in ranks),
-        leg=Leg(model.name, model.manifest.version, model.pair, sentences),
-        source_tokens=sum(len(sentence.source_ids) - 1 for sentence in sentences),
+        leg=Leg(way.model.name, way.model.manifest.version, way.pair, sentences),
+        source_tokens=sum(way.text_tokens(sentence.source_ids) for sentence in sentences),
         target_tokens=sum(len(sentence.target_ids) for sentence in sentences),
         finish_reason=FinishReason.LENGTH if cut else FinishReason.COMPLETE,
         queued=max((d.queued for d in durations), default=0.0),

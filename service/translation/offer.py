@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from models.bundle.languages import canonical, display_name
 from service.translation.errors import UnknownLanguage, UnknownModel, UnsupportedPair
-from service.translation.loaded import LoadedModel
+from service.translation.loaded import LoadedModel, Way
 from service.translation.types import Language, LanguagePair
 
-Route = tuple[LoadedModel, ...]
+Route = tuple[Way, ...]
 Side = Literal["sources", "targets"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Offer:
-    """What clients may choose from, and why some of what was found is not in it."""
+    """What clients may choose from, and why some of what was found is not in it.
+
+    What follows from the models is worked out once: a model may have thousands of directions.
+    """
 
     models: tuple[LoadedModel, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     """Bundle directory to reason."""
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
-        return tuple(sorted({model.pair.source for model in self.models}))
+        return tuple(sorted({pair.source for pair in self._ways}))
 
-    @property
+    @cached_property
     def targets(self) -> tuple[str, ...]:
-        return tuple(sorted({model.pair.target for model in self.models}))
+        return tuple(sorted({pair.target for pair in self._ways}))
 
-    @property
+    @cached_property
     def languages(self) -> tuple[Language, ...]:
         """Every language on either side, by name."""
         codes = {*self.sources, *self.targets}
@@ -46,31 +50,33 @@ class Offer:
 
     def direct_pairs(self) -> tuple[LanguagePair, ...]:
         """The pairs that a single model translates."""
-        return tuple(sorted({model.pair for model in self.models}))
+        return tuple(sorted(self._ways))
 
     def route(self, pair: LanguagePair, name: str | None = None) -> Route:
-        """The models that lead from source to target: one, or two through a pivot.
+        """The ways that lead from source to target: one, or two through a pivot.
 
         Where several models translate a pair, the first by name that is alive is taken, or the one
         called ``name``. English is the first choice of a pivot. Raises ``UnknownModel`` or
         ``UnsupportedPair``.
         """
         if name is not None:
-            named = self.named(name)
-            if named.pair != pair:
-                raise UnsupportedPair(pair.source, pair.target, (named.pair.target,), name)
-            return (named,)
-        if direct := self._model(pair):
+            model = self.named(name)
+            for way in self._ways.get(pair, ()):
+                if way.model is model:
+                    return (way,)
+            offered = [str(way.pair) for way in model.ways]
+            raise UnsupportedPair(pair.source, pair.target, offered, name)
+        if direct := self._way(pair):
             return (direct,)
         routes = [
             (first, second)
             for pivot in sorted(self._direct(pair.source), key=lambda code: (code != "en", code))
-            if (first := self._model(LanguagePair(pair.source, pivot)))
-            and (second := self._model(LanguagePair(pivot, pair.target)))
+            if (first := self._way(LanguagePair(pair.source, pivot)))
+            and (second := self._way(LanguagePair(pivot, pair.target)))
         ]
         if not routes:
             raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
-        return next((r for r in routes if all(m.engine.alive for m in r)), routes[0])
+        return next((r for r in routes if all(w.model.engine.alive for w in r)), routes[0])
 
     def named(self, name: str) -> LoadedModel:
         """Raises ``UnknownModel``."""
@@ -93,12 +99,28 @@ class Offer:
             raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
         return pair
 
-    def _direct(self, source: str) -> set[str]:
-        return {model.pair.target for model in self.models if model.pair.source == source}
+    @cached_property
+    def _ways(self) -> Mapping[LanguagePair, tuple[Way, ...]]:
+        """The ways of each pair, in the order of the models."""
+        ways: dict[LanguagePair, tuple[Way, ...]] = {}
+        for way in (way for model in self.models for way in model.ways):
+            ways[way.pair] = (*ways.get(way.pair, ()), way)
+        return ways
 
-    def _model(self, pair: LanguagePair) -> LoadedModel | None:
-        fitting = [model for model in self.models if model.pair == pair]
-        return next((m for m in fitting if m.engine.alive), fitting[0] if fitting else None)
+    @cached_property
+    def _targets(self) -> Mapping[str, set[str]]:
+        """What each language is translated to directly."""
+        targets: dict[str, set[str]] = {}
+        for pair in self._ways:
+            targets.setdefault(pair.source, set()).add(pair.target)
+        return targets
+
+    def _direct(self, source: str) -> set[str]:
+        return self._targets.get(source, set())
+
+    def _way(self, pair: LanguagePair) -> Way | None:
+        fitting = self._ways.get(pair, ())
+        return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
 
 
 def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:

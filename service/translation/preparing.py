@@ -8,7 +8,7 @@ from itertools import chain, zip_longest
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
-from service.translation.loaded import LoadedModel
+from service.translation.loaded import Way
 from service.translation.markup import MarkedSentence, MarkedText
 from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.terms import Said, said_in
@@ -28,7 +28,7 @@ class Job:
 class Sentence:
     marked: MarkedSentence
     source_ids: tuple[int, ...]
-    """Ends with ``eos``."""
+    """Begins with the direction's prefix and ends with ``eos``."""
     options: DecodingOptions
     said: tuple[Said, ...]
     """The glossary's terms in it."""
@@ -51,13 +51,13 @@ class Text:
         return "".join(chain.from_iterable(pairs))
 
 
-def prepare(texts: Sequence[MarkedText], model: LoadedModel, job: Job) -> list[Text]:
+def prepare(texts: Sequence[MarkedText], way: Way, job: Job) -> list[Text]:
     """Raises ``SentenceTooLong`` for a word that the model cannot read, and ``InvalidOption``."""
-    manifest = model.manifest
+    manifest, target = way.model.manifest, way.model.tokenizers.target
     encoded: dict[str, tuple[int, ...]] = {}
 
     def count(sentence: str) -> int:
-        encoded[sentence] = (*model.tokenizer.encode(sentence), manifest.special_ids.eos)
+        encoded[sentence] = way.source_ids(sentence)
         return len(encoded[sentence])
 
     limit = TokenLimit(count, manifest.limits.source_length)
@@ -68,7 +68,12 @@ def prepare(texts: Sequence[MarkedText], model: LoadedModel, job: Job) -> list[T
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
         options = job.decoding.resolve(
-            manifest.decoding, manifest.limits, len(source_ids), model.tokenizer.encode, number
+            manifest.decoding,
+            manifest.limits,
+            len(source_ids),
+            target.encode,
+            number,
+            way.direction,
         )
         said = said_in(marked.text, terms)
         return Sentence(marked, source_ids, options, said)
@@ -77,7 +82,7 @@ def prepare(texts: Sequence[MarkedText], model: LoadedModel, job: Job) -> list[T
         sentences: list[Sentence] = []
         separators = [marked.between[0]]
         for run, after in zip(marked.runs, marked.between[1:], strict=True):
-            cut = run.cut(segment(run.text, manifest.source, limit, job.splitting).spans)
+            cut = run.cut(segment(run.text, way.direction.source, limit, job.splitting).spans)
             for each in cut.sentences:
                 sentences.append(sentence(each, len(sentences)))
             first, *others = cut.separators

@@ -96,14 +96,16 @@ class ModelRepository:
     async def lease(self, pair: LanguagePair, name: str | None = None) -> AsyncIterator[Route]:
         """The route of a pair, see ``Offer.route``; its models stay loaded until the lease ends."""
         route = self.offer.route(pair, name)
-        for model in route:
+        # Both ways of a pivot may be of one model.
+        models = [way.model for way in route]
+        for model in models:
             model.leases += 1
         try:
             yield route
         finally:
-            for model in route:
+            for model in models:
                 model.leases -= 1
-            for model in route:
+            for model in models:
                 await self._close_if_idle(model)
 
     async def reload(self, *, retry: bool = True) -> Reloaded:

@@ -28,7 +28,7 @@ from service.translation.errors import (
     UndetectedLanguage,
 )
 from service.translation.leg import Standing, Tell, TextDone, Turn, run_leg
-from service.translation.loaded import LoadedModel
+from service.translation.loaded import Way
 from service.translation.markup import MarkedText, Markup, parse
 from service.translation.offer import Offer, Route
 from service.translation.parts import InOrder
@@ -216,17 +216,17 @@ class Translator:
         legs: list[list[TextDone]] = []
         preparing, marked = reading, [each.marked for each in read]
         with ExitStack() as held:
-            for number, model in enumerate(route):
+            for number, way in enumerate(route):
                 last = number == len(route) - 1
                 started = time.perf_counter()
-                texts = await _prepared(marked, model, _job(request, last=last))
+                texts = await _prepared(marked, way, _job(request, last=last))
                 preparing += time.perf_counter() - started
                 if not legs:
                     held.enter_context(self._admission.admitted(_work(texts, route, request)))
                 tell = None
                 if order is not None and last:
                     tell = _teller(order, read, texts)
-                legs.append(await run_leg(model, texts, standing, tell, turn))
+                legs.append(await run_leg(way, texts, standing, tell, turn))
                 if not last:
                     marked = await _parsed([d.hypotheses[0] for d in legs[-1]], request.markup)
         return [
@@ -235,9 +235,9 @@ class Translator:
         ]
 
 
-async def _prepared(marked: list[MarkedText], model: LoadedModel, job: Job) -> list[Text]:
+async def _prepared(marked: list[MarkedText], way: Way, job: Job) -> list[Text]:
     plain = [run.text for text in marked for run in text.runs]
-    return await _off_the_loop(plain, lambda: prepare(marked, model, job))
+    return await _off_the_loop(plain, lambda: prepare(marked, way, job))
 
 
 async def _parsed(texts: Sequence[str], markup: Markup) -> list[MarkedText]:
@@ -247,7 +247,7 @@ async def _parsed(texts: Sequence[str], markup: Markup) -> list[MarkedText]:
 def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> int:
     """In source tokens, of all legs: every one will have about as many."""
     lengths = [len(sentence.source_ids) for text in texts for sentence in text.sentences]
-    jobs = [(model.manifest, _job(request, last=model is route[-1]).decoding) for model in route]
+    jobs = [(way.model.manifest, _job(request, last=way is route[-1]).decoding) for way in route]
     return sum(
         decoding.work(manifest.decoding, manifest.limits, length)
         for manifest, decoding in jobs

@@ -70,8 +70,9 @@ class TranslateRequest:
 class TranslatedSentence:
     """A sentence of a text and the best hypothesis for it, without markup.
 
-    ``source_ids`` ends with ``eos``; ``target_ids`` has neither ``bos`` nor ``eos``. ``score`` is
-    ``NaN`` where nobody asked for scores and the search had no need of them.
+    ``source_ids`` begins with the direction's prefix and ends with ``eos``; ``target_ids`` has
+    neither ``bos`` nor ``eos`` nor a prefix. ``score`` is ``NaN`` where nobody asked for scores and
+    the search had no need of them.
     """
 
     source: str
@@ -108,8 +109,8 @@ class Translation:
 
     ``hypotheses`` holds at least one text, best first; hypothesis *i* of a text is made of
     hypothesis *i* of each of its sentences, and ``scores[i]`` is their mean score. Tokens are
-    counted without ``bos`` and ``eos``, those of the target in the best hypothesis. There are no
-    legs where source and target are one language and nothing had to be translated.
+    counted without prefixes, ``bos`` and ``eos``, those of the target in the best hypothesis. There
+    are no legs where source and target are one language and nothing had to be translated.
     """
 
     hypotheses: tuple[str, ...]

@@ -15,7 +15,7 @@ from service.bootstrap import Service, build, running
 from service.loading import ModelObserver
 from service.settings import Settings
 from service.translation.loaded import LoadedModel
-from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
+from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
@@ -53,7 +53,7 @@ async def test_one_broken_bundle_does_not_stop_the_others(client: httpx.AsyncCli
         "status": "ready",
         "reasons": [],
         "models": OFFERED,
-        "failed": {"broken": "manifest has schema 7; this reader knows 1"},
+        "failed": {"broken": BROKEN},
     }
 
 
@@ -118,7 +118,8 @@ async def test_models_tell_what_they_are(client: httpx.AsyncClient) -> None:
     assert [model["name"] for model in answer["models"]] == OFFERED
     assert answer["failed"].keys() == {"broken"}
     model = answer["models"][0]
-    assert (model["source"], model["target"], model["precision"]) == ("de", "en", "int8")
+    assert model["directions"] == [{"source": "de", "target": "en"}]
+    assert model["precision"] == "int8"
     assert model["precisions"] == ["fp32", "int8"]
     assert model["scores"][0]["metric"] == "BLEU"
     assert model["data"] == [{"name": "none", "licence": "CC0-1.0", "pairs": 1}]
@@ -151,7 +152,7 @@ async def test_an_administrator_reloads(service: Service, settings: Settings) ->
     answer = response.json()
     assert response.status_code == 200
     assert [model["name"] for model in answer["models"]] == ["broken", *OFFERED[:2]]
-    assert answer["failed"] == {"bad": "manifest has schema 7; this reader knows 1"}
+    assert answer["failed"] == {"bad": BROKEN}
     assert (answer["loaded"], answer["retired"]) == (["broken"], ["shout-fr-en"])
 
 

@@ -61,7 +61,7 @@ async def served(settings: Settings, backend: Gated) -> AsyncIterator[Served]:
     ) -> LoadedModel:
         manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
         of_its_own = ScriptedBackend(shouting, make_limits())
-        mine = backend if manifest.source == "de" else of_its_own
+        mine = backend if manifest.directions[0].source == "de" else of_its_own
         return await make_model(manifest, mine, observer_for(manifest.name))
 
     service = build(settings, load)

@@ -26,7 +26,7 @@ from service.settings import Settings
 from service.translation.loaded import LoadedModel
 from service.translation.reader import AttentionReader
 from service.translation.results import Results
-from tests.support.shouting import SPECIAL_IDS, make_attention, shouting
+from tests.support.shouting import SPECIAL_IDS, Both, make_attention, shouting
 
 _FIRST = 4
 _WORDS = 1 << 14
@@ -97,7 +97,8 @@ async def load_quick(
     await engine.start()
     attention = AttentionReader(make_attention(manifest), manifest.limits)
     results = Results(engine.decode, settings.result_megabytes << 20)
-    return LoadedModel(manifest, "int8", ChecksumTokenizer(), engine, attention, results)
+    tokenizers = Both(ChecksumTokenizer())
+    return LoadedModel(manifest, "int8", tokenizers, engine, attention, results)
 
 
 def main() -> int:

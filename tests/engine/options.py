@@ -51,6 +51,7 @@ def any_options(draw: st.DrawFn, tokens: st.SearchStrategy[int]) -> DecodingOpti
             (),
         ),
         target_prefix=prefix,
+        forced_prefix_length=maybe(st.integers(0, len(prefix)), 0),
         prefix_bias_beta=0.0 if samples else maybe(st.sampled_from([0.2, 0.9]), 0.0),
         min_decoding_length=draw(st.integers(0, min(3, max_length))),
         max_decoding_length=max_length,

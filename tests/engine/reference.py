@@ -54,9 +54,18 @@ Choose = Callable[[list[Row]], list[Row]]
 
 
 def reference_decode(
-    model: Model, options: DecodingOptions, *, eos: int, unk: int, allowed: Set[int] | None = None
+    model: Model,
+    options: DecodingOptions,
+    *,
+    eos: int,
+    unk: int,
+    allowed: Set[int] | None = None,
+    never: Set[int] = frozenset(),
 ) -> Decoded:
-    """Search one sentence. ``allowed`` are the tokens of its shortlist; ``None`` allows all."""
+    """Search one sentence. ``allowed`` are the tokens of its shortlist; ``None`` allows all.
+
+    ``never`` are hidden from the search, not from the model: they keep their probability.
+    """
 
     def log_probs_after(prefix: tuple[int, ...]) -> tuple[Floats, Floats]:
         logits, attention = model(prefix)
@@ -64,7 +73,9 @@ def reference_decode(
         logits[list(disabled(prefix, options, eos, unk))] = -np.inf
         if allowed is not None:
             logits[[token for token in range(len(logits)) if token not in allowed]] = -np.inf
-        return log_softmax(logits), attention
+        log_probs = log_softmax(logits)
+        log_probs[list(never)] = -np.inf
+        return log_probs, attention
 
     # With one candidate a step, nothing is left to continue when a hypothesis has ended.
     if options.samples:
@@ -96,7 +107,7 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
     """What has ended, first to last. ``model`` gives log-probabilities, ``-inf`` if disabled."""
     width = options.beam_size
     biased = options.prefix_bias_beta > 0
-    forced = () if biased else options.target_prefix
+    forced = options.target_prefix[: options.forced_prefix_length if biased else None]
     wished = options.target_prefix if biased else ()
 
     # A position that is None is empty. Rows keep their positions for the sake of equal totals.

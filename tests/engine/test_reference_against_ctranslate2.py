@@ -36,6 +36,7 @@ NOT_BY_NAME = {
     "length_normalisation",
     "seed",
     "return_scores",
+    "forced_prefix_length",
 }
 
 

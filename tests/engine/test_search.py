@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.scheduler import Scheduler, Sequence
+from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions
-from service.runtime.backend import FloatArray, Limits
+from service.runtime.backend import EncodeBatch, FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedBackend
 from tests.engine.company import decode_arriving
 from tests.engine.options import any_options, plain_options
@@ -21,6 +22,7 @@ from tests.engine.toy import (
     EOS,
     SPECIAL_IDS,
     VOCABULARY,
+    copying_model,
     random_attention,
     random_model,
     undecided_model,
@@ -52,7 +54,8 @@ def decode_alone(model: Script, source: tuple[int, ...], options: DecodingOption
         whole = (BOS, *prefix)
         return model(source, whole), random_attention(source, whole)
 
-    return reference_decode(after, options, eos=EOS, unk=SPECIAL_IDS.unk)
+    never = {SPECIAL_IDS.pad, BOS}
+    return reference_decode(after, options, eos=EOS, unk=SPECIAL_IDS.unk, never=never)
 
 
 @pytest.mark.parametrize("model", [random_model, undecided_model])
@@ -81,3 +84,63 @@ def test_a_sentence_translates_in_any_company_as_the_plainest_search_does_alone(
             [h.score for h in found.hypotheses], [h.score for h in expected.hypotheses]
         )
         assert found.finish_reason is expected.finish_reason
+
+
+def test_what_gets_stuck_is_punished_for_what_it_has_not_looked_at() -> None:
+    nothing_left = DecodingOptions(
+        beam_size=1,
+        num_hypotheses=1,
+        coverage_penalty=1.0,
+        no_repeat_ngram_size=1,
+        disable_unk=True,
+        suppress_sequences=((EOS,),),
+        min_decoding_length=0,
+        max_decoding_length=10,
+    )
+    source = (4, 5, 6, 7)
+    found = decode_in_company(random_model, [(source, nothing_left)], random.Random(1), 30)[0]
+    expected = decode_alone(random_model, source, nothing_left)
+    assert len(found.hypotheses[0].token_ids) == VOCABULARY - 4
+    assert found.hypotheses[0].token_ids == expected.hypotheses[0].token_ids
+    assert found.hypotheses[0].score == pytest.approx(expected.hypotheses[0].score)
+
+
+def favouring_what_is_no_text(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    logits = random_model(source, prefix).copy()
+    logits[[SPECIAL_IDS.pad, BOS]] = 9
+    return logits
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+def test_neither_padding_nor_bos_is_ever_written_and_nobody_suffers_from_it(beam_size: int) -> None:
+    options = DecodingOptions(
+        beam_size=beam_size, num_hypotheses=beam_size, max_decoding_length=6, length_penalty=0.6
+    )
+    source = (4, 5, 6, 7)
+    model = favouring_what_is_no_text
+    found = decode_in_company(model, [(source, options)], random.Random(1), 30)[0]
+    expected = decode_alone(model, source, options)
+    assert [h.token_ids for h in found.hypotheses] == [h.token_ids for h in expected.hypotheses]
+    assert not {SPECIAL_IDS.pad, BOS} & {i for h in found.hypotheses for i in h.token_ids}
+
+
+def test_beyond_its_prefix_a_sentence_costs_what_one_without_costs() -> None:
+    limits = Limits(slots=1, rows_per_slot=1, source_length=8, target_length=16)
+    backend = ScriptedBackend(copying_model, limits)
+    search = Search(limits, SPECIAL_IDS)
+    source = (4, 5, 6, 7, 8, EOS)
+    options = DecodingOptions(
+        beam_size=1, target_prefix=(4, 5), min_decoding_length=0, return_scores=False
+    )
+    backend.encode(EncodeBatch(0, [source]))
+    search.add(options, len(source))
+    scores, over = [], []
+    while not over:
+        batch = search.batch()
+        scores.append(batch.scores)
+        over = search.advance(backend.step(batch))
+    # The token after the prefix still depends on there having been one.
+    assert scores == [True, True, True, False, False, False]
+    ((_, decoded),) = over
+    assert isinstance(decoded, Decoded)
+    assert decoded.hypotheses[0].token_ids == source[:-1]

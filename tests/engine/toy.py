@@ -9,7 +9,7 @@ import numpy as np
 from models.bundle.manifest import SpecialIds
 from service.runtime.backend import FloatArray
 
-SPECIAL_IDS = SpecialIds(pad=0, unk=0, bos=1, eos=2)
+SPECIAL_IDS = SpecialIds(pad=0, unk=3, bos=1, eos=2)
 BOS, EOS, VOCABULARY = SPECIAL_IDS.bos, SPECIAL_IDS.eos, 12
 
 
@@ -17,8 +17,6 @@ def random_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray
     """An arbitrary but fixed distribution for every (source, prefix)."""
     seed = zlib.crc32(repr((source, prefix)).encode())
     logits = np.random.default_rng(seed).normal(size=VOCABULARY).astype(np.float32) * 2
-    # Unlikely, but nothing beside what is barred.
-    logits[[0, BOS]] = -60
     log_probs: FloatArray = (logits - np.logaddexp.reduce(logits)).astype(np.float32)
     return log_probs
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from models.bundle.bundle import Bundle
-from models.bundle.manifest import InvalidBundle
+from models.bundle.manifest import InvalidBundle, Manifest
+from models.bundle.tokenizer import train_tokenizer
 from tests.models.tiny import DIGITS, MANIFEST, tiny_files
 
 Document = dict[str, Any]
@@ -70,7 +71,9 @@ def test_a_precision_that_is_not_on_offer_is_named(bundle: Bundle) -> None:
 
 
 def test_the_tokenizer_comes_with_the_bundle(bundle: Bundle) -> None:
-    tokenizer = bundle.tokenizer()
+    tokenizers = bundle.tokenizers()
+    assert tokenizers.source is tokenizers.target
+    tokenizer = tokenizers.target
     assert tokenizer.decode(tokenizer.encode(DIGITS[0])) == DIGITS[0]
 
 
@@ -172,8 +175,12 @@ def test_a_name_with_a_path_in_it_is_refused(
         (b"[" * 100_000, "not JSON"),
         (b"[]", "not a JSON object"),
         (b"\xff\xfe{}", "not UTF-8"),
-        (b"{}", "has schema None; this reader knows 1"),
-        (b'{"schema": 2}', "has schema 2; this reader knows 1"),
+        (b"{}", "has schema None; this reader knows 2"),
+        (
+            b'{"schema": 1, "source": "de", "target": "en"}',
+            "has schema 1; this reader knows 2: export the model again with",
+        ),
+        (b'{"schema": 3}', "has schema 3; this reader knows 2"),
     ],
 )
 def test_a_manifest_from_elsewhere_is_refused(bundle: Bundle, content: bytes, message: str) -> None:
@@ -206,14 +213,14 @@ def test_a_corrupt_tokenizer_is_an_invalid_bundle(
         tmp_path / "tiny", MANIFEST, originals | {"tokenizer.model": tmp_path / "junk"}
     )
     with pytest.raises(InvalidBundle, match=r"tokenizer\.model is not a SentencePiece model"):
-        bundle.tokenizer()
+        bundle.tokenizers()
 
 
 def test_a_tokenizer_of_another_size_is_refused(tmp_path: Path, originals: dict[str, Path]) -> None:
     dimensions = MANIFEST.dimensions.model_copy(update={"vocabulary_size": 20})
     manifest = MANIFEST.model_copy(update={"dimensions": dimensions})
-    with pytest.raises(InvalidBundle, match="the tokenizer has 14 pieces, the network 20"):
-        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizer()
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.model has 14 pieces, the network 20"):
+        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizers()
 
 
 def test_a_tokenizer_with_other_special_ids_is_refused(
@@ -221,8 +228,65 @@ def test_a_tokenizer_with_other_special_ids_is_refused(
 ) -> None:
     special_ids = MANIFEST.special_ids.model_copy(update={"eos": 2, "bos": 3})
     manifest = MANIFEST.model_copy(update={"special_ids": special_ids})
-    with pytest.raises(InvalidBundle, match="the tokenizer has SpecialIds"):
-        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizer()
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.model has SpecialIds"):
+        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizers()
+
+
+# --- sides with vocabularies of their own
+
+
+@pytest.fixture
+def apart(tmp_path: Path, originals: dict[str, Path]) -> tuple[Manifest, dict[str, Path]]:
+    """A bundle whose source has a vocabulary of one piece more."""
+    files = dict(originals)
+    files["target.model"] = files.pop("tokenizer.model")
+    files["source.model"] = tmp_path / "source.model"
+    train_tokenizer(
+        [*DIGITS, "ten"], files["source.model"], vocabulary_size=15, kind="word", threads=1
+    )
+    sizes = MANIFEST.dimensions.model_copy(update={"source_vocabulary_size": 15})
+    return MANIFEST.model_copy(update={"dimensions": sizes}), files
+
+
+def test_each_side_may_have_its_own_tokenizer(
+    tmp_path: Path, apart: tuple[Manifest, dict[str, Path]]
+) -> None:
+    bundle = Bundle.write(tmp_path / "apart", *apart)
+    tokenizers = bundle.tokenizers()
+    assert (tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size) == (15, 14)
+    assert tokenizers.source.decode(tokenizers.source.encode("ten")) == "ten"
+    assert bundle.manifest.dimensions.source_vocabulary == 15
+
+
+@pytest.mark.parametrize("name", ["source.model", "target.model"])
+def test_a_tokenizer_of_one_side_needs_the_others(
+    tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], name: str
+) -> None:
+    manifest, files = apart
+    del files[name]
+    with pytest.raises(InvalidBundle, match=f"does not list {name}"):
+        Bundle.write(tmp_path / "apart", manifest, files)
+
+
+def test_a_tokenizer_of_both_sides_allows_none_of_one(
+    tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], originals: dict[str, Path]
+) -> None:
+    manifest, files = apart
+    both = files | {"tokenizer.model": originals["tokenizer.model"]}
+    with pytest.raises(
+        InvalidBundle, match=r"tokenizer\.model, which is of both sides, and source\.model"
+    ):
+        Bundle.write(tmp_path / "apart", manifest, both)
+
+
+def test_each_sides_tokenizer_has_its_sides_size(
+    tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], originals: dict[str, Path]
+) -> None:
+    manifest, files = apart
+    with pytest.raises(InvalidBundle, match=r"source\.model has 15 pieces, the network 14"):
+        Bundle.write(tmp_path / "apart", MANIFEST, files).tokenizers()
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.model has 14 pieces, the network 15"):
+        Bundle.write(tmp_path / "shared", manifest, originals).tokenizers()
 
 
 # --- publishing

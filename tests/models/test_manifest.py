@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from models.bundle.manifest import AlignmentSource, InvalidBundle, Manifest
+from models.bundle.card import render_card
+from models.bundle.manifest import AlignmentSource, Direction, InvalidBundle, Manifest
 from tests.models.tiny import MANIFEST
 
 
@@ -19,12 +20,13 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
 
 
 def test_a_manifest_says_which_schema_it_has() -> None:
-    assert document()["schema"] == 1
+    assert document()["schema"] == 2
 
 
 def test_languages_are_read_in_their_canonical_form() -> None:
-    manifest = Manifest.from_json(json.dumps(document() | {"source": "DEU", "target": "pt_br"}))
-    assert (manifest.source, manifest.target) == ("de", "pt-BR")
+    directions = [{"source": "DEU", "target": "pt_br"}]
+    manifest = Manifest.from_json(json.dumps(document() | {"directions": directions}))
+    assert manifest.directions == (Direction(source="de", target="pt-BR"),)
 
 
 @pytest.mark.parametrize("missing", sorted(document().keys() - {"schema"}))
@@ -44,7 +46,11 @@ def test_only_what_has_a_default_may_be_missing(missing: str) -> None:
         ({"name": "../tiny"}, "name: String should match"),
         ({"name": "tiny\n"}, "name: String should match"),
         ({"version": ""}, "version: String should have at least 1"),
-        ({"source": "german"}, "source: .*'german' is not a language code"),
+        (
+            {"directions": [{"source": "german", "target": "en"}]},
+            r"directions\.0\.source: .*'german' is not a language code",
+        ),
+        ({"directions": []}, "directions: "),
         ({"precisions": []}, "precisions: "),
         ({"precisions": ["fp8"]}, r"precisions\.0: "),
         ({"files": {"README.md": {"size": -1, "sha256": "0" * 64}}}, r"files\.README\.md\.size: "),
@@ -58,8 +64,9 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], message: str) -> Non
 
 
 def test_everything_that_does_not_fit_is_named_at_once() -> None:
-    with pytest.raises(InvalidBundle, match=r"version: .*; target: "):
-        Manifest.from_json(json.dumps(document() | {"version": "", "target": "zz"}))
+    with pytest.raises(InvalidBundle, match=r"version: .*; directions\.0\.target: "):
+        directions = [{"source": "de", "target": "zz"}]
+        Manifest.from_json(json.dumps(document() | {"version": "", "directions": directions}))
 
 
 def test_heads_share_the_width_evenly() -> None:
@@ -77,8 +84,74 @@ def test_heads_share_the_width_evenly() -> None:
     ],
 )
 def test_every_token_id_is_in_the_vocabulary(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidBundle, match="14 is not a token id of a vocabulary of 14"):
+    with pytest.raises(InvalidBundle, match=r"14 is not a token id of a .* vocabulary of 14"):
         Manifest.from_json(json.dumps(document() | change))
+
+
+TWO_WAYS = [
+    {"source": "de", "target": "en", "source_prefix": [4], "target_prefix": []},
+    {"source": "en", "target": "de", "source_prefix": [5], "target_prefix": [6, 7]},
+]
+
+
+def test_a_bundle_may_translate_several_directions() -> None:
+    changed = document() | {"directions": TWO_WAYS, "examples": []}
+    manifest = Manifest.from_json(json.dumps(changed))
+    assert [d.target_prefix for d in manifest.directions] == [(), (6, 7)]
+    assert Manifest.from_json(manifest.to_json()) == manifest
+
+
+def test_no_direction_is_there_twice_whatever_its_spelling() -> None:
+    twice = [TWO_WAYS[0], TWO_WAYS[0] | {"source": "DEU", "source_prefix": [5]}]
+    with pytest.raises(InvalidBundle, match="directions has de-en twice"):
+        Manifest.from_json(json.dumps(document() | {"directions": twice, "examples": []}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source_prefix": [14]}, "14 is not a token id of a source vocabulary of 14"),
+        ({"target_prefix": [10]}, "10 is not a token id of a target vocabulary of 10"),
+        ({"target_prefix": [-1]}, "-1 is not a token id of a target vocabulary"),
+        ({"source_prefix": [3]}, "source_prefix of de-en has pad, bos or eos"),
+        ({"target_prefix": [2]}, "target_prefix of de-en has pad, bos or eos"),
+        ({"source_prefix": [4] * 7}, "source_prefix of de-en leaves no room for a text in a limit"),
+        ({"target_prefix": [4] * 7}, "target_prefix of de-en leaves no room for a text in a limit"),
+    ],
+)
+def test_prefixes_are_of_their_side_and_leave_room(change: dict[str, Any], message: str) -> None:
+    sizes = {"vocabulary_size": 10, "source_vocabulary_size": 14}
+    changed = document() | {
+        "dimensions": document()["dimensions"] | sizes,
+        "directions": [TWO_WAYS[0] | change],
+        "examples": [],
+    }
+    with pytest.raises(InvalidBundle, match=message):
+        Manifest.from_json(json.dumps(changed))
+
+
+@pytest.mark.parametrize(
+    ("direction", "message"),
+    [(1, "lack the source_prefix of its direction"), (2, "of direction 2, counted from 0")],
+)
+def test_an_example_is_of_a_direction_and_has_its_prefix(direction: int, message: str) -> None:
+    one = document()["examples"][0] | {"source_ids": [4, 8, 3]}
+    whole = document() | {"directions": TWO_WAYS}
+    Manifest.from_json(json.dumps(whole | {"examples": [one]}))
+    with pytest.raises(InvalidBundle, match=message):
+        Manifest.from_json(json.dumps(whole | {"examples": [one | {"direction": direction}]}))
+
+
+def test_the_card_names_every_direction_or_if_there_are_many_every_language() -> None:
+    two = Manifest.from_json(json.dumps(document() | {"directions": TWO_WAYS, "examples": []}))
+    assert "Translates German to English and English to German. " in render_card(two)
+    codes = ["de", "en", "fr"]
+    many = [Direction(source=s, target=t) for s in codes for t in codes]
+    card = render_card(two.model_copy(update={"directions": tuple(many)}))
+    assert "Translates between 3 languages in 9 directions: English, French, German. " in card
+    sizes = two.dimensions.model_copy(update={"source_vocabulary_size": 20})
+    card = render_card(two.model_copy(update={"dimensions": sizes}))
+    assert "20 source and 14 target pieces" in card
 
 
 def test_alignments_are_read_off_the_last_layer_unless_the_bundle_says_otherwise() -> None:

@@ -23,12 +23,18 @@ def a_shortlist() -> Shortlist:
 def test_a_sentence_gets_what_is_always_there_and_what_its_tokens_add(
     shortlist: Shortlist, data: st.DataObject
 ) -> None:
-    source_ids = data.draw(st.lists(st.integers(0, shortlist.vocabulary_size - 1)))
+    source_ids = data.draw(st.lists(st.integers(0, shortlist.source_vocabulary_size - 1)))
     always, lists = as_lists(shortlist)
     wanted = set(always).union(*(lists[i] for i in source_ids))
     found = shortlist.ids_for(source_ids)
     assert found.dtype == np.int32
     assert found.tolist() == sorted(wanted)
+
+
+def test_target_ids_may_be_of_another_vocabulary_than_source_ids() -> None:
+    shortlist = Shortlist(ids(1), ids(0, 1, 2), ids(90, 70))
+    assert (shortlist.source_vocabulary_size, shortlist.target_bound) == (2, 91)
+    assert shortlist.ids_for((0, 1)).tolist() == [1, 70, 90]
 
 
 def test_a_sentence_of_nothing_gets_what_is_always_there() -> None:
@@ -72,7 +78,6 @@ def test_the_same_shortlist_is_the_same_file(
         ({"offsets": ids(0, 2, 1, 3, 3, 3, 3)}, "offsets decrease"),
         ({"offsets": ids(1, 2, 2, 3, 3, 3, 3)}, "offsets run from 1 to 3; there are 3 targets"),
         ({"offsets": ids(0, 2, 2, 4, 4, 4, 4)}, "offsets run from 0 to 4; there are 3 targets"),
-        ({"always": ids(1, 6)}, "always has 6, which is not a token id of a vocabulary of 6"),
         ({"targets": ids(4, -1, 4)}, "targets has -1, which is not a token id"),
     ],
 )
@@ -147,7 +152,14 @@ def test_a_bundle_can_do_without(tmp_path: Path) -> None:
 
 def test_a_shortlist_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
     bundle = bundle_with(tmp_path, everything_always(VOCABULARY_SIZE + 1))
-    with pytest.raises(InvalidBundle, match="the shortlist is of 15 pieces, the network has 14"):
+    with pytest.raises(InvalidBundle, match="is of 15 source ids, the network has 14"):
+        bundle.shortlist()
+
+
+def test_a_shortlist_with_ids_that_the_target_lacks_is_refused(tmp_path: Path) -> None:
+    offsets = np.zeros(VOCABULARY_SIZE + 1, np.int32)
+    bundle = bundle_with(tmp_path, Shortlist(ids(3, 14), offsets, ids()))
+    with pytest.raises(InvalidBundle, match="has the target id 14, the network has 14"):
         bundle.shortlist()
 
 

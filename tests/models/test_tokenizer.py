@@ -68,6 +68,30 @@ def test_nobody_can_write_a_special_token_as_text(tokenizer: Tokenizer) -> None:
         assert not {SPECIAL_IDS.bos, SPECIAL_IDS.eos, SPECIAL_IDS.pad} & set(tokenizer.encode(text))
 
 
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_tag_is_a_piece_that_no_text_contains_and_that_leaves_no_trace(
+    tmp_path: Path, kind: Kind
+) -> None:
+    tags = ["<2de>", "<2en>"]
+    size = SIZES[kind] + len(tags)
+    made = train_tokenizer(
+        sentences(), tmp_path / "t.model", vocabulary_size=size, kind=kind, control_symbols=tags
+    )
+    assert made.vocabulary_size == size
+    ids = [made.id_of(tag) for tag in tags]
+    assert made.pieces(ids) == tuple(tags)
+    assert not set(ids) & set(made.encode("die <2de> Katze <2en>"))
+    words = made.encode("die Katze")
+    assert made.decode((ids[0], *words)) == made.decode(words) == "die Katze"
+
+
+def test_the_id_of_a_piece_is_told_or_that_there_is_none(tokenizer: Tokenizer) -> None:
+    for token_id in range(tokenizer.vocabulary_size):
+        assert tokenizer.id_of(*tokenizer.pieces([token_id])) == token_id
+    with pytest.raises(ValueError, match="the vocabulary has no piece '<2de>'"):
+        tokenizer.id_of("<2de>")
+
+
 def test_an_unknown_character_is_decoded_to_a_mark(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("Hund 日")
     assert SPECIAL_IDS.unk in ids

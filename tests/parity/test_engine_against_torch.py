@@ -152,6 +152,7 @@ def test_every_option_does_on_graphs_what_the_plainest_search_does_in_pytorch(
             eos=SPECIAL_IDS.eos,
             unk=SPECIAL_IDS.unk,
             allowed=allowed,
+            never={SPECIAL_IDS.pad, SPECIAL_IDS.bos},
         )
         found = results[i]
         if wanted.samples:

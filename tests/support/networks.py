@@ -8,9 +8,16 @@ from pathlib import Path
 import onnx
 import torch
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
 from models.bundle.card import render_card
-from models.bundle.manifest import GRAPHS, Manifest, Precision, Provenance, SentenceLimits
+from models.bundle.manifest import (
+    GRAPHS,
+    Direction,
+    Manifest,
+    Precision,
+    Provenance,
+    SentenceLimits,
+)
 from models.bundle.tokenizer import SPECIAL_IDS, train_tokenizer
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer, build
@@ -76,15 +83,24 @@ def write_bundle(
     name: str = "random",
     source: str = "de",
     target: str = "en",
+    directions: tuple[Direction, ...] = (),
 ) -> Bundle:
-    """A bundle of a network whose pieces are the words w0 … w25; it proves nothing."""
+    """A bundle of a network whose pieces are the words w0, w1 …; it proves nothing.
+
+    Sides of different sizes have tokenizers of their own. ``directions`` may replace the one from
+    ``source`` to ``target``.
+    """
     scratch = path.parent / f".scratch-{path.name}"
     scratch.mkdir(parents=True)
-    tokenizer = scratch / "tokenizer.model"
-    train_tokenizer(
-        [" ".join(WORDS)], tokenizer, vocabulary_size=len(WORDS) + 4, kind="word", threads=1
-    )
-    files = {"tokenizer.model": tokenizer, "README.md": scratch / "README.md"}
+    sizes = {SOURCE_TOKENIZER: network.config.source_vocabulary}
+    sizes[TARGET_TOKENIZER] = network.config.target_vocabulary
+    if len(set(sizes.values())) == 1:
+        sizes = {TOKENIZER: network.config.target_vocabulary}
+    files = {"README.md": scratch / "README.md"}
+    for file_name, size in sizes.items():
+        files[file_name] = scratch / file_name
+        words = [" ".join(f"w{i}" for i in range(size - 4))]
+        train_tokenizer(words, files[file_name], vocabulary_size=size, kind="word", threads=1)
     ranges = random_ranges(network)
     for precision in precisions:
         weights = collect_weights(network, precision, ranges)
@@ -97,8 +113,7 @@ def write_bundle(
     manifest = Manifest(
         name=name,
         version="1",
-        source=source,
-        target=target,
+        directions=directions or (Direction(source=source, target=target),),
         dimensions=dimensions_of(network.config),
         special_ids=SPECIAL_IDS,
         limits=SentenceLimits(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from models.bundle.manifest import (
     Corpus,
     DecodingDefaults,
     Dimensions,
+    Direction,
     Manifest,
     Provenance,
     Score,
@@ -31,7 +33,7 @@ from service.loading import ModelObserver
 from service.runtime.backend import Backend, FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.settings import Settings
-from service.translation.loaded import LoadedModel
+from service.translation.loaded import LoadedModel, Tokenizer
 from service.translation.reader import AttentionReader
 from service.translation.repository import FoundBundle
 from service.translation.results import Results
@@ -67,6 +69,17 @@ class ByteTokenizer:
         )
 
 
+@dataclass(frozen=True)
+class Both:
+    """One tokenizer for both sides."""
+
+    source: Tokenizer
+
+    @property
+    def target(self) -> Tokenizer:
+        return self.source
+
+
 def shouting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
     """Capitals almost certainly, small letters as a poor second choice, then the end."""
     log_probs = np.full(_VOCABULARY, -20.0, np.float32)
@@ -92,8 +105,7 @@ def make_manifest(name: str, source: str, target: str, version: str = "1") -> Ma
     return Manifest(
         name=name,
         version=version,
-        source=source,
-        target=target,
+        directions=(Direction(source=source, target=target),),
         dimensions=Dimensions(
             encoder_layers=1,
             decoder_layers=1,
@@ -134,6 +146,13 @@ def put_bundle(
     (directory / name / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
 
 
+BROKEN = (
+    "manifest has schema 7; this reader knows 2: export the model again with "
+    "`python -m training export`"
+)
+"""What becomes of what ``put_broken_bundle`` puts."""
+
+
 def put_broken_bundle(directory: Path, name: str) -> None:
     (directory / name).mkdir(parents=True, exist_ok=True)
     (directory / name / "manifest.json").write_text(json.dumps({"schema": 7}), encoding="utf-8")
@@ -154,7 +173,7 @@ async def make_model(
     attention = AttentionReader(make_attention(manifest, script), manifest.limits)
     told = observer.looked_up if observer is not None else (lambda _: None)
     results = Results(engine.decode, result_bytes, told)
-    return LoadedModel(manifest, "int8", ByteTokenizer(), engine, attention, results)
+    return LoadedModel(manifest, "int8", Both(ByteTokenizer()), engine, attention, results)
 
 
 def make_attention(manifest: Manifest, script: Script = shouting) -> ScriptedAttention:

@@ -29,7 +29,7 @@ def test_words_that_mean_the_same_are_aligned(
     name: str, source_text: str, target_text: str, same: set[tuple[str, str]]
 ) -> None:
     bundle = Bundle.open(BUNDLES / name)
-    tokenizer, manifest = bundle.tokenizer(), bundle.manifest
+    tokenizer, manifest = bundle.tokenizers().target, bundle.manifest
     graph = AttentionGraph.load(bundle, "int8")
     source_ids = (*tokenizer.encode(source_text), manifest.special_ids.eos)
     maps = graph.run(source_ids, tokenizer.encode(target_text))

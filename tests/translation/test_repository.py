@@ -15,7 +15,7 @@ from service.translation.errors import NotReady, UnknownLanguage, UnsupportedPai
 from service.translation.loaded import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import Language, LanguagePair
-from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
+from tests.support.shouting import BROKEN, EOS, load_found, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio
 DE_EN = LanguagePair("de", "en")
@@ -79,7 +79,7 @@ async def test_a_broken_bundle_takes_no_other_down(
     put_bundle(tmp_path, "b")
     await repository.reload()
     assert names(repository) == ["b"]
-    assert repository.failed == {"a": "manifest has schema 7; this reader knows 1"}
+    assert repository.failed == {"a": BROKEN}
 
 
 async def test_a_bundle_that_breaks_leaves_the_model_that_was_offered(
@@ -184,8 +184,8 @@ async def test_sentences_are_decoded_to_their_end_while_their_model_is_replaced(
     source = (*range(5, 60), EOS)
 
     async def work() -> int:
-        async with repository.lease(DE_EN) as (model,):
-            decoded = await model.engine.decode(source, DecodingOptions(beam_size=1))
+        async with repository.lease(DE_EN) as (way,):
+            decoded = await way.model.engine.decode(source, DecodingOptions(beam_size=1))
             return len(decoded.hypotheses[0].token_ids)
 
     working = [asyncio.create_task(work()) for _ in range(20)]
@@ -203,13 +203,13 @@ async def test_a_reload_does_not_disturb_work_in_flight(
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    async with repository.lease(DE_EN) as (model,):
+    async with repository.lease(DE_EN) as (way,):
         shutil.rmtree(tmp_path / "a")
         put_bundle(tmp_path, "b")
         await repository.reload()
         assert names(repository) == ["b"]
-        assert await works(model)
-    assert not model.engine.alive
+        assert await works(way.model)
+    assert not way.model.engine.alive
 
 
 async def test_reloads_take_turns(tmp_path: Path) -> None:
@@ -254,9 +254,9 @@ async def test_closing_withdraws_the_offer_and_stops_even_what_is_leased(
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    async with repository.lease(DE_EN) as (model,):
+    async with repository.lease(DE_EN) as (way,):
         await repository.close()
-        assert not model.engine.alive
+        assert not way.model.engine.alive
     with pytest.raises(NotReady, match="shutting down"):
         _ = repository.offer
 

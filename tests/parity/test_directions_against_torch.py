@@ -1,0 +1,91 @@
+"""A bundle of two directions and two vocabularies, served, against PyTorch's plainest search."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Direction
+from service.engine.observer import SilentObserver
+from service.loading import load_model
+from service.settings import Settings
+from service.translation.admission import Admission
+from service.translation.decoding import DecodingOverrides
+from service.translation.loaded import LoadedModel
+from service.translation.repository import FoundBundle, ModelRepository
+from service.translation.results import Lookup
+from service.translation.translator import Translator
+from service.translation.types import TranslateRequest
+from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.translation.test_translator import FirstLetterDetector
+from training.search import PrefixDecoder, beam_search, default_max_length
+
+pytestmark = pytest.mark.anyio
+
+NETWORK = random_network(replace(CONFIG, source_vocabulary=40, tying="none", max_length=24), seed=3)
+DIRECTIONS = (
+    Direction(source="de", target="en", source_prefix=(38,)),
+    Direction(source="en", target="de", source_prefix=(39,), target_prefix=(29, 28)),
+)
+BEAM = 2
+
+
+class Silent(SilentObserver):
+    def looked_up(self, result: Lookup) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    path = tmp_path_factory.mktemp("bundles") / "both"
+    return write_bundle(NETWORK, path, ("fp32",), name="both", directions=DIRECTIONS)
+
+
+@pytest.fixture
+async def translator(bundle: Bundle) -> AsyncIterator[Translator]:
+    settings = Settings(precision="fp32", threads=1, slots=8, max_beam_size=4)
+
+    async def load(found: FoundBundle) -> LoadedModel:
+        return await load_model(found.path, settings, lambda _: Silent())
+
+    repository = ModelRepository(lambda: [FoundBundle("both", bundle.path)], load)
+    await repository.reload()
+    yield Translator(repository, Admission(10_000), FirstLetterDetector())
+    await repository.close()
+
+
+async def test_every_direction_is_translated_as_pytorch_translates_it(
+    bundle: Bundle, translator: Translator
+) -> None:
+    rng = random.Random(4)
+    texts = [" ".join(f"w{rng.randrange(34)}" for _ in range(rng.randint(2, 6))) for _ in range(8)]
+    # The plain search lets a translation be empty.
+    decoding = DecodingOverrides(beam_size=BEAM, min_decoding_length=0)
+
+    async def served(direction: Direction, text: str) -> tuple[str, float]:
+        request = TranslateRequest((text,), direction.target, direction.source, decoding=decoding)
+        (translation,) = await translator.translate(request)
+        return translation.text, translation.scores[0]
+
+    asked = [(direction, text) for text in texts for direction in DIRECTIONS]
+    answers = await asyncio.gather(*(served(*each) for each in asked))
+    tokenizers, special = bundle.tokenizers(), bundle.manifest.special_ids
+    for (direction, text), (translated, score) in zip(asked, answers, strict=True):
+        source_ids = (*direction.source_prefix, *tokenizers.source.encode(text), special.eos)
+        best = beam_search(
+            PrefixDecoder(NETWORK),
+            source_ids,
+            special,
+            beam_size=BEAM,
+            length_penalty=1.0,
+            max_length=default_max_length(len(source_ids), CONFIG.max_length),
+            target_prefix=direction.target_prefix,
+        )[0]
+        assert translated == tokenizers.target.decode(best.token_ids)
+        assert score == pytest.approx(best.score, abs=1e-4)
+    assert len({text for text, _ in answers}) > len(asked) // 2, "a network that tells them apart"

@@ -1,0 +1,288 @@
+"""Tiny Hugging Face checkpoints with random weights, made by transformers itself."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+from transformers import (
+    GenerationConfig,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedModel,
+)
+
+SIZES: dict[str, Any] = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_position_embeddings": 96,
+}
+WORDS = {
+    "source": [
+        "der",
+        "die",
+        "das",
+        "hund",
+        "katze",
+        "läuft",
+        "schläft",
+        "über",
+        "unter",
+        "straße",
+        "haus",
+        "groß",
+        "klein",
+    ],
+    "target": [
+        "the",
+        "dog",
+        "cat",
+        "runs",
+        "sleeps",
+        "over",
+        "under",
+        "street",
+        "house",
+        "big",
+        "small",
+        "a",
+        "an",
+    ],
+}
+
+
+STEPS, BATCH = 60, 32
+
+
+def sentences(side: str, count: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS[side], k=rng.randint(2, 7))) for _ in range(count)]
+
+
+def train_spm(texts: Sequence[str], path: Path, size: int, **options: Any) -> list[str]:
+    """A SentencePiece model as others train them; returns its pieces."""
+    content = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=content,
+        vocab_size=size,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        num_threads=1,
+        **options,
+    )
+    path.write_bytes(content.getvalue())
+    model = sentencepiece.SentencePieceProcessor(model_proto=content.getvalue())
+    return [model.id_to_piece(i) for i in range(model.vocab_size())]
+
+
+def randomise(model: PreTrainedModel) -> None:
+    """Every weight random, biases and norms included."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" in name:
+                continue
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.dim() > 1:
+                parameter.copy_(noise * parameter.size(-1) ** -0.5)
+            else:
+                parameter.add_(noise * 0.1)
+        if isinstance(model, MarianMTModel):
+            model.final_logits_bias.copy_(
+                torch.randn(model.final_logits_bias.shape, generator=generator) * 0.5
+            )
+
+
+def teach(
+    model: PreTrainedModel, read: Callable[[str], list[int]], write: Callable[[str], list[int]]
+) -> None:
+    """A few steps towards translating word by word, so that translations are of some variety and
+    end; far from certain, so that a search has much to weigh."""
+    sources = sentences("source", STEPS * BATCH, seed=7)
+    words = dict(zip(WORDS["source"], WORDS["target"], strict=True))
+    optimiser = torch.optim.Adam(model.parameters(), lr=4e-3)
+    model.train()
+    for start in range(0, len(sources), BATCH):
+        batch = sources[start : start + BATCH]
+        targets = [" ".join(words[word] for word in reversed(text.split())) for text in batch]
+        pad = model.config.pad_token_id
+        ids = _padded([read(text) for text in batch], pad)
+        labels = _padded([write(text) for text in targets], -100)
+        loss = model(input_ids=ids, attention_mask=ids != pad, labels=labels).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    model.eval()
+
+
+def _padded(rows: list[list[int]], value: int) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
+    )
+
+
+def write_marian(
+    directory: Path,
+    *,
+    tags: Sequence[str] = (),
+    separate: bool = False,
+    tied: bool = True,
+    safe: bool = True,
+    taught: bool = False,
+    **changes: Any,
+) -> MarianMTModel:
+    """A checkpoint as OPUS-MT has them, with tokenizers trained on a few words."""
+    directory.mkdir(parents=True)
+    pieces = {
+        side: train_spm(
+            sentences(side, 200), directory / f"{side}.spm", 60 if side == "source" else 50
+        )
+        for side in ("source", "target")
+    }
+
+    def vocabulary(*sides: str) -> dict[str, int]:
+        found = dict.fromkeys(["</s>", "<unk>", *tags])
+        for side in sides:
+            found |= dict.fromkeys(p for p in pieces[side] if p != "<s>")
+        # A piece that the vocabulary lacks is read as unk.
+        del found[pieces[sides[0]][7]]
+        return {piece: i for i, piece in enumerate([*found, "<pad>"])}
+
+    vocabularies = (
+        [vocabulary("source"), vocabulary("target")]
+        if separate
+        else [vocabulary("source", "target")]
+    )
+    for name, vocab in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=False):
+        (directory / name).write_text(json.dumps(vocab), encoding="utf-8")
+    settings = {"source_lang": "deu", "target_lang": "eng", "separate_vocabs": separate}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (directory / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# opus\n", encoding="utf-8")
+    target = vocabularies[-1]
+    config = MarianConfig(
+        **{
+            **SIZES,
+            "vocab_size": len(vocabularies[0]),
+            "decoder_vocab_size": len(target),
+            "share_encoder_decoder_embeddings": not separate,
+            "tie_word_embeddings": tied,
+            "activation_function": "swish",
+            "scale_embedding": True,
+            "pad_token_id": target["<pad>"],
+            "eos_token_id": target["</s>"],
+            "decoder_start_token_id": target["<pad>"],
+            "forced_eos_token_id": target["</s>"],
+            **changes,
+        }
+    )
+    model = MarianMTModel(config).eval()
+    randomise(model)
+    if taught:
+        read, write = (
+            _cutter(directory / f"{side}.spm", vocab, "<unk>")
+            for side, vocab in (("source", vocabularies[0]), ("target", target))
+        )
+        eos = vocabularies[0]["</s>"], target["</s>"]
+        teach(model, lambda text: [*read(text), eos[0]], lambda text: [*write(text), eos[1]])
+    model.generation_config = GenerationConfig(
+        num_beams=4,
+        early_stopping=True,
+        max_length=96,
+        bad_words_ids=[[target["<pad>"]]],
+        renormalize_logits=True,
+        pad_token_id=target["<pad>"],
+        eos_token_id=target["</s>"],
+        decoder_start_token_id=target["<pad>"],
+        forced_eos_token_id=target["</s>"],
+    )
+    model.save_pretrained(directory)
+    if not safe:
+        (directory / "model.safetensors").unlink()
+        torch.save(model.state_dict(), directory / "pytorch_model.bin")
+    return model
+
+
+def _cutter(path: Path, vocabulary: Mapping[str, int], unk: str) -> Callable[[str], list[int]]:
+    """Text to the ids of a vocabulary, as transformers' slow tokenizers do it."""
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return lambda text: [
+        vocabulary.get(piece, vocabulary[unk]) for piece in model.encode(text, out_type=str)
+    ]
+
+
+def write_m2m100(
+    directory: Path, *, taught: bool = False, **changes: Any
+) -> M2M100ForConditionalGeneration:
+    """A checkpoint as M2M100 has them: one SentencePiece model, languages behind its pieces."""
+    directory.mkdir(parents=True)
+    texts = [*sentences("source", 200), *sentences("target", 200)]
+    pieces = train_spm(texts, directory / "sentencepiece.bpe.model", 90, model_type="bpe")
+    vocab = dict.fromkeys(["<s>", "<pad>", "</s>", "<unk>", *pieces])
+    vocabulary = {piece: i for i, piece in enumerate(vocab)}
+    (directory / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    special = {"additional_special_tokens": ["__de__", "__en__", "__zh__"]}
+    (directory / "special_tokens_map.json").write_text(json.dumps(special), encoding="utf-8")
+    return _save_m2m100(directory, vocabulary, taught, changes)
+
+
+def write_nllb(
+    directory: Path, *, taught: bool = False, **changes: Any
+) -> M2M100ForConditionalGeneration:
+    """A checkpoint as NLLB has them: every name in ``tokenizer.json``."""
+    directory.mkdir(parents=True)
+    texts = [*sentences("source", 200), *sentences("target", 200)]
+    pieces = train_spm(texts, directory / "sentencepiece.bpe.model", 90, model_type="bpe")
+    vocab = dict.fromkeys(["<s>", "<pad>", "</s>", "<unk>", *pieces])
+    vocabulary = {piece: i for i, piece in enumerate(vocab)}
+    languages = ["deu_Latn", "eng_Latn", "zho_Hant"]
+    added = {name: len(vocabulary) + i for i, name in enumerate([*languages, "<mask>"])}
+    document = {
+        "model": {"type": "BPE", "vocab": vocabulary},
+        "added_tokens": [{"id": i, "content": name} for name, i in added.items()],
+    }
+    (directory / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    settings = {"additional_special_tokens": languages}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return _save_m2m100(directory, vocabulary, taught, changes)
+
+
+def _save_m2m100(
+    directory: Path, vocabulary: Mapping[str, int], taught: bool, changes: dict[str, Any]
+) -> M2M100ForConditionalGeneration:
+    # Three languages behind the pieces, and one row more.
+    config = M2M100Config(**{**SIZES, "dropout": 0.0, "vocab_size": len(vocabulary) + 4, **changes})
+    model = M2M100ForConditionalGeneration(config).eval()
+    randomise(model)
+    if taught:
+        cut = _cutter(directory / "sentencepiece.bpe.model", vocabulary, "<unk>")
+        source, target = len(vocabulary), len(vocabulary) + 1
+        teach(
+            model,
+            lambda text: [source, *cut(text), config.eos_token_id],
+            lambda text: [target, *cut(text), config.eos_token_id],
+        )
+    model.generation_config = GenerationConfig(
+        num_beams=4,
+        early_stopping=True,
+        max_length=96,
+        pad_token_id=1,
+        eos_token_id=2,
+        bos_token_id=0,
+        decoder_start_token_id=2,
+    )
+    model.save_pretrained(directory)
+    return model

@@ -1,0 +1,107 @@
+"""A model of two directions: it shouts from German and whispers from English.
+
+A tag before the source tells which; the decoder is fed another before it may whisper. Tags are
+bytes that no UTF-8 has, so that one in a text would be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from models.bundle.manifest import Direction, Manifest
+from models.bundle.tokenizer import Span
+from service.loading import ModelObserver
+from service.runtime.backend import FloatArray
+from service.runtime.scripted import ScriptedBackend
+from service.settings import Settings
+from service.translation.loaded import LoadedModel
+from tests.support.shouting import (
+    BOS,
+    EOS,
+    ByteTokenizer,
+    make_limits,
+    make_manifest,
+    make_model,
+    shouting,
+)
+
+_BYTES = 256
+_FIRST = ByteTokenizer().encode("\0")[0]
+LOUD, SOFT = _FIRST + 0xFE, _FIRST + 0xFF
+LOUD_PIECE, SOFT_PIECE = "þ", "ÿ"
+_X = ByteTokenizer().encode("x")[0]
+
+
+def directed(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    """What it was not told rightly becomes one ``x`` after the other."""
+    tag, text = source[0], source[1:]
+    if tag == LOUD:
+        return shouting(text, prefix)
+    log_probs = np.full(_FIRST + _BYTES, -20.0, np.float32)
+    log_probs[EOS] = -90.0
+    token = _X
+    if tag == SOFT and prefix[:2] == (BOS, SOFT):
+        token = text[min(len(prefix) - 1, len(text)) - 1]
+        if ord("A") <= token - _FIRST <= ord("Z"):
+            log_probs[token] = -3.0
+            token += 32
+    log_probs[token] = -0.05
+    return log_probs
+
+
+def two_directions(name: str = "both") -> Manifest:
+    return make_manifest(name, "de", "en").model_copy(
+        update={
+            "directions": (
+                Direction(source="de", target="en", source_prefix=(LOUD,)),
+                Direction(source="en", target="de", source_prefix=(SOFT,), target_prefix=(SOFT,)),
+            )
+        }
+    )
+
+
+async def load_directed(
+    path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
+) -> LoadedModel:
+    """In the place of ``service.loading.load_model``; one with one direction shouts."""
+    manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
+    script = directed if len(manifest.directions) > 1 else shouting
+    backend = ScriptedBackend(script, make_limits(settings.slots or 8, settings.max_beam_size))
+    observer = observer_for(manifest.name)
+    return await make_model(manifest, backend, observer, settings.result_megabytes << 20)
+
+
+class ShiftedTokenizer(ByteTokenizer):
+    """The target's where the sides have vocabularies of their own: every id is the next one."""
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(_FIRST + (i - _FIRST + 1) % _BYTES for i in super().encode(text))
+
+    def decode(self, ids: tuple[int, ...]) -> str:
+        return super().decode(_back(ids))
+
+    def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
+        return super().decoded_spans(_back(ids))
+
+    def pieces(self, ids: tuple[int, ...]) -> tuple[str, ...]:
+        return super().pieces(_back(ids))
+
+
+def _back(ids: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(_FIRST + (i - _FIRST - 1) % _BYTES if i >= _FIRST else i for i in ids)
+
+
+@dataclass(frozen=True)
+class OneEach:
+    source: ByteTokenizer = field(default_factory=ByteTokenizer)
+    target: ByteTokenizer = field(default_factory=ShiftedTokenizer)
+
+
+def shifting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    """Shouts in the target's ids."""
+    log_probs = shouting(source, tuple(prefix))
+    return np.concatenate((log_probs[:_FIRST], np.roll(log_probs[_FIRST:], 1)))

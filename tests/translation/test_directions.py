@@ -1,0 +1,275 @@
+"""One model, several directions: what tells them apart reaches the network and no text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.bundle.manifest import Example, InvalidBundle
+from service.engine.errors import SentenceTooLong
+from service.loading import OpenedBundle, load_model
+from service.runtime.scripted import ScriptedAttention, ScriptedBackend
+from service.settings import Settings
+from service.translation.admission import Admission
+from service.translation.attention import Wanted, align, look
+from service.translation.decoding import DecodingOverrides
+from service.translation.errors import UnsupportedPair
+from service.translation.inspection import Asked, Inspector, Pair
+from service.translation.loaded import LoadedModel, Way
+from service.translation.markup import Markup
+from service.translation.repository import FoundBundle, ModelRepository
+from service.translation.store import TranslationStore
+from service.translation.translator import Translator
+from service.translation.types import LanguagePair, Term, TranslateRequest
+from tests.support.directed import (
+    LOUD,
+    LOUD_PIECE,
+    SOFT,
+    SOFT_PIECE,
+    OneEach,
+    directed,
+    shifting,
+    two_directions,
+)
+from tests.support.shouting import (
+    EOS,
+    SOURCE_LENGTH,
+    Both,
+    ByteTokenizer,
+    make_attention,
+    make_limits,
+    make_manifest,
+    make_model,
+)
+from tests.test_loading import silent
+from tests.translation.test_translator import FirstLetterDetector
+
+pytestmark = pytest.mark.anyio
+DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
+TOKENIZER = ByteTokenizer()
+
+
+@asynccontextmanager
+async def offering(*models: LoadedModel) -> AsyncIterator[ModelRepository]:
+    by_name = {model.name: model for model in models}
+
+    async def load(bundle: FoundBundle) -> LoadedModel:
+        return by_name[bundle.name]
+
+    found = [FoundBundle(name, Path(name)) for name in by_name]
+    repository = ModelRepository(lambda: found, load)
+    await repository.reload()
+    try:
+        yield repository
+    finally:
+        await repository.close()
+
+
+async def both(backend: ScriptedBackend | None = None, result_bytes: int = 0) -> LoadedModel:
+    backend = backend or ScriptedBackend(directed, make_limits())
+    return await make_model(two_directions(), backend, result_bytes=result_bytes)
+
+
+@asynccontextmanager
+async def translating(*models: LoadedModel) -> AsyncIterator[Translator]:
+    async with offering(*models) as repository:
+        yield Translator(repository, Admission(10_000), FirstLetterDetector())
+
+
+def request(text: str, pair: LanguagePair, **more: object) -> TranslateRequest:
+    return replace(TranslateRequest((text,), pair.target, pair.source), **more)  # type: ignore[arg-type]
+
+
+async def one(translator: Translator, text: str, pair: LanguagePair, **more: object) -> str:
+    (translation,) = await translator.translate(request(text, pair, **more))
+    return translation.text
+
+
+# --- translating
+
+
+async def test_directions_share_batches_and_memory_and_never_mix() -> None:
+    backend = ScriptedBackend(directed, make_limits())
+    texts = [f"Satz Nummer {n}" for n in range(6)]
+    async with translating(await both(backend, result_bytes=1 << 20)) as translator:
+        for _ in range(2):
+            loud, soft = await asyncio.gather(
+                asyncio.gather(*(one(translator, text, DE_EN) for text in texts)),
+                asyncio.gather(*(one(translator, text, EN_DE) for text in texts)),
+            )
+            assert loud == [text.upper() for text in texts]
+            assert soft == [text.lower() for text in texts]
+    assert max(backend.encode_sizes) > len(texts), "both directions entered the batch together"
+    assert sum(backend.encode_sizes) == 2 * len(texts), "the second time came from memory"
+
+
+async def test_tokens_are_those_of_the_texts() -> None:
+    async with translating(await both()) as translator:
+        for pair in (DE_EN, EN_DE):
+            (translation,) = await translator.translate(request("Abc", pair))
+            assert (translation.source_tokens, translation.target_tokens) == (3, 3)
+            assert translation.pair == translation.legs[0].pair == pair
+
+
+async def test_what_a_client_wants_first_comes_after_what_the_direction_wants() -> None:
+    async with translating(await both()) as translator:
+        forced = DecodingOverrides(target_prefix="NO")
+        assert await one(translator, "ABC", EN_DE, decoding=forced) == "NOc"
+        favoured = DecodingOverrides(target_prefix="AB", prefix_bias_beta=0.99)
+        assert await one(translator, "ABC", EN_DE, decoding=favoured) == "ABc"
+
+
+async def test_lengths_that_a_client_wants_are_of_the_text() -> None:
+    async with translating(await both()) as translator:
+        for pair, text in ((DE_EN, "ABC"), (EN_DE, "abc")):
+            cut = DecodingOverrides(max_decoding_length=3)
+            (translation,) = await translator.translate(request("Abcde", pair, decoding=cut))
+            assert (translation.text, translation.truncated) == (text, True)
+
+
+async def test_prefixes_count_against_what_the_network_can_read() -> None:
+    async with translating(await both()) as translator:
+        longest = "a" * (SOURCE_LENGTH - 2)
+        assert await one(translator, longest, DE_EN) == longest.upper()
+        with pytest.raises(SentenceTooLong):
+            await one(translator, longest + "a", DE_EN)
+
+
+async def test_tags_of_markup_and_terms_find_their_words() -> None:
+    async with translating(await both()) as translator:
+        html = Markup("html")
+        assert await one(translator, "Ja <b>Nein</b> So", EN_DE, markup=html) == (
+            "ja <b>nein</b> so"
+        )
+        terms = (Term("Nein", "doch"),)
+        assert await one(translator, "Ja Nein So", EN_DE, terms=terms) == "ja doch so"
+
+
+async def test_a_model_is_its_own_pivot() -> None:
+    manifest = two_directions()
+    there, back = manifest.directions
+    directions = (there, back.model_copy(update={"target": "fr"}))
+    backend = ScriptedBackend(directed, make_limits())
+    model = await make_model(manifest.model_copy(update={"directions": directions}), backend)
+    async with translating(model) as translator:
+        pair = LanguagePair("de", "fr")
+        (translation,) = await translator.translate(request("Ja", pair))
+        assert translation.text == "ja"
+        assert [leg.pair for leg in translation.legs] == [DE_EN, LanguagePair("en", "fr")]
+    assert model.leases == 0
+
+
+async def test_a_direction_that_there_is_not_is_refused_with_those_there_are() -> None:
+    french = await make_model(make_manifest("french", "fr", "en"))
+    async with translating(await both(), french) as translator:
+        with pytest.raises(UnsupportedPair, match=r"on offer with both: de-en, en-de$"):
+            await one(translator, "Oui", LanguagePair("fr", "en"), model="both")
+        assert await one(translator, "Oui", LanguagePair("fr", "en")) == "OUI"
+
+
+async def test_each_side_has_its_own_tokenizer() -> None:
+    backend = ScriptedBackend(shifting, make_limits())
+    model = await make_model(make_manifest("a", "de", "en"), backend)
+    model.tokenizers = OneEach()
+    async with translating(model) as translator:
+        assert await one(translator, "ja", DE_EN) == "JA"
+        prefix = DecodingOverrides(target_prefix="so")
+        assert await one(translator, "abc", DE_EN, decoding=prefix) == "soC"
+        marked = await one(translator, "ja <b>das</b>", DE_EN, markup=Markup("html"))
+        assert marked == "JA <b>DAS</b>"
+        (way,) = model.ways
+        ids = way.source_ids("ab"), OneEach().target.encode("AB")
+        maps = await look(way, Wanted(), *ids)
+        assert (maps.rows, maps.columns) == (("A", "B", "</s>"), ("a", "b", "</s>"))
+        assert (await align(way, "ab", "AB", *ids)).weights_TS.shape == (1, 1)
+
+
+# --- looking inside
+
+
+@pytest.fixture
+async def soft() -> AsyncIterator[Way]:
+    model = await both()
+    yield model.ways[1]
+    await model.close()
+
+
+def ids(source: str, target: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return (SOFT, *TOKENIZER.encode(source), EOS), TOKENIZER.encode(target)
+
+
+async def test_maps_show_prefixes_by_their_pieces(soft: Way) -> None:
+    cross = await look(soft, Wanted(), *ids("AB", "ab"))
+    assert cross.columns == (SOFT_PIECE, "A", "B", "</s>")
+    assert cross.rows == (SOFT_PIECE, "a", "b", "</s>")
+    assert cross.weights_LHRC.shape == (1, 1, 4, 4)
+    decoder = await look(soft, Wanted("decoder"), *ids("AB", "ab"))
+    assert decoder.rows == ("<s>", SOFT_PIECE, "a", "b")
+
+
+async def test_prefixes_take_no_part_in_an_alignment(soft: Way) -> None:
+    source, target = "JA DAS SO", "ja das so"
+    alignment = await align(soft, source, target, *ids(source, target))
+    assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
+    np.testing.assert_allclose(alignment.weights_TS.sum(1), 1, atol=1e-6)
+
+
+async def test_a_translation_and_its_score_agree() -> None:
+    async with offering(await both()) as repository:
+        translator = Translator(repository, Admission(1000), FirstLetterDetector())
+        store = TranslationStore(1)
+        inspector = Inspector(repository, store)
+        for pair, piece in ((DE_EN, LOUD_PIECE), (EN_DE, SOFT_PIECE)):
+            (translation,) = await translator.translate(request("Abc", pair))
+            kept = store.put([translation])
+            ((leg,),) = [view.legs for view in await inspector.texts(kept)]
+            assert leg.sentences[0].source_pieces == (piece, "A", "b", "c", "</s>")
+            asked = Asked(pair.source, pair.target)
+            (score,) = await inspector.scores([Pair("Abc", translation.text)], asked)
+            assert score.per_token == pytest.approx(translation.scores[0], abs=1e-5)
+            pieces = [token.piece for token in score.tokens]
+            forced = [SOFT_PIECE] if pair == EN_DE else []
+            assert pieces == [*forced, *translation.text, "</s>"]
+            assert tuple(pieces) == leg.sentences[0].target_pieces
+
+
+# --- loading
+
+
+class Opened:
+    def __init__(self, *examples: Example) -> None:
+        self.manifest = two_directions().model_copy(update={"examples": examples})
+        self.backend = ScriptedBackend(directed, make_limits())
+        self.attention: ScriptedAttention = make_attention(self.manifest)
+
+    def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
+        both = Both(TOKENIZER)
+        return OpenedBundle(self.manifest, "int8", both, self.backend, self.attention)
+
+
+def example(direction: int, tag: int, source: str, target: str) -> Example:
+    return Example(
+        source=source,
+        target=target,
+        source_ids=(tag, *TOKENIZER.encode(source), EOS),
+        target_ids={"int8": TOKENIZER.encode(target)},
+        direction=direction,
+    )
+
+
+async def test_a_model_proves_each_example_in_its_direction() -> None:
+    opened = Opened(example(0, LOUD, "Ab", "AB"), example(1, SOFT, "Ab", "ab"))
+    model = await load_model(Path("both"), Settings(), silent, open_bundle=opened)
+    await model.close()
+
+
+async def test_an_example_of_another_direction_proves_nothing() -> None:
+    opened = Opened(example(0, SOFT, "Ab", "ab"))
+    with pytest.raises(InvalidBundle, match="does not read its example 'Ab' as it should"):
+        await load_model(Path("both"), Settings(), silent, open_bundle=opened)
