@@ -6,31 +6,49 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
 
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
+from training.disk import writing
+from training.refusal import Refusal
 
 _NAME = re.compile(r"checkpoint-(\d{8})\.pt")
 
 
-class CheckpointError(Exception):
+class CheckpointError(Refusal):
     """No checkpoint, or not one of this recipe, and what to do."""
 
 
 def save(document: dict[str, Any], path: Path) -> None:
-    """Write through a temporary file and a rename, so that a kill at any moment leaves the old."""
+    """Write through a temporary file and a rename, so that a kill at any moment leaves the old.
+
+    Raises ``CannotWrite`` if the disk is full; no half of a file is left then.
+    """
     partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        torch.save(document, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with writing(path.parent, lambda: size_of(document)):
+        try:
+            _write(document, partial)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        # The rename, too, shall survive a crash of the machine.
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def size_of(document: object) -> int:
+    """Bytes of the tensors in a document, which is about what it takes on a disk."""
+    tensors = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in _tensors(document)}
+    return sum(storage.nbytes() for storage in tensors.values())
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -50,6 +68,49 @@ def load(path: Path) -> dict[str, Any]:
     return document
 
 
+def _write(document: dict[str, Any], path: Path) -> None:
+    with path.open("wb") as file:
+        watched = _Watched(file)
+        try:
+            torch.save(document, cast(IO[bytes], watched))
+        except Exception:
+            # What torch makes of a write that fails says nothing about a disk.
+            if watched.error is not None:
+                raise watched.error from None
+            raise
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class _Watched:
+    """A file that remembers why writing to it failed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, content: bytes) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _tensors(document: object) -> Iterator[Tensor]:
+    if isinstance(document, Tensor):
+        yield document
+    elif isinstance(document, dict):
+        for value in document.values():
+            yield from _tensors(value)
+    elif isinstance(document, list | tuple):
+        for value in document:
+            yield from _tensors(value)
+
+
 def path_of(directory: Path, step: int) -> Path:
     return directory / f"checkpoint-{step:08d}.pt"
 
@@ -59,6 +120,12 @@ def checkpoints(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+
+
+def sweep(directory: Path) -> None:
+    """Remove what a process that was killed while saving has left."""
+    for path in directory.glob("checkpoint-*.partial"):
+        path.unlink()
 
 
 def prune(directory: Path, keep: int) -> None:

@@ -5,41 +5,78 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch.utils.tensorboard import SummaryWriter
+
+from training.disk import writing
 
 
 class RunLog:
     """Appends one JSON object per event, each with its ``step``, and the same as scalars.
 
     Lines after ``resume_step`` were written by a run that was killed before its next checkpoint;
-    those steps are taken again, so their lines go.
+    those steps are taken again, so their lines go. Raises ``CannotWrite`` if the disk is full; what
+    was written before stays.
     """
 
     def __init__(self, path: Path, resume_step: int) -> None:
         lines = [line for line in _whole_lines(path) if json.loads(line)["step"] <= resume_step]
         partial = path.with_suffix(".partial")
-        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        partial.replace(path)
-        self._file = path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(path.parent / "tensorboard"), purge_step=resume_step + 1)
+        text = "".join(f"{line}\n" for line in lines)
+        self._directory = path.parent
+        with writing(self._directory, lambda: len(text)):
+            try:
+                partial.write_text(text, encoding="utf-8")
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+            # Nothing is kept back that a full disk would refuse once more on closing.
+            self._file = path.open("ab", buffering=0)
+            board = str(path.parent / "tensorboard")
+            self._board = SummaryWriter(board, purge_step=resume_step + 1)
 
     def write(self, event: str, step: int, **values: float | int | str) -> None:
         record: dict[str, Any] = {"event": event, "step": step, **values}
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
-        for name, value in values.items():
-            if not isinstance(value, str):
-                self._board.add_scalar(f"{event}/{name}", value, step)
+        line = (json.dumps(record) + "\n").encode()
+        with writing(self._directory, lambda: len(line)):
+            unwritten = line
+            while unwritten:
+                unwritten = unwritten[self._file.write(unwritten) :]
+            for name, value in values.items():
+                if not isinstance(value, str):
+                    self._board.add_scalar(f"{event}/{name}", value, step)
 
     def sync(self) -> None:
         """Make what was written survive a crash of the machine; call before a checkpoint."""
-        os.fsync(self._file.fileno())
+        with writing(self._directory):
+            os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._file.close()
         self._board.close()
+
+
+class SilentLog:
+    """In the place of a ``RunLog`` where another process writes it."""
+
+    def write(self, event: str, step: int, **values: float | int | str) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _whole_lines(path: Path) -> list[str]:

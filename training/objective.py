@@ -1,4 +1,8 @@
-"""The loss: Kullback–Leibler divergence from label-smoothed targets (section 5.4)."""
+"""The loss: Kullback–Leibler divergence from label-smoothed targets (section 5.4), and R-Drop.
+
+Every loss is spelt out once as a formula, which a compiler fuses, and once more by hand where
+nothing compiles it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ def smoothed_targets(targets_N: Tensor, vocabulary: int, smoothing: float, pad_i
 
 
 def smoothed_loss(logits_NV: Tensor, targets_N: Tensor, smoothing: float, pad_id: int) -> Tensor:
-    """Sum over N of KL(smoothed target ‖ softmax(logits)), in nats; N must hold no padding.
+    """Sum over N of KL(smoothed target ‖ softmax(logits)), in nats; padding costs nothing.
 
     Equal to ``functional.kl_div`` against ``smoothed_targets``, which it never builds, and with
     the gradient found on the way: softmax(logits) − smoothed target.
@@ -31,6 +35,36 @@ def smoothed_loss(logits_NV: Tensor, targets_N: Tensor, smoothing: float, pad_id
         logits_NV, targets_N, smoothing, pad_id
     )
     return loss
+
+
+def smoothed_loss_by_formula(
+    logits_NV: Tensor, targets_N: Tensor, smoothing: float, pad_id: int
+) -> Tensor:
+    """The same for a compiler, which makes two passes over the logits of it."""
+    x_NV = logits_NV.float()
+    right_N = x_NV.gather(1, targets_N[:, None])[:, 0]
+    share = smoothing / (logits_NV.size(1) - 2)
+    loss_N = x_NV.logsumexp(dim=1) - (1.0 - smoothing) * right_N - _entropy(smoothing, share)
+    if smoothing:
+        loss_N = loss_N - share * (x_NV.sum(dim=1) - x_NV[:, pad_id] - right_N)
+    return (loss_N * (targets_N != pad_id)).sum()
+
+
+def disagreement(one_NV: Tensor, other_NV: Tensor, targets_N: Tensor, pad_id: int) -> Tensor:
+    """Sum over N of ½·[KL(P₁ ‖ P₂) + KL(P₂ ‖ P₁)], in nats, of two passes' logits.
+
+    Equation 1 of Liang et al. (2021), "R-Drop: Regularized Dropout for Neural Networks". The two
+    divergences together are Σ (P₁ − P₂)(log P₁ − log P₂).
+    """
+    one_NV, other_NV = one_NV.float().log_softmax(dim=1), other_NV.float().log_softmax(dim=1)
+    both_N = ((one_NV.exp() - other_NV.exp()) * (one_NV - other_NV)).sum(dim=1)
+    return 0.5 * (both_N * (targets_N != pad_id)).sum()
+
+
+def _entropy(smoothing: float, share: float) -> float:
+    """Σ q·log q of a smoothed target q, negated."""
+    entropy = -(1.0 - smoothing) * math.log(1.0 - smoothing)
+    return entropy - smoothing * math.log(share) if smoothing else entropy
 
 
 class _SmoothedLoss(torch.autograd.Function):
@@ -43,6 +77,7 @@ class _SmoothedLoss(torch.autograd.Function):
     ) -> Tensor:
         share = smoothing / (logits_NV.size(1) - 2)
         right_N1 = targets_N[:, None]
+        real_N1 = right_N1 != pad_id
         x_NV = logits_NV.to(torch.float32, copy=True)
         x_NV -= x_NV.amax(dim=1, keepdim=True)
         right_N = x_NV.gather(1, right_N1)[:, 0]
@@ -51,17 +86,17 @@ class _SmoothedLoss(torch.autograd.Function):
         sum_N1 = x_NV.sum(dim=1, keepdim=True)
         # log p = x − log Σ exp x, and the targets add up to one.
         cross_entropy_N = sum_N1.log()[:, 0] - (1.0 - smoothing) * right_N - share * others_N
-        entropy = (1.0 - smoothing) * math.log(1.0 - smoothing)
-        if smoothing:
-            entropy += smoothing * math.log(share)
+        loss_N = cross_entropy_N - _entropy(smoothing, share)
 
-        x_NV /= sum_N1
-        x_NV -= share
-        x_NV[:, pad_id] += share
-        correction_N1 = torch.full_like(sum_N1, share - (1.0 - smoothing))
+        # Divided by infinity and given no share, padding gets no gradient.
+        share_N1 = share * real_N1
+        x_NV /= sum_N1.masked_fill(~real_N1, math.inf)
+        x_NV -= share_N1
+        x_NV[:, pad_id] += share_N1[:, 0]
+        correction_N1 = (share - (1.0 - smoothing)) * real_N1
         x_NV.scatter_add_(1, right_N1, correction_N1)
         context.save_for_backward(x_NV.to(logits_NV.dtype))
-        return (cross_entropy_N + entropy).sum()
+        return (loss_N * real_N1[:, 0]).sum()
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:

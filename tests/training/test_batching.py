@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from models.bundle.manifest import SpecialIds
 from models.bundle.tokenizer import SPECIAL_IDS
-from training.data.batching import Batch, BatchLoader, Cursor, collate, in_batches
+from training.data.batching import (
+    Batch,
+    BatchLoader,
+    Cursor,
+    collate,
+    in_batches,
+    in_buckets,
+    padded,
+)
 from training.data.shards import Shards
 
 PAIRS = 120
@@ -65,6 +73,60 @@ def test_batches_hold_everybody_once_within_the_budget(
         assert max(shorter) <= min(longer)
         # No batch is smaller than the budget asks for.
         assert longer[0] * (len(shorter) + 1) > budget
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=80),
+    budget=st.integers(1, 200),
+    multiple=st.integers(2, 9),
+)
+def test_buckets_hold_everybody_once_and_length_decides_how_many_rows_there_are(
+    lengths: list[tuple[int, int]], budget: int, multiple: int
+) -> None:
+    source, target = np.array(lengths, np.int64).reshape(-1, 2).T
+    batches = in_buckets(np.arange(len(lengths)), source, target, budget, multiple)
+    assert sorted(itertools.chain(*(b.indices for b in batches))) == list(range(len(lengths)))
+    widths = [-(-(max(both) + 1) // multiple) * multiple for both in lengths]
+    for batch in batches:
+        assert batch.rows in {max(1, budget // width) for width in widths}
+        assert batch.rows == 1 or batch.rows * max(widths[i] for i in batch.indices) <= budget
+    # Only the last has rows that nobody needs.
+    assert all(batch.rows == len(batch.indices) for batch in batches[:-1])
+    assert all(batch.rows >= len(batch.indices) for batch in batches)
+
+
+def test_rounded_up_batches_say_the_same_sentences(shards: Shards) -> None:
+    indices = np.array([3, 50, 7, 110])
+    plain = collate(shards, indices, SPECIAL_IDS)
+    rounded = collate(shards, indices, SPECIAL_IDS, rows=6, length_multiple=8)
+    for name in ("source_BS", "input_BT", "output_BT"):
+        one, other = getattr(plain, name), getattr(rounded, name)
+        assert other.shape == (6, -(-one.size(1) // 8) * 8)
+        assert torch.equal(other[:4, : one.size(1)], one)
+        assert not other[:4, one.size(1) :].any()
+    # Nothing is predicted of rows that are nobody's, and they do look at something.
+    assert rounded.num_target_tokens == plain.num_target_tokens
+    assert rounded.source_BS[4:, 0].tolist() == [SPECIAL_IDS.eos] * 2
+    assert rounded.input_BT[4:, 0].tolist() == [SPECIAL_IDS.bos] * 2
+    real = rounded.targets_N != 0
+    flat = rounded.output_BT.flatten()
+    assert torch.equal(flat[rounded.positions_N[real]], rounded.targets_N[real])
+    assert torch.equal(rounded.targets_N[real], plain.output_BT[plain.output_BT != 0])
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_rows_are_padded_as_one_by_one(shards: Shards, number: int) -> None:
+    rng = np.random.default_rng(number)
+    indices = rng.integers(0, PAIRS, 9)
+    batch = collate(shards, indices, SPECIAL_IDS)
+    bos, eos = [SPECIAL_IDS.bos], [SPECIAL_IDS.eos]
+    expected = {
+        "source_BS": [np.concatenate((shards.source[i], eos)) for i in indices],
+        "input_BT": [np.concatenate((bos, shards.target[i])) for i in indices],
+        "output_BT": [np.concatenate((shards.target[i], eos)) for i in indices],
+    }
+    for name, rows in expected.items():
+        assert torch.equal(getattr(batch, name), padded(rows))
 
 
 def test_every_pair_comes_exactly_once_in_an_epoch(shards: Shards) -> None:

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from training.disk import CannotWrite
 from training.log import RunLog
 
 
@@ -95,3 +97,18 @@ def test_tensorboard_forgets_a_run_that_never_reached_a_checkpoint(tmp_path: Pat
     grow_old(tmp_path / "tensorboard")
     write_steps(path, 0, range(1, 3), loss=2.0)
     assert scalars(tmp_path / "tensorboard", "train/loss") == [(1, 2.0), (2, 2.0)]
+
+
+def test_a_full_disk_is_named_and_what_was_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    with RunLog(path, 0) as log:
+        log.write("train", 1, loss=1.0)
+        # A device that is always full.
+        with Path("/dev/full").open("ab", buffering=0) as full:
+            monkeypatch.setattr(log, "_file", full)
+            with pytest.raises(CannotWrite, match="is full"):
+                log.write("train", 2, loss=1.0)
+        monkeypatch.undo()
+    assert [line["step"] for line in lines(path)] == [1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,13 @@ import torch.nn.functional as functional
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.objective import negative_log_likelihood, smoothed_loss, smoothed_targets
+from training.objective import (
+    disagreement,
+    negative_log_likelihood,
+    smoothed_loss,
+    smoothed_loss_by_formula,
+    smoothed_targets,
+)
 
 PAD = 0
 
@@ -28,18 +35,59 @@ def test_the_loss_and_its_gradient_are_those_of_kl_div(
     targets = torch.randint(1, vocabulary, (rows,), generator=generator)
     gradients = []
     losses = []
-    for fast in (True, False):
+    for form in (smoothed_loss, smoothed_loss_by_formula, None):
         ours = logits.clone().requires_grad_()
-        if fast:
-            loss = smoothed_loss(ours, targets, smoothing, PAD)
+        if form is not None:
+            loss = form(ours, targets, smoothing, PAD)
         else:
             wanted = smoothed_targets(targets, vocabulary, smoothing, PAD)
             loss = functional.kl_div(ours.log_softmax(-1), wanted, reduction="sum")
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.detach())
         gradients.append(ours.grad)
-    torch.testing.assert_close(*losses, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
+    for i in (0, 1):
+        torch.testing.assert_close(losses[i], losses[2], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(gradients[i], gradients[2], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", [smoothed_loss, smoothed_loss_by_formula])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_padding_costs_nothing_and_gets_no_gradient(form: Any, smoothing: float) -> None:
+    logits = torch.randn(5, 8)
+    targets = torch.tensor([3, 7, 1, PAD, PAD])
+    some, all_ = logits[:3].clone().requires_grad_(), logits.clone().requires_grad_()
+    expected = form(some, targets[:3], smoothing, PAD)
+    found = form(all_, targets, smoothing, PAD)
+    torch.testing.assert_close(found, expected)
+    expected.backward()
+    found.backward()
+    assert some.grad is not None and all_.grad is not None
+    torch.testing.assert_close(all_.grad[:3], some.grad)
+    assert not all_.grad[3:].any()
+
+
+def test_passes_that_agree_are_not_apart() -> None:
+    logits = torch.randn(4, 9)
+    # Softmax does not see what is added to all.
+    apart = disagreement(logits, logits + 3.0, torch.tensor([1, 2, 3, 4]), PAD)
+    assert float(apart) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_disagreement_is_both_divergences_halved_and_has_their_gradient() -> None:
+    one, other = (torch.randn(5, 7, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    targets = torch.tensor([3, 1, PAD, 2, PAD])
+    logs = [logits[targets != PAD].log_softmax(-1) for logits in (one, other)]
+    expected = 0.5 * sum(
+        functional.kl_div(a, b, log_target=True, reduction="sum") for a, b in (logs, logs[::-1])
+    )
+    found = disagreement(one, other, targets, PAD)
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, [one, other]),
+        torch.autograd.grad(expected, [one, other]),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
 @given(vocabulary=st.integers(3, 50), smoothing=st.floats(0.0, 1.0))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
 from dataclasses import replace
@@ -19,8 +20,12 @@ from tests.support.tiny_training import (
 )
 from training import checkpoint
 from training.checkpoint import CheckpointError
-from training.data.batching import Batch, collate
+from training.data.batching import Cursor, collate
+from training.data.portions import Amount, Portion
 from training.data.shards import Shards
+from training.disk import CannotWrite
+from training.execution import Execution
+from training.learner import Diverged
 from training.recipe import InvalidRecipe, Recipe, RunDirectory
 from training.trainer import Trainer
 from training.validation import Validation
@@ -53,24 +58,13 @@ def events(run: RunDirectory, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
-class GivenBatches:
-    """In the place of the loader: these, one after the other."""
-
-    def __init__(self, batches: list[Batch]) -> None:
-        self._batches = iter(batches)
-
-    def next(self) -> Batch:
-        return next(self._batches)
-
-
 def stepped(recipe: Recipe, run: RunDirectory, rows: list[list[int]]) -> tuple[Trainer, float]:
     trainer = Trainer(recipe, run, CPU)
     shards = Shards.open(run.shards("train"))
-    trainer.loader = GivenBatches(  # type: ignore[assignment]
-        [collate(shards, np.array(indices), trainer.special) for indices in rows]
-    )
-    loss, _, _ = trainer.train_step()
-    return trainer, loss
+    batches = tuple(collate(shards, np.array(indices), trainer.special) for indices in rows)
+    amount = sum((Amount.of(shards, np.array(indices)) for indices in rows), Amount())
+    outcome = trainer.learner.learn(Portion(batches, amount, Cursor(), Cursor()), step=1)
+    return trainer, outcome.read()[0]
 
 
 def test_accumulated_batches_are_one_large_batch(tiny_run: RunDirectory) -> None:
@@ -80,7 +74,6 @@ def test_accumulated_batches_are_one_large_batch(tiny_run: RunDirectory) -> None
         with_optimisation(recipe, accumulate=2), tiny_run, [[0, 1, 2, 3, 4], [5, 6]]
     )
     assert parts_loss == pytest.approx(whole_loss, rel=1e-5)
-    assert parts.progress == whole.progress
     for one, other in zip(parts.network.parameters(), whole.network.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, atol=1e-6, rtol=1e-4)
 
@@ -105,7 +98,7 @@ def test_a_step_moves_every_weight_at_the_scheduled_rate(tiny_run: RunDirectory)
     before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
     trainer.train_step()
     rate = trainer.schedule(1)
-    assert [group["lr"] for group in trainer.optimiser.param_groups] == [rate]
+    assert {group["lr"] for group in trainer.learner.optimiser.param_groups} == {rate}
     for old, new in zip(before, trainer.network.parameters(), strict=True):
         # Adam's first step is the rate in the direction of the gradient's sign.
         moved = (new.detach() - old).abs()
@@ -168,7 +161,10 @@ def test_a_loss_that_is_no_number_is_named_before_it_spoils_a_weight(
     with torch.no_grad():
         trainer.network.decoder_layers[0].feed_forward.outer.bias[0] = float("nan")
     before = trainer.network.encoder_layers[0].feed_forward.outer.weight.clone()
-    with pytest.raises(FloatingPointError, match="the loss is nan at step 1; lower the learning"):
+    trainer.loader.cursor = Cursor(2, 1)
+    with pytest.raises(
+        Diverged, match=r"the loss is nan at step 1, which begins with batch 1 of epoch 2; lower"
+    ):
         trainer.train_step()
     assert torch.equal(trainer.network.encoder_layers[0].feed_forward.outer.weight, before)
 
@@ -180,7 +176,7 @@ def test_a_gradient_that_is_no_number_is_named_before_it_spoils_a_weight(
     weight = trainer.network.encoder_layers[0].feed_forward.outer.weight
     weight.register_hook(lambda gradient: gradient * float("inf"))  # type: ignore[no-untyped-call]
     before = trainer.network.generator.weight.clone()
-    with pytest.raises(FloatingPointError, match=r"the gradient's norm is (nan|inf) at step 1"):
+    with pytest.raises(Diverged, match=r"the gradient's norm is (nan|inf) at step 1"):
         trainer.train_step()
     assert torch.equal(trainer.network.generator.weight, before)
 
@@ -207,7 +203,7 @@ def test_bf16_is_used_where_it_is_asked_for_or_native(
     )
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
     recipe = with_optimisation(tiny_recipe(), precision=precision)
-    assert Trainer(recipe, tiny_run, CPU).autocast_dtype == chosen
+    assert Trainer(recipe, tiny_run, CPU).learner.autocast_dtype == chosen
 
 
 def test_weights_stay_fp32_when_products_are_bf16(tiny_run: RunDirectory) -> None:
@@ -226,6 +222,8 @@ def states_are_equal(one: object, other: object) -> bool:
         return isinstance(other, torch.Tensor) and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(states_are_equal(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(states_are_equal, one, other))
     return one == other
 
 
@@ -299,3 +297,115 @@ def test_a_run_prepared_for_another_vocabulary_is_refused(run: RunDirectory) -> 
     other = replace(recipe, vocabulary=replace(recipe.vocabulary, size=20))
     with pytest.raises(InvalidRecipe, match="was prepared with other data or another vocabulary"):
         Trainer(other, run, CPU)
+
+
+def test_a_run_prepared_again_does_not_go_on_with_other_pieces(run: RunDirectory) -> None:
+    recipe = with_budget(tiny_recipe(), steps=2)
+    Trainer(recipe, run, CPU).train()
+    retrained = run.tokenizer.read_bytes().replace(b"unk", b"ukn")
+    run.tokenizer.unlink()
+    run.tokenizer.write_bytes(retrained)
+    with pytest.raises(CheckpointError, match="with another vocabulary than the tokenizer"):
+        Trainer(with_budget(recipe, steps=3), run, CPU).train()
+
+
+def test_a_run_keeps_to_its_buckets(run: RunDirectory) -> None:
+    recipe = with_budget(tiny_recipe(), steps=2)
+    Trainer(recipe, run, CPU, Execution(length_multiple=4)).train()
+    with pytest.raises(CheckpointError, match="go on with --length-multiple 4"):
+        Trainer(with_budget(recipe, steps=3), run, CPU).train()
+
+
+def test_checkpoints_come_apart_from_validations(run: RunDirectory) -> None:
+    recipe = with_budget(
+        tiny_recipe(), steps=11, validate_every=4, save_every=3, keep_checkpoints=9
+    )
+    Trainer(recipe, run, CPU).train()
+    assert [line["step"] for line in events(run, "valid")] == [4, 8, 11]
+    names = [path.stem for path in checkpoint.checkpoints(run.path)]
+    assert names == [f"checkpoint-{step:08d}" for step in (3, 6, 9, 11)]
+
+
+def test_how_fast_it_is_is_logged_with_every_checkpoint(run: RunDirectory) -> None:
+    trainer = Trainer(tiny_recipe(), run, CPU)
+    trainer.train()
+    lines = events(run, "speed")
+    assert [line["step"] for line in lines] == [4, 8]
+    for line in lines:
+        assert line["tokens_per_second"] > 0
+        assert 0 <= line["waiting"] <= 1
+        assert line["peak_memory"] > 10_000_000
+        # Nobody knows the peak of a CPU.
+        assert "utilisation" not in line
+    assert trainer.speed.tokens_per_second > 0
+
+
+def averaged(run: RunDirectory, recipe: Recipe) -> dict[str, Any]:
+    Trainer(with_budget(recipe, steps=4), run, CPU).train()
+    document = checkpoint.average(checkpoint.checkpoints(run.path))
+    checkpoint.save(document, run.averaged)
+    return document
+
+
+def beside(run: RunDirectory, name: str) -> RunDirectory:
+    """Another run of the same data, which has not been trained."""
+    other = RunDirectory(run.path.parent / name)
+    other.path.mkdir()
+    for path in run.path.iterdir():
+        if path.name in ("data", "recipe.json", "prepare.json", "tokenizer.model"):
+            (other.path / path.name).symlink_to(path)
+    return other
+
+
+def test_a_run_starts_from_the_weights_of_another(run: RunDirectory) -> None:
+    document = averaged(run, tiny_recipe())
+    finer = replace(with_network(tiny_recipe(), residual_dropout=0.3), initial=run.path.name)
+    trainer = Trainer(with_budget(finer, steps=1), beside(run, "finer"), CPU)
+    trainer._begin()
+    for name, weight in trainer.network.state_dict().items():
+        assert torch.equal(weight, document["network"][name])
+
+
+def test_a_run_cannot_start_from_what_does_not_fit(run: RunDirectory) -> None:
+    from_it = replace(tiny_recipe(), initial=run.path.name)
+    with pytest.raises(
+        InvalidRecipe, match=r"averaged\.pt does not exist; run `python -m training"
+    ):
+        Trainer(from_it, beside(run, "too-early"), CPU).train()
+    averaged(run, tiny_recipe())
+    other = with_network(from_it, feed_forward=48)
+    with pytest.raises(InvalidRecipe, match="has another feed_forward; give it the same"):
+        Trainer(other, beside(run, "wider"), CPU).train()
+    relearned = beside(run, "relearned")
+    content = relearned.tokenizer.read_bytes()
+    relearned.tokenizer.unlink()
+    relearned.tokenizer.write_bytes(content.replace(b"unk", b"ukn"))
+    with pytest.raises(InvalidRecipe, match="was prepared with another vocabulary than"):
+        Trainer(from_it, relearned, CPU).train()
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_says_what_is_missing(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Trainer(with_budget(tiny_recipe(), steps=4), run, CPU).train()
+    (kept,) = checkpoint.checkpoints(run.path)
+    before = kept.read_bytes()
+
+    def full(document: object, file: Any) -> None:
+        file.write(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(CannotWrite, match=r"is full: .* MB are free; about 1 MB are needed in all"):
+        Trainer(tiny_recipe(), run, CPU).train()
+    monkeypatch.undo()
+    assert kept.read_bytes() == before
+    assert not list(run.path.glob("*.partial"))
+    assert Trainer(tiny_recipe(), run, CPU).train().step == 8
+
+
+def test_what_a_kill_left_half_written_is_swept_up(run: RunDirectory) -> None:
+    leftover = run.path / "checkpoint-00000003.partial"
+    leftover.write_bytes(b"PK")
+    Trainer(with_budget(tiny_recipe(), steps=1), run, CPU).train()
+    assert not leftover.exists()

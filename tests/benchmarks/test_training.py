@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import training
+from benchmarks.plain_training import PlainLoop, PlainTransformer
+from models.bundle.tokenizer import SPECIAL_IDS
+from models.transformer.transformer import build
+from tests.support.tiny_training import tiny_config
+from training.data.batching import BatchLoader
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TINY = training.Size(tiny_config(max_length=128), 600, 600)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(training.SIZES, "small", TINY)
+    monkeypatch.setattr(training, "PAIRS", 200)
+
+
+def test_both_contenders_have_the_same_weights_to_learn() -> None:
+    config = tiny_config()
+    plain = sum(parameter.numel() for parameter in PlainTransformer(config).parameters())
+    # A stack of nn.Transformer ends with a norm in any case.
+    assert plain == build(config, 1).num_parameters + 4 * config.width
+
+
+def test_the_plain_loop_learns(tmp_path: Path) -> None:
+    shards = training._shards("small", argparse.Namespace(run=None), tmp_path / "shards")
+    batch = BatchLoader(shards, SPECIAL_IDS, 600, 1).next()
+    loop = PlainLoop(TINY.config, torch.device("cpu"), None, rate=1e-2)
+    losses = [loop.step(batch) for _ in range(8)]
+    assert losses[-1] < 0.95 * losses[0]
+
+
+def test_a_round_is_reported_for_people_and_for_machines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["--rounds", "2", "--steps", "1", "--warm-up", "1", "--device", "cpu"]
+    assert training.main([*options, "--precision", "fp32"]) == 0
+    table, document = capsys.readouterr().out.splitlines()
+    assert table.startswith("small  fp32    600 tokens a batch: ours ")
+    (pair,) = json.loads(document)["pairs"]
+    assert pair["least"] <= pair["ratio"] <= pair["greatest"]
+    assert pair["ours"]["tokens_per_second"] > 0
+    assert pair["ours"]["utilisation"] is None
+
+
+def test_a_step_by_itself_has_a_time_and_a_peak(tmp_path: Path) -> None:
+    options = training._parser().parse_args(["--device", "cpu", "--precision", "fp32"])
+    step = training._step("small", True, options, tmp_path / "shards")
+    assert step.parameters == build(TINY.config, 1).num_parameters
+    assert step.seconds > 0
+    assert step.memory > 10_000_000

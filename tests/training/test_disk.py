@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from training.disk import CannotWrite, megabytes, writing
+
+
+def test_a_full_disk_is_said_with_what_is_needed(tmp_path: Path) -> None:
+    with (
+        pytest.raises(CannotWrite, match=r"is full: [\d,]+ MB are free; about 12 MB are needed"),
+        writing(tmp_path / "runs" / "one", lambda: 12_300_000),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_file_in_the_directorys_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with (
+        pytest.raises(CannotWrite, match=r"runs/one cannot be written: .*; choose another"),
+        writing(tmp_path / "runs" / "one"),
+    ):
+        (tmp_path / "runs" / "one").mkdir(parents=True)
+
+
+def test_other_errors_are_others(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), writing(tmp_path):
+        (tmp_path / "missing").read_text()
+
+
+def test_megabytes_are_at_least_one() -> None:
+    assert [megabytes(count) for count in (0, 1, 1_400_000, 2_000_000_000)] == [
+        "0 MB",
+        "1 MB",
+        "1 MB",
+        "2,000 MB",
+    ]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.bundle.tokenizer import SPECIAL_IDS
+from training.data.batching import BatchLoader
+from training.data.portions import Amount, Portion, PortionLoader
+from training.data.shards import Shards
+
+PAIRS = 97
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Shards:
+    """Pair i has i + 10 as its first source token."""
+    rng = np.random.default_rng(1)
+    pairs = [
+        ((i + 10, *[4] * int(rng.integers(0, 9))), tuple([5] * int(rng.integers(1, 11))))
+        for i in range(PAIRS)
+    ]
+    return Shards.write(tmp_path, pairs)
+
+
+def portions(
+    shards: Shards, accumulate: int, rank: int, world: int, multiple: int = 1
+) -> PortionLoader:
+    batches = BatchLoader(shards, SPECIAL_IDS, 50, seed=1, length_multiple=multiple)
+    return PortionLoader(batches, accumulate, rank, world)
+
+
+def members(portion: Portion) -> list[int]:
+    firsts = torch.cat([batch.source_BS[:, 0] for batch in portion.batches]).tolist()
+    # Rows of no words begin with eos.
+    return [first - 10 for first in firsts if first >= 10]
+
+
+@pytest.mark.parametrize("multiple", [1, 4])
+@pytest.mark.parametrize(
+    ("accumulate", "world"), [(1, 1), (4, 1), (4, 2), (4, 4), (1, 3), (6, 4), (2, 8)]
+)
+def test_processes_share_a_step_out_without_remainder(
+    shards: Shards, accumulate: int, world: int, multiple: int
+) -> None:
+    whole = portions(shards, accumulate, 0, 1, multiple)
+    parts = [portions(shards, accumulate, rank, world, multiple) for rank in range(world)]
+    for _ in range(30):
+        together = whole.next()
+        apart = [part.next() for part in parts]
+        assert sorted(i for part in apart for i in members(part)) == sorted(members(together))
+        for part in apart:
+            assert (part.amount, part.begin, part.end) == (
+                together.amount,
+                together.begin,
+                together.end,
+            )
+        tokens = [sum(batch.num_target_tokens for batch in part.batches) for part in apart]
+        assert sum(tokens) == together.amount.target_tokens
+        # DDP waits for everybody to take as many passes.
+        assert len({len(part.batches) for part in apart}) == 1
+
+
+def test_a_process_without_a_sentence_has_something_to_take_part_with(shards: Shards) -> None:
+    alone = PortionLoader(BatchLoader(shards, SPECIAL_IDS, 1, seed=1), 1, rank=2, world=3)
+    portion = alone.next()
+    (batch,) = portion.batches
+    assert members(portion) == []
+    assert batch.num_target_tokens == 0
+    assert batch.source_BS.tolist() == [[SPECIAL_IDS.eos]]
+    assert batch.input_BT.tolist() == [[SPECIAL_IDS.bos]]
+
+
+def test_an_amount_counts_what_is_no_padding(tmp_path: Path) -> None:
+    shards = Shards.write(tmp_path, [((7, 8, 9), (5,)), ((6,), (4, 5)), ((6,), (4,))])
+    amount = Amount.of(shards, np.array([0, 1]))
+    assert amount == Amount(4 + 2, 2 + 3, 16 + 4, 4 + 9, 8 + 6)
+    assert amount + amount == Amount(12, 10, 40, 26, 28)
+
+
+def test_a_step_ends_where_the_next_begins(shards: Shards) -> None:
+    loader = portions(shards, 3, 0, 1)
+    ends = loader.cursor
+    for _ in range(20):
+        portion = loader.next()
+        assert portion.begin == ends
+        ends = portion.end
+    again = portions(shards, 3, 0, 1)
+    again.cursor = ends
+    assert members(again.next()) == members(loader.next())

@@ -1,0 +1,96 @@
+"""What a device is good at: the precision of products, the kernels of attention, its peak.
+
+Attention is given as little of a mask as its meaning allows, since a mask that is a tensor
+excludes flash kernels. The decoder looks at itself with ``CAUSAL`` and no tensor, which is enough
+because padding stands at the end. Where padding of the source is to be hidden, a boolean mask
+``[B, 1, 1, S]`` remains, which cuDNN's and the memory-efficient kernels take.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import Literal
+
+import torch
+from torch.nn.attention import SDPBackend
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+ALL_KERNELS = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+
+_PEAKS = {
+    "B200": 2250e12,
+    "GH200": 989.4e12,
+    "H200 NVL": 835.5e12,
+    "H200": 989.4e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835.5e12,
+    "H100": 989.4e12,
+    "A100": 312e12,
+    "L40S": 362.05e12,
+    "L4": 121e12,
+    "A10G": 70e12,
+    "A10": 125e12,
+    "RTX 4090": 165.2e12,
+    "RTX 3090": 71e12,
+}
+"""FLOP/s of dense bf16 products, by the vendor's data sheets; a longer name comes before one that
+it contains."""
+
+
+def peak_flops(name: str) -> float | None:
+    """FLOP/s that a device of this name can reach in dense bf16 products, if that is known."""
+    # "NVIDIA L4" is in "NVIDIA L40S" otherwise.
+    words = f"{name.replace('-', ' ')} "
+    return next((peak for known, peak in _PEAKS.items() if f" {known} " in words), None)
+
+
+def peak_of(device: torch.device) -> float | None:
+    return peak_flops(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+
+
+def autocast_dtype(precision: Precision, device: torch.device) -> torch.dtype | None:
+    """What products are computed in, or ``None``: fp32 (TF32 on CUDA)."""
+    if precision == "fp32":
+        return None
+    if precision == "bf16" or _multiplies_bf16(device):
+        return torch.bfloat16
+    return None
+
+
+def attention_kernels(device: torch.device, dtype: torch.dtype | None) -> list[SDPBackend]:
+    # In bf16 on a CPU, the fused kernel's backward pass takes six times as long for short
+    # sentences as plain products do.
+    plain = device.type == "cpu" and dtype is not None
+    return [SDPBackend.MATH] if plain else ALL_KERNELS
+
+
+def prepare(device: torch.device) -> None:
+    """Set what is set once for a process: products left in fp32 may round their factors to TF32."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the most that tensors took on a CUDA device, or this process in memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    # Kilobytes, but on macOS.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _multiplies_bf16(device: torch.device) -> bool:
+    """Whether the device has instructions for bf16, rather than an emulation."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type == "cpu":
+        return bool(torch.cpu.get_capabilities().get("avx512_bf16", False))
+    return False

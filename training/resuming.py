@@ -1,0 +1,125 @@
+"""What a checkpoint must be of for a run to go on from it, and the random state that it keeps."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+
+from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
+from models.transformer.config import TransformerConfig
+from models.transformer.transformer import Transformer
+from training import checkpoint
+from training.checkpoint import CheckpointError
+from training.execution import Execution
+from training.recipe import InvalidRecipe, Recipe, RunDirectory
+
+_DECIDING = ("data", "vocabulary", "network", "optimisation", "seed", "initial")
+"""The parts of a recipe that decide what a step computes."""
+
+_OF_TRAINING = (
+    "residual_dropout",
+    "attention_dropout",
+    "feed_forward_dropout",
+    "embedding_dropout",
+)
+"""What may differ between two networks that the same weights fit."""
+
+
+def vocabulary_of(run: RunDirectory) -> dict[str, str]:
+    """The SHA-256 of each of a run's tokenizers, by the file's name."""
+    paths = (run.path / name for name in (TOKENIZER, SOURCE_TOKENIZER, TARGET_TOKENIZER))
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()
+    }
+
+
+def require_same_run(
+    document: dict[str, Any],
+    recipe: Recipe,
+    run: RunDirectory,
+    network: Transformer,
+    execution: Execution,
+) -> None:
+    """A run may be given another budget; anything else would make it neither old nor new.
+
+    Raises ``CheckpointError`` saying what is different.
+    """
+    if "vocabulary" not in document:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was written by another version of this program, and "
+            "does not say what it was trained on; delete the checkpoints to train again"
+        )
+    if TransformerConfig(**document["config"]) != network.config:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} is of another network than the recipe "
+            f"{recipe.name!r} describes; choose another run directory"
+        )
+    saved = Recipe.from_dict(document["recipe"])
+    changed = [name for name in _DECIDING if getattr(saved, name) != getattr(recipe, name)]
+    if changed:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained with another "
+            f"{' and another '.join(changed)} than the recipe {recipe.name!r} has; "
+            "choose another directory with --runs, or delete the checkpoints"
+        )
+    if document["vocabulary"] != vocabulary_of(run):
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained with another vocabulary than the tokenizer "
+            "there has: the recipe was prepared again, and ids mean other pieces; delete the "
+            "checkpoints, or bring the tokenizer back that they were trained with"
+        )
+    if document["length_multiple"] != execution.length_multiple:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained on lengths rounded up to multiples of "
+            f"{document['length_multiple']}, which decides who shares a batch; go on with "
+            f"--length-multiple {document['length_multiple']}"
+        )
+
+
+def start_from(recipe: Recipe, run: RunDirectory, network: Transformer) -> None:
+    """Give ``network`` the averaged weights of the run that the recipe starts from.
+
+    Raises ``InvalidRecipe`` if there are none, or they are of another network or vocabulary.
+    """
+    assert recipe.initial is not None
+    initial = RunDirectory(run.path.parent / recipe.initial)
+    if not initial.averaged.exists():
+        raise InvalidRecipe(
+            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, and "
+            f"{initial.averaged} does not exist; run `python -m training run {recipe.initial}` "
+            "first"
+        )
+    document = checkpoint.load(initial.averaged)
+    if vocabulary_of(initial) != vocabulary_of(run):
+        raise InvalidRecipe(
+            f"{run.path} was prepared with another vocabulary than {initial.path}, from which "
+            f"{recipe.name!r} starts; run `python -m training prepare` again"
+        )
+    found = TransformerConfig(**document["config"])
+    different = [
+        name
+        for name in found.__slots__
+        if name not in _OF_TRAINING and getattr(found, name) != getattr(network.config, name)
+    ]
+    if different:
+        raise InvalidRecipe(
+            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, whose network has "
+            f"another {' and another '.join(different)}; give it the same, dropout excepted"
+        )
+    network.load_state_dict(document["network"])
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Of this process: what dropout draws from."""
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+
+
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda" and state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"], device)

@@ -1,0 +1,113 @@
+"""How fast training is: tokens per second, the share of the device's peak, the wait for data.
+
+Tokens are real ones, of source and target together, each sentence with its ``bos`` or ``eos``;
+padding counts nothing, so that better batches count as speed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from models.transformer.config import TransformerConfig
+from training.data.portions import Amount
+
+_RECENT = 50
+
+
+def training_flops(config: TransformerConfig, amount: Amount) -> float:
+    """Floating-point operations that learning from ``amount`` takes.
+
+    A matrix of n weights costs 2n operations for each token that passes through it, and twice as
+    many again on the way back: 6n (Kaplan et al., 2020, section 2.1). Attention from q positions
+    to k positions costs 2·q·k·W for QKᵀ and as many for the product with V, so 12·q·k·W with the
+    way back (Chowdhery et al., 2022, appendix B), the hidden future included. Embeddings are looked
+    up, and norms and activations are too cheap to count. What is computed again because of
+    activation checkpointing does not count either, nor does padding.
+    """
+    width, inner = config.width, config.feed_forward
+    square = width * width
+    encoder_layer = 4 * square + 2 * width * inner
+    # Queries and outputs of both attentions and the keys and values of one are of the target's
+    # tokens; the keys and values of the other are of the source's.
+    decoder_layer = 6 * square + 2 * width * inner
+    source = config.encoder_layers * encoder_layer + config.decoder_layers * 2 * square
+    target = config.decoder_layers * decoder_layer + width * config.target_vocabulary
+    pairs = config.encoder_layers * amount.source_squares + config.decoder_layers * (
+        amount.target_squares + amount.products
+    )
+    matrices = source * amount.source_tokens + target * amount.target_tokens
+    return 6.0 * matrices + 12.0 * width * pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    tokens_per_second: float
+    """Source and target together, without padding."""
+    utilisation: float | None
+    """Share of the devices' dense bf16 peak (MFU); ``None`` where the peak is unknown."""
+    waiting: float
+    """Share of the time spent waiting for data."""
+
+    def __str__(self) -> str:
+        known = "" if self.utilisation is None else f", MFU {self.utilisation:.1%}"
+        return f"{self.tokens_per_second:,.0f} tokens/s{known}, {self.waiting:.1%} waiting for data"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lap:
+    seconds: float = 0.0
+    waited: float = 0.0
+    tokens: int = 0
+    flops: float = 0.0
+
+    def __add__(self, other: _Lap) -> _Lap:
+        return _Lap(
+            self.seconds + other.seconds,
+            self.waited + other.waited,
+            self.tokens + other.tokens,
+            self.flops + other.flops,
+        )
+
+
+class Meter:
+    """Adds up laps, each of which is a step; ``passes`` is how often a step sees every sentence."""
+
+    def __init__(self, config: TransformerConfig, peak: float | None, passes: int = 1) -> None:
+        self._config = config
+        self._peak = peak
+        self._passes = passes
+        self._recent: deque[_Lap] = deque(maxlen=_RECENT)
+        self._since = _Lap()
+        self._total = _Lap()
+
+    def lap(self, amount: Amount, seconds: float, waited: float) -> None:
+        tokens = amount.source_tokens + amount.target_tokens
+        flops = self._passes * training_flops(self._config, amount)
+        lap = _Lap(seconds, waited, tokens, flops)
+        self._recent.append(lap)
+        self._since += lap
+        self._total += lap
+
+    def recent(self) -> Speed:
+        """Of the last fifty steps."""
+        return self._speed(sum(self._recent, _Lap()))
+
+    def since_last(self) -> Speed:
+        """Of the steps since this was last asked."""
+        speed = self._speed(self._since)
+        self._since = _Lap()
+        return speed
+
+    def total(self) -> Speed:
+        return self._speed(self._total)
+
+    def _speed(self, lap: _Lap) -> Speed:
+        if not lap.seconds:
+            return Speed(0.0, None, 0.0)
+        rate = lap.flops / lap.seconds
+        return Speed(
+            lap.tokens / lap.seconds,
+            None if self._peak is None else rate / self._peak,
+            lap.waited / lap.seconds,
+        )
