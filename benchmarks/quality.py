@@ -1,11 +1,12 @@
-"""BLEU and chrF of bundles, through HTTP: the scores we publish are those that users get.
+"""BLEU, chrF and TER of bundles, through HTTP: the scores we publish are those that users get.
 
-    python -m benchmarks.quality [NAME ...] [--record] [--runs DIR]
+    python -m benchmarks.quality [NAME ...] [--test CORPUS ...] [--record] [--runs DIR]
 
-Every bundle is scored on the test set of the recipe that made it. Where the corpus comes
-lower-cased and tokenised, too (``<test set>.lc.norm.tok``), the translations are given the same
-treatment and scored against that, as the replications of the paper do. With ``--runs``, they are
-compared with the beam search in PyTorch that `python -m training evaluate` left in its run.
+Every bundle is scored in each of its directions on the test set of the recipe that made it, or on
+the corpora that are named, such as ``wmt-news/test``. Where a corpus comes lower-cased and
+tokenised, too (``<test set>.lc.norm.tok``), the translations are given the same treatment and
+scored against that, as the replications of the paper do. With ``--runs``, they are compared with
+the beam search in PyTorch that `python -m training evaluate` left in its run.
 """
 
 from __future__ import annotations
@@ -15,24 +16,106 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from benchmarks.server import serving
 from models.bundle.bundle import MODEL_CARD, Bundle
 from models.bundle.card import render_card
-from models.bundle.manifest import Manifest, Precision, Score
-from training.cli import default_data_directory
-from training.data.corpus import CorpusError, find_side, read_lines, read_pairs
+from models.bundle.manifest import InvalidBundle, Precision, Score
+from training.data.corpus import default_data_directory, read_lines
+from training.evaluation import scores
+from training.evaluation.bitext import Bitext, check_aligned, find_bitext
+from training.evaluation.bundles import asked, directions_of
+from training.evaluation.network import bitext_of
 from training.recipe import RunDirectory
 from training.recipes import recipe_named
+from training.refusal import Refusal
 
 TEXTS_PER_REQUEST = 100
 TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What is asked of every bundle."""
+
+    url: str
+    data: Path
+    precision: Precision
+    beam_size: int | None
+    """``None``: the bundle's own."""
+    tests: tuple[str, ...]
+    """Names of corpora; none: the recipe's test set."""
+    source: str | None
+    target: str | None
+    runs: Path | None
+
+    def scores_of(self, bundle: Bundle) -> list[Score]:
+        """Translate every test set in every direction; prints a row for each score."""
+        found: list[Score] = []
+        for bitext in self._bitexts(bundle):
+            found += self._score(bundle, bitext)
+        return found
+
+    def _bitexts(self, bundle: Bundle) -> list[Bitext]:
+        directions = asked([bundle], self.source, self.target)
+        if self.tests:
+            return [
+                find_bitext(name, *pair, self.data) for name in self.tests for pair in directions
+            ]
+        recipe = recipe_named(bundle.manifest.provenance.recipe)
+        return [bitext_of(recipe.data.test, recipe.data, pair, self.data) for pair in directions]
+
+    def _score(self, bundle: Bundle, bitext: Bitext) -> list[Score]:
+        manifest = bundle.manifest
+        beam_size = self.beam_size or manifest.decoding.beam_size
+        assert bitext.sources is not None
+        started = time.perf_counter()
+        translations = translate(self.url, bitext, manifest.name, beam_size)
+        seconds = time.perf_counter() - started
+        speed = len(translations) / seconds
+        print(
+            f"{manifest.name} {manifest.version}: {len(translations)} sentences of {bitext.title},"
+        )
+        print(f"  {self.precision}, beam {beam_size}, through HTTP, {speed:.1f} sentences/s")
+        several = len(directions_of(manifest)) > 1
+        measured = [
+            (
+                each,
+                Score(
+                    metric=each.metric,
+                    value=round(each.score, 2),
+                    test_set=bitext.title if several else bitext.name,
+                    precision=self.precision,
+                    beam_size=beam_size,
+                    signature=each.signature,
+                ),
+            )
+            for each in scores.score(translations, bitext)
+        ]
+        for each, score in measured:
+            print(
+                f"  {score.metric:<33} {score.value:6.2f}  {each.mean:.2f} ± {each.margin:.2f}  "
+                f"{score.signature}"
+            )
+        if self.runs is not None and not self.tests:
+            self._compare(bundle, bitext, translations, self.runs)
+        return [score for _, score in measured]
+
+    def _compare(
+        self, bundle: Bundle, bitext: Bitext, translations: Sequence[str], runs: Path
+    ) -> None:
+        recipe = recipe_named(bundle.manifest.provenance.recipe)
+        path = RunDirectory(runs / recipe.name).translations_of(recipe.data)[
+            bitext.source, bitext.target
+        ]
+        theirs = list(read_lines(path))
+        check_aligned(path, theirs, Path(f"{bitext.name}.{bitext.target}"), bitext.references)
+        differing = sum(a != b for a, b in zip(translations, theirs, strict=True))
+        print(f"  {differing} of {len(theirs)} translations differ from PyTorch's")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,8 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="bundles (default: all)")
     parser.add_argument("--bundles", type=Path, default=Path("bundles"))
     parser.add_argument("--data", type=Path, default=default_data_directory())
+    parser.add_argument(
+        "--test",
+        action="append",
+        default=[],
+        metavar="CORPUS",
+        help="a test set in the data directory; repeatable (default: the recipe's)",
+    )
+    parser.add_argument("--from", dest="source", metavar="CODE", help="else all that bundles have")
+    parser.add_argument("--to", dest="target", metavar="CODE", help="else all that bundles have")
     parser.add_argument("--precision", choices=("int8", "fp32"), default="int8")
-    parser.add_argument("--beam-size", type=int, default=4)
+    parser.add_argument("--beam-size", type=int, help="else the bundle's")
     parser.add_argument(
         "--record", action="store_true", help="write the scores into manifest and model card"
     )
@@ -54,76 +146,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     results: dict[str, list[Score]] = {}
     try:
+        bundles = [Bundle.open(path) for path in paths]
         with serving(options.bundles, PRECISION=options.precision) as url:
-            for path in paths:
-                bundle = Bundle.open(path)
-                results[path.name] = score(
-                    bundle, url, options.data, options.precision, options.beam_size, options.runs
-                )
-    except CorpusError as error:
+            quality = Quality(
+                url,
+                options.data,
+                options.precision,
+                options.beam_size,
+                tuple(options.test),
+                options.source,
+                options.target,
+                options.runs,
+            )
+            for bundle in bundles:
+                results[bundle.path.name] = quality.scores_of(bundle)
+    except (Refusal, InvalidBundle) as error:
         print(f"quality: {error}", file=sys.stderr)
         return 2
     if options.record:
-        for path in paths:
-            record(Bundle.open(path), results[path.name])
-    print(json.dumps({name: [s.model_dump() for s in scores] for name, scores in results.items()}))
+        for bundle in bundles:
+            record(bundle, results[bundle.path.name])
+    print(json.dumps({name: [s.model_dump() for s in found] for name, found in results.items()}))
     return 0
 
 
-def score(
-    bundle: Bundle,
-    url: str,
-    data: Path,
-    precision: Precision,
-    beam_size: int,
-    runs: Path | None = None,
-) -> list[Score]:
-    """Translate the test set of the bundle's recipe and compare; prints a row for each score."""
-    manifest = bundle.manifest
-    test = recipe_named(manifest.provenance.recipe).data.test
-    pairs = list(read_pairs(test, manifest.source, manifest.target, data))
-    started = time.perf_counter()
-    translations = translate(url, [pair.source for pair in pairs], manifest, beam_size)
-    seconds = time.perf_counter() - started
-    references = [pair.target for pair in pairs]
-    scores = []
-
-    def measure(metric: str, scorer: BLEU | CHRF, ours: list[str], theirs: list[str]) -> None:
-        value = scorer.corpus_score(ours, [theirs]).score
-        scores.append(
-            Score(
-                metric=metric,
-                value=round(value, 2),
-                test_set=test.name,
-                precision=precision,
-                beam_size=beam_size,
-                signature=str(scorer.get_signature()),
-            )
-        )
-
-    tokenised = _tokenised_reference(data, test.name, manifest.target)
-    if tokenised is not None:
-        measure(
-            "BLEU, lower-cased and tokenised",
-            BLEU(tokenize="none", lowercase=True, force=True),
-            lower_cased_and_tokenised(translations, manifest.target),
-            tokenised,
-        )
-    measure("BLEU", BLEU(), translations, references)
-    measure("chrF", CHRF(), translations, references)
-    print(f"{manifest.name} {manifest.version}: {len(pairs)} sentences of {test.name},")
-    print(f"  {precision}, beam {beam_size}, through HTTP, {len(pairs) / seconds:.1f} sentences/s")
-    for each in scores:
-        print(f"  {each.metric:<33} {each.value:6.2f}  {each.signature}")
-    if runs is not None:
-        run = RunDirectory(runs / manifest.provenance.recipe)
-        theirs = list(read_lines(run.translations))
-        differing = sum(a != b for a, b in zip(translations, theirs, strict=True))
-        print(f"  {differing} of {len(theirs)} translations differ from PyTorch's")
-    return scores
-
-
-def translate(url: str, texts: Sequence[str], manifest: Manifest, beam_size: int) -> list[str]:
+def translate(url: str, bitext: Bitext, model: str, beam_size: int) -> list[str]:
+    """By this model, whichever others the service offers for the same languages."""
+    texts = bitext.sources or ()
     translations: list[str] = []
     with httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS) as client:
         for start in range(0, len(texts), TEXTS_PER_REQUEST):
@@ -131,8 +180,9 @@ def translate(url: str, texts: Sequence[str], manifest: Manifest, beam_size: int
                 "/translate",
                 json={
                     "q": texts[start : start + TEXTS_PER_REQUEST],
-                    "source": manifest.source,
-                    "target": manifest.target,
+                    "source": bitext.source,
+                    "target": bitext.target,
+                    "model": model,
                     "beam_size": beam_size,
                 },
             )
@@ -142,32 +192,13 @@ def translate(url: str, texts: Sequence[str], manifest: Manifest, beam_size: int
     return translations
 
 
-def lower_cased_and_tokenised(texts: Sequence[str], language: str) -> list[str]:
-    """Moses's punctuation normaliser and tokenizer over lower-cased text.
-
-    On Multi30k's raw references it gives the published ``lc.norm.tok`` files, line for line.
-    """
-    normaliser, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    return [
-        tokenizer.tokenize(normaliser.normalize(text.lower()), return_str=True) for text in texts
-    ]
-
-
-def _tokenised_reference(data: Path, name: str, language: str) -> list[str] | None:
-    try:
-        path = find_side(f"{name}.lc.norm.tok", language, data)
-    except CorpusError:
-        return None
-    return list(read_lines(path))
-
-
-def record(bundle: Bundle, scores: Sequence[Score]) -> None:
+def record(bundle: Bundle, found: Sequence[Score]) -> None:
     """Publish the bundle again with these scores in its manifest and its card."""
     provenance = bundle.manifest.provenance
     kept = [
-        old for old in provenance.scores if not any(_same_measurement(old, new) for new in scores)
+        old for old in provenance.scores if not any(_same_measurement(old, new) for new in found)
     ]
-    scored = provenance.model_copy(update={"scores": (*kept, *scores)})
+    scored = provenance.model_copy(update={"scores": (*kept, *found)})
     manifest = bundle.manifest.model_copy(update={"provenance": scored})
     card = bundle.path.parent / f".{bundle.path.name}.card"
     card.write_text(render_card(manifest), encoding="utf-8")

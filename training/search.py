@@ -3,7 +3,8 @@
 The rules are CTranslate2's: of the best 2K candidates, endings among the first K are finished
 hypotheses and the best K others go on; the search ends when K hypotheses have finished, or at the
 longest length allowed, where the first K candidates are taken as they are. Without a length penalty
-it ends as soon as the best candidate has ended, since nothing can overtake it.
+it ends as soon as the best candidate has ended, since nothing can overtake it. Padding and ``bos``
+are no candidates, whatever the network thinks of them.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.bundle.manifest import SpecialIds
+from models.bundle.manifest import LengthNormalisation, SpecialIds
 from models.transformer.transformer import Cache, Transformer
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     token_ids: tuple[int, ...]
-    """Without ``bos`` and ``eos``."""
+    """Without ``bos``, a prefix that was asked for, and ``eos``."""
     score: float
-    """Sum of log-probabilities / length^penalty, ``eos`` counted."""
+    """Sum of log-probabilities over ``norm_of`` its length; prefix and ``eos`` are counted."""
 
 
 class Decoder(Protocol):
@@ -49,6 +50,16 @@ def default_max_length(source_length: int, limit: int) -> int:
     return min(limit, 3 * source_length + 20)
 
 
+def norm_of(length: int, penalty: float, normalisation: LengthNormalisation = "power") -> float:
+    """What the log-probability of a hypothesis of so many tokens is divided by.
+
+    ``power``: length^penalty. ``gnmt``: ((5 + length) / 6)^penalty (Wu et al. 2016, equation 14),
+    which "Attention Is All You Need" uses (section 6.1).
+    """
+    base = length if normalisation == "power" else (5 + length) / 6
+    return float(base**penalty)
+
+
 def beam_search(
     decoder: Decoder,
     source_ids: Sequence[int],
@@ -57,15 +68,26 @@ def beam_search(
     beam_size: int,
     length_penalty: float,
     max_length: int,
+    length_normalisation: LengthNormalisation = "power",
+    target_prefix: Sequence[int] = (),
 ) -> list[Hypothesis]:
-    """The finished hypotheses of one sentence, best first."""
+    """The finished hypotheses of one sentence, best first.
+
+    ``target_prefix`` is fed after ``bos``, costs nothing and counts for every length.
+    """
     decoder.start(source_ids)
     live: list[tuple[int, ...]] = [()]
     totals = np.zeros(1, np.float32)
     parents, tokens = [0], [special.bos]
+    for token in target_prefix:
+        decoder.extend(parents, tokens, 1)
+        tokens = [token]
     finished: list[Hypothesis] = []
-    for length in range(1, max_length + 1):
-        ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size)
+    never = (special.pad, special.bos)
+    for length in range(len(target_prefix) + 1, max_length + 1):
+        # What may never be chosen leaves 2K others.
+        ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size + len(never))
+        log_probs_NK = np.where(np.isin(ids_NK, never), np.float32(-np.inf), log_probs_NK)
         grown = (totals[:, None] + log_probs_NK).ravel()
         best = np.argsort(-grown, kind="stable")[: 2 * beam_size]
         kept: list[tuple[int, ...]] = []
@@ -73,14 +95,14 @@ def beam_search(
         parents, tokens = [], []
         last = length == max_length
         likeliest_ended = False
-        for rank, place in enumerate(best.tolist()):
+        norm = norm_of(length, length_penalty, length_normalisation)
+        for rank, place in enumerate(best[np.isfinite(grown[best])].tolist()):
             row, token = place // ids_NK.shape[1], int(ids_NK.flat[place])
             prefix = live[row] if token == special.eos else (*live[row], token)
             if token == special.eos or last:
                 if rank < beam_size:
                     likeliest_ended |= rank == 0
-                    score = float(grown[place]) / length**length_penalty
-                    finished.append(Hypothesis(prefix, score))
+                    finished.append(Hypothesis(prefix, float(grown[place]) / norm))
             elif len(kept) < beam_size:
                 kept.append(prefix)
                 kept_totals.append(grown[place])
@@ -100,6 +122,8 @@ class Searching:
     special: SpecialIds
     beam_size: int
     length_penalty: float
+    length_normalisation: LengthNormalisation = "power"
+    target_prefix: tuple[int, ...] = ()
 
     def best(self, decoder: Decoder, source_ids: Sequence[int], limit: int) -> list[Hypothesis]:
         return beam_search(
@@ -109,6 +133,8 @@ class Searching:
             beam_size=self.beam_size,
             length_penalty=self.length_penalty,
             max_length=default_max_length(len(source_ids), limit),
+            length_normalisation=self.length_normalisation,
+            target_prefix=self.target_prefix,
         )
 
 
@@ -173,7 +199,9 @@ def greedy(
     ended_B = torch.zeros_like(tokens_B, dtype=torch.bool)
     steps: list[Tensor] = []
     while len(steps) < max_length and not bool(ended_B.all()):
-        tokens_B = network.step(tokens_B, cache).argmax(-1)
+        logits_BV = network.step(tokens_B, cache)
+        logits_BV[:, [special.pad, special.bos]] = -torch.inf
+        tokens_B = logits_BV.argmax(-1)
         tokens_B = tokens_B.masked_fill(ended_B, special.eos)
         ended_B |= tokens_B == special.eos
         steps.append(tokens_B)

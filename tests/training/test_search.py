@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
 from tests.support.tiny_training import tiny_network
 from training.data.batching import padded
@@ -83,6 +84,8 @@ def search(
     beam_size: int = 2,
     length_penalty: float = 1.0,
     max_length: int = 12,
+    length_normalisation: LengthNormalisation = "power",
+    target_prefix: Sequence[int] = (),
 ) -> list[Hypothesis]:
     return beam_search(
         decoder,
@@ -91,6 +94,8 @@ def search(
         beam_size=beam_size,
         length_penalty=length_penalty,
         max_length=max_length,
+        length_normalisation=length_normalisation,
+        target_prefix=target_prefix,
     )
 
 
@@ -98,7 +103,8 @@ def every_ending(
     log_probs_of: Distribution, max_length: int, length_penalty: float
 ) -> list[Hypothesis]:
     """All there are, best first, without any search."""
-    words = [token for token in range(VOCABULARY) if token != EOS]
+    never = {EOS, SPECIAL_IDS.pad, SPECIAL_IDS.bos}
+    words = [token for token in range(VOCABULARY) if token not in never]
     found = []
     for length in range(max_length + 1):
         for tokens in itertools.product(words, repeat=length):
@@ -224,6 +230,28 @@ def test_an_ending_that_is_only_second_does_not_end_a_search_without_penalty() -
     assert found[0].token_ids == (4, 4)
     assert found[0].score == pytest.approx(math.log(0.6 * 0.9 * 0.95), rel=1e-5)
     assert found[1].token_ids == ()
+
+
+def test_the_papers_length_penalty_is_told_by_its_name() -> None:
+    model = ScriptedDecoder(fixed(after={4: 0.5, 5: 0.3}, after4={EOS: 0.8}, after5={EOS: 0.7}))
+    found = search(model, length_penalty=0.6, length_normalisation="gnmt")
+    scores = {h.token_ids: h.score for h in found}
+    expected = (math.log(0.5) + math.log(0.8)) / ((5 + 2) / 6) ** 0.6
+    assert scores[(4,)] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_forced_prefix_costs_nothing_counts_for_the_length_and_is_not_told() -> None:
+    model = ScriptedDecoder(
+        fixed(after={5: 1.0}, after6={4: 0.6, 5: 0.4}, after64={EOS: 0.9}, after65={EOS: 0.9})
+    )
+    found = search(model, target_prefix=(6,))
+    assert found[0].token_ids == (4,)
+    assert found[0].score == pytest.approx((math.log(0.6) + math.log(0.9)) / 3, rel=1e-5)
+
+
+def test_padding_and_bos_are_no_candidates() -> None:
+    model = ScriptedDecoder(fixed(after={SPECIAL_IDS.pad: 0.5, SPECIAL_IDS.bos: 0.4, 4: 0.1}))
+    assert search(model)[0].token_ids == (4,)
 
 
 def test_hypotheses_come_best_first() -> None:

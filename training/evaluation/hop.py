@@ -1,70 +1,103 @@
-"""BLEU and chrF of a checkpoint on its recipe's test set, with sacreBLEU's signatures."""
+"""The hop ``evaluate``: how well a run's averaged network translates its recipe's test set."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from tqdm import tqdm
+import torch
+from pydantic import TypeAdapter, ValidationError
 
 from models.bundle.manifest import DecodingDefaults
-from models.bundle.tokenizer import Tokenizer
 from models.transformer.transformer import Transformer
-from training.data.corpus import read_pairs
+from training.decoding import decoding_of, searching_of
+from training.evaluation.network import Reader, bitext_of, search_texts
+from training.evaluation.scores import Measured, score
 from training.recipe import Recipe, RunDirectory
-from training.search import CachedDecoder, Searching
+from training.refusal import Refusal
+
+
+class NotEvaluated(Refusal):
+    """A run has no scores that can be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    test_set: str
+class DirectionScores:
+    source: str
+    target: str
     sentences: int
-    bleu: float
-    bleu_signature: str
-    chrf: float
-    chrf_signature: str
+    scores: tuple[Measured, ...]
     exact: float
     """Share of sentences translated exactly as the reference."""
     cut: int
     """Sentences of which the network could read only the beginning."""
 
+    def score(self, metric: str) -> float:
+        return next(each.score for each in self.scores if each.metric == metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """``scores.json``."""
+
+    test_set: str
+    decoding: DecodingDefaults
+    directions: tuple[DirectionScores, ...]
+
+    @property
+    def bleu(self) -> float:
+        """The mean of all directions."""
+        return sum(each.score("BLEU") for each in self.directions) / len(self.directions)
+
+    def to_json(self) -> str:
+        return _ADAPTER.dump_json(self, indent=2).decode() + "\n"
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Evaluation:
+        """Raises ``NotEvaluated``."""
+        try:
+            return _ADAPTER.validate_json(run.scores.read_bytes())
+        except (FileNotFoundError, ValidationError) as error:
+            why = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
+            raise NotEvaluated(
+                f"{run.scores} {why}; run `python -m training evaluate {run.path.name}` first"
+            ) from error
+
+
+_ADAPTER = TypeAdapter(Evaluation)
+
 
 def evaluate(
-    recipe: Recipe, run: RunDirectory, network: Transformer, data_directory: Path
+    recipe: Recipe,
+    run: RunDirectory,
+    network: Transformer,
+    data_directory: Path,
+    device: torch.device | None = None,
 ) -> Evaluation:
-    """Translate the test set with beam search; writes ``translations.txt`` and ``scores.json``."""
-    tokenizer = Tokenizer.load(run.tokenizer)
-    special = tokenizer.special_ids
-    decoding = DecodingDefaults.model_validate(recipe.decoding)
-    searching = Searching(special, decoding.beam_size, decoding.length_penalty)
-    decoder = CachedDecoder(network)
-    limit = network.config.max_length
-    pairs = list(
-        read_pairs(recipe.data.test, recipe.data.source, recipe.data.target, data_directory)
-    )
-    translations = []
-    cut = 0
-    for pair in tqdm(pairs, unit="sentence", desc=recipe.data.test.name, dynamic_ncols=True):
-        pieces = tokenizer.encode(pair.source)
-        cut += len(pieces) >= limit
-        source_ids = (*pieces[: limit - 1], special.eos)
-        best = searching.best(decoder, source_ids, limit)[0]
-        translations.append(tokenizer.decode(best.token_ids))
-    references = [pair.target for pair in pairs]
-    bleu, chrf = BLEU(), CHRF()
-    result = Evaluation(
-        test_set=recipe.data.test.name,
-        sentences=len(pairs),
-        bleu=bleu.corpus_score(translations, [references]).score,
-        bleu_signature=str(bleu.get_signature()),
-        chrf=chrf.corpus_score(translations, [references]).score,
-        chrf_signature=str(chrf.get_signature()),
-        exact=sum(map(str.__eq__, translations, references)) / len(pairs),
-        cut=cut,
-    )
-    run.translations.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
-    run.scores.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
-    return result
+    """Translate the test set in every direction, by beam search; writes translations and scores."""
+    data, tokenizers = recipe.data, run.tokenizers()
+    decoding = decoding_of(recipe, run)
+    searching = searching_of(decoding, tokenizers.target.special_ids)
+    network.to(device)
+    results = []
+    for direction, path in run.translations_of(data).items():
+        bitext = bitext_of(data.test, data, direction, data_directory)
+        assert bitext.sources is not None
+        reader = Reader.of(data, bitext.target, tokenizers, network.config.max_length)
+        sources, cut = reader.read(bitext.sources)
+        found = search_texts(network, sources, searching, title=bitext.title)
+        translations = [tokenizers.target.decode(each[0].token_ids) for each in found]
+        pairs = zip(translations, bitext.references, strict=True)
+        results.append(
+            DirectionScores(
+                *direction,
+                sentences=len(translations),
+                scores=tuple(score(translations, bitext)),
+                exact=sum(ours == theirs for ours, theirs in pairs) / len(translations),
+                cut=cut,
+            )
+        )
+        path.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
+    evaluation = Evaluation(data.test.name, decoding, tuple(results))
+    run.scores.write_text(evaluation.to_json(), encoding="utf-8")
+    return evaluation

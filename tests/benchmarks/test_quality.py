@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import quality
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Score
+from tests.support.networks import random_network, write_bundle
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return write_bundle(random_network(), tmp_path / "random", ("int8",))
+
+
+def a_score(value: float, **changes: str) -> Score:
+    facts = {"metric": "BLEU", "test_set": "news/test", "precision": "int8"} | changes
+    return Score.model_validate(
+        {**facts, "value": value, "beam_size": 4, "signature": "nrefs:1|bs:1000"}
+    )
+
+
+def test_recording_replaces_what_was_measured_before_and_keeps_the_rest(bundle: Bundle) -> None:
+    quality.record(bundle, [a_score(20.0), a_score(50.0, metric="chrF")])
+    quality.record(Bundle.open(bundle.path), [a_score(21.5), a_score(30.0, test_set="web/test")])
+    manifest = Bundle.open(bundle.path).manifest
+    assert [(s.metric, s.test_set, s.value) for s in manifest.provenance.scores] == [
+        ("chrF", "news/test", 50.0),
+        ("BLEU", "news/test", 21.5),
+        ("BLEU", "web/test", 30.0),
+    ]
+    card = (bundle.path / "README.md").read_text(encoding="utf-8")
+    assert "| news/test | BLEU | 21.50 | int8 | 4 | `nrefs:1\\|bs:1000` |" in card
+    assert not list(bundle.path.parent.glob(".random.*"))
+
+
+def test_a_test_set_that_is_missing_is_one_sentence(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asking = quality.Quality("http://nobody", tmp_path, "int8", None, ("news",), None, None, None)
+    with pytest.raises(quality.Refusal, match="corpus 'news' has no en side"):
+        asking.scores_of(bundle)
+    assert quality.main(["missing", "--bundles", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("quality: ")

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from tests.support.networks import random_network, write_bundle
+from tests.training.evaluation.texts import BAD, GOOD, REFERENCES, SOURCES
+from training.cli import main
+from training.evaluation import bundles as module
+from training.evaluation.bundles import NothingToTranslate, asked, facts_of, labels
+
+pytestmark = pytest.mark.usefixtures("few_samples")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return write_bundle(random_network(), tmp_path_factory.mktemp("bundles") / "one", ("int8",))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for language, lines in (("de", SOURCES), ("en", REFERENCES)):
+        path = tmp_path / "data" / f"captions.{language}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What has been translated, by a bundle that knows little German."""
+    outputs: list[Path] = []
+
+    def translate_file(
+        bundle: Path, source: str, target: str, input: Path, output: Path, **_: object
+    ) -> None:
+        outputs.append(output)
+        output.write_text("".join(f"{line}\n" for line in GOOD), encoding="utf-8")
+
+    monkeypatch.setattr(module, "translate_file", translate_file)
+    return outputs
+
+
+def test_a_report_translates_once_and_keeps_what_was_translated(
+    bundle: Bundle,
+    data: Path,
+    done: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "out" / "page.html"
+    arguments = ["report", str(bundle.path), "--test", "captions", "--data", str(data)]
+    arguments += ["-o", str(page)]
+    assert main(arguments) == 0
+    assert main(arguments) == 0
+    assert len(done) == 1
+    assert done[0].parent == tmp_path / "out" / "page.translations" / "random-1"
+    assert main([*arguments, "--beam-size", "2"]) == 0
+    assert len(done) == 2
+    told = capsys.readouterr().out
+    assert "captions, de-en: 6 sentences" in told and "bs:20|seed:12345" in told
+    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    assert [section["title"] for section in document["sections"]] == ["captions, de-en"]
+    (data / "captions.de").write_text("Anders.\n" * 6, encoding="utf-8")
+    assert main(arguments) == 0
+    assert len(done) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--to", "fr"], "does not translate *-fr; it has de-en: leave it out"),
+        (["--from", "klingon!"], "'klingon!' is not a language code"),
+        (["--test", "elsewhere"], "corpus 'elsewhere' has no en side: put it at"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused_before_anything_is_translated(
+    bundle: Bundle,
+    data: Path,
+    done: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    sentence: str,
+) -> None:
+    arguments = ["report", str(bundle.path), "--test", "captions", "--data", str(data)]
+    assert main([*arguments, *more]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not done
+
+
+def test_a_bundle_is_called_by_what_tells_it_apart(bundle: Bundle, tmp_path: Path) -> None:
+    assert labels([bundle]) == ["random"]
+    with pytest.raises(NothingToTranslate, match="named twice"):
+        labels([bundle, bundle])
+    link = tmp_path / "other"
+    link.symlink_to(bundle.path)
+    assert labels([bundle, Bundle.open(link)]) == [str(bundle.path), str(link)]
+    assert asked([bundle], None, "EN") == [("de", "en")]
+    facts = dict(facts_of("x", bundle).facts)
+    assert facts["translates"] == "German to English"
+    assert facts["layers"] == "2 in the encoder, 2 in the decoder"
+
+
+def test_files_of_any_system_are_compared(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, lines in (("good", GOOD), ("bad", BAD)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    arguments = ["compare", str(tmp_path / "good"), str(tmp_path / "bad")]
+    arguments += ["--reference", str(data / "captions.en"), "--source", str(data / "captions.de")]
+    arguments += ["-o", str(tmp_path / "page.html")]
+    assert main(arguments) == 0
+    told = capsys.readouterr().out
+    assert "bad beside good" in told and "bootstrap p = " in told
+    assert "Better by good than by bad" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    (tmp_path / "bad").write_text("One.\n", encoding="utf-8")
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert "bad ends after line 1, and" in err and "captions.en goes on at line 2" in err

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.training.evaluation.texts import BAD, BITEXT, GOOD, REFERENCES
+from training.evaluation.comparison import compare
+from training.evaluation.scores import (
+    TOKENISED_BLEU,
+    UnknownTokenisation,
+    bleu_for,
+    lower_cased_and_tokenised,
+    score,
+    sentence_scores,
+)
+
+
+def test_scores_and_intervals_are_those_of_sacrebleus_own_command(tmp_path: Path) -> None:
+    (tmp_path / "ours").write_text("".join(f"{line}\n" for line in GOOD), encoding="utf-8")
+    (tmp_path / "theirs").write_text("".join(f"{line}\n" for line in REFERENCES), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "theirs"), "-i"]
+    command += [str(tmp_path / "ours"), "-m", "bleu", "chrf", "ter", "--confidence", "-w", "6"]
+    told = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    for ours, theirs in zip(score(GOOD, BITEXT), told, strict=True):
+        assert theirs["name"].startswith(ours.metric)
+        assert ours.score == pytest.approx(theirs["score"], abs=1e-5)
+        assert ours.mean == pytest.approx(theirs["confidence_mean"], abs=1e-5)
+        assert ours.margin == pytest.approx(theirs["confidence_var"], abs=1e-5)
+        assert ours.signature == theirs["signature"]
+
+
+def test_intervals_are_the_same_every_time_and_the_signature_has_the_seed(
+    few_samples: None,
+) -> None:
+    first, second = score(BAD, BITEXT), score(BAD, BITEXT)
+    assert first == second
+    assert all("bs:20|seed:12345" in each.signature for each in first)
+    assert all(each.margin > 0 for each in first)
+
+
+def test_identical_translations_have_perfect_scores_and_no_interval(few_samples: None) -> None:
+    for each in score(REFERENCES, BITEXT):
+        perfect = 0.0 if each.metric == "TER" else 100.0
+        assert each.score == pytest.approx(perfect)
+        assert each.mean == pytest.approx(perfect)
+        assert each.margin == pytest.approx(0.0)
+
+
+def test_a_corpus_that_comes_tokenised_is_scored_that_way_too(few_samples: None) -> None:
+    tokenised = tuple(lower_cased_and_tokenised(REFERENCES, "en"))
+    assert tokenised[0] == "a dog runs on the beach ."
+    *_, last = score(GOOD, replace(BITEXT, tokenised_references=tokenised))
+    assert last.metric == TOKENISED_BLEU
+    assert "case:lc" in last.signature and "tok:none" in last.signature
+    # Lower case is all that these sentences lose.
+    assert last.score == pytest.approx(score(GOOD, BITEXT)[0].score, abs=8)
+
+
+def test_nothing_but_empty_lines_is_worth_nothing(few_samples: None) -> None:
+    bleu, chrf, ter = score([""] * len(REFERENCES), BITEXT)
+    assert (bleu.score, chrf.score, ter.score) == (0.0, 0.0, 100.0)
+
+
+def test_words_are_those_of_the_target_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bleu_for("zh").tokenizer("你好。") == "你 好 。"
+    # A tokenizer that needs what is not installed.
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    with pytest.raises(UnknownTokenisation, match="cannot cut 'ja' into words"):
+        bleu_for("ja")
+
+
+def test_a_sentence_has_a_score_of_its_own() -> None:
+    scores = sentence_scores(GOOD, REFERENCES)
+    assert scores[0] == pytest.approx(100.0)
+    assert 0 < scores[1] < 100
+
+
+def test_a_system_compared_with_itself_is_not_significant(few_samples: None) -> None:
+    for each in compare(GOOD, GOOD, BITEXT):
+        assert each.difference == 0
+        assert each.bootstrap == each.randomisation == 1.0
+        assert each.verdict == "not significant"
+
+
+def test_far_better_is_significantly_better_whichever_comes_first(few_samples: None) -> None:
+    many = replace(BITEXT, references=REFERENCES * 10, sources=None)
+    upwards = compare(BAD * 10, GOOD * 10, many)
+    downwards = compare(GOOD * 10, BAD * 10, many)
+    assert [each.verdict for each in upwards] == ["better"] * 3
+    assert [each.verdict for each in downwards] == ["worse"] * 3
+    for up, down in zip(upwards, downwards, strict=True):
+        assert (up.baseline, up.system) == (down.system, down.baseline)
+        assert up.bootstrap == pytest.approx(1 / 21) and up.randomisation == pytest.approx(1 / 21)
+        assert "bs:20" in up.bootstrap_signature and "ar:20" in up.randomisation_signature
+
+
+def test_one_better_sentence_of_many_may_be_chance(few_samples: None) -> None:
+    many = replace(BITEXT, references=REFERENCES * 5, sources=None)
+    system = GOOD * 5
+    lucky = (*system[:-1], REFERENCES[-1])
+    bleu = compare(system, lucky, many)[0]
+    assert bleu.difference > 0
+    assert bleu.verdict == "not significant"

@@ -1,0 +1,65 @@
+"""``report``: bundles translate test sets, and a page says how well."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from pathlib import Path
+
+from models.bundle.bundle import Bundle
+from training.commands import Commands
+from training.commands.options import count, positive
+from training.data.corpus import default_data_directory
+from training.evaluation.bundles import Translating, asked, facts_of, labels, sections
+from training.evaluation.document import Report, summary
+from training.evaluation.report import write
+
+
+def add_to(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="let bundles translate test sets, and write a page about it",
+        description="Translate test sets with bundles, as they are served; score, compare and "
+        "diagnose the translations. The first bundle is what the others are compared with. "
+        "Translations are kept beside the report, by version of the bundle.",
+    )
+    parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="its directory")
+    parser.add_argument(
+        "--test",
+        action="append",
+        required=True,
+        metavar="NAME",
+        help="a test set in the data directory, such as multi30k/test_2016_flickr; repeatable",
+    )
+    parser.add_argument("--from", dest="source", metavar="CODE", help="else all that bundles have")
+    parser.add_argument("--to", dest="target", metavar="CODE", help="else all that bundles have")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default_data_directory(),
+        help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
+    )
+    parser.add_argument("--beam-size", type=positive, metavar="N", help="else the bundle's")
+    parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)"
+    )
+    parser.set_defaults(perform=perform)
+
+
+def perform(options: argparse.Namespace) -> None:
+    page: Path = options.output
+    bundles = [Bundle.open(path) for path in options.bundles]
+    directions = asked(bundles, options.source, options.target)
+    kept = page.with_suffix(".translations")
+    translating = Translating(options.data, kept, options.beam_size, options.threads)
+    names = labels(bundles)
+    report = Report(
+        title=" and ".join(names) if len(names) < 3 else f"{len(names)} bundles",
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        systems=tuple(facts_of(*each) for each in zip(names, bundles, strict=True)),
+        sections=tuple(sections(bundles, options.test, directions, translating)),
+    )
+    document = write(report, page)
+    print(summary(report))
+    print(f"wrote {page} and {document}")

@@ -1,0 +1,60 @@
+"""``tune``: the beam and the length penalty that translate the validation set best."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+
+from training.averaged import averaged_network
+from training.commands import Commands
+from training.commands.options import positive, recipe_of, recipe_parser, run_of
+from training.evaluation.tuning import BEAM_SIZES, SENTENCES, tune
+
+
+def add_to(commands: Commands) -> None:
+    parser = recipe_parser(
+        commands, "tune", "find the beam and the length penalty that validate best, for the bundle"
+    )
+    parser.add_argument(
+        "--beam-sizes",
+        type=positive,
+        nargs="+",
+        default=BEAM_SIZES,
+        metavar="N",
+        help=f"to try (default: {' '.join(map(str, BEAM_SIZES))})",
+    )
+    parser.add_argument(
+        "--sentences",
+        type=positive,
+        default=SENTENCES,
+        metavar="N",
+        help=f"of the validation set to translate (default: {SENTENCES})",
+    )
+    parser.set_defaults(perform=perform)
+
+
+def perform(options: argparse.Namespace) -> None:
+    recipe = recipe_of(options)
+    run = run_of(options, recipe)
+    tuning = tune(
+        recipe,
+        run,
+        averaged_network(run),
+        options.data,
+        torch.device(options.device),
+        beam_sizes=options.beam_sizes,
+        sentences=options.sentences,
+    )
+    print(f"{tuning.validation_set}, {tuning.sentences} sentences of each direction")
+    print("beam  penalty  normalisation   BLEU")
+    for trial in tuning.trials:
+        print(
+            f"{trial.beam_size:>4}  {trial.length_penalty:>7}  {trial.length_normalisation:<13}"
+            f"  {trial.bleu:5.2f}"
+        )
+    best = tuning.decoding
+    print(
+        f"{run.decoding} says beam_size {best.beam_size}, length_penalty {best.length_penalty}, "
+        f"length_normalisation {best.length_normalisation}"
+    )

@@ -1,0 +1,37 @@
+"""How a run's network is searched, and what its bundle says of that: the recipe's word or, where
+the run has been tuned, what was found best on its validation set.
+"""
+
+from __future__ import annotations
+
+import json
+
+from models.bundle.manifest import DecodingDefaults, SpecialIds
+from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.search import Searching
+
+
+def decoding_of(recipe: Recipe, run: RunDirectory) -> DecodingDefaults:
+    """Raises ``InvalidRecipe`` if what was found best cannot be read."""
+    if not run.decoding.exists():
+        return DecodingDefaults.model_validate(recipe.decoding)
+    try:
+        document = json.loads(run.decoding.read_text(encoding="utf-8"))
+        return DecodingDefaults.model_validate(document["decoding"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidRecipe(
+            f"{run.decoding} cannot be read: {' '.join(str(error).split())}; remove it, or run "
+            "`python -m training tune` again"
+        ) from error
+
+
+def searching_of(
+    decoding: DecodingDefaults, special: SpecialIds, target_prefix: tuple[int, ...] = ()
+) -> Searching:
+    return Searching(
+        special,
+        decoding.beam_size,
+        decoding.length_penalty,
+        decoding.length_normalisation,
+        target_prefix,
+    )

@@ -1,0 +1,1 @@
+"""How good translations are: scores, what is behind them, and a report to read."""

@@ -1,0 +1,87 @@
+"""Writes a report: one page that needs nothing else, and the same as JSON beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from training.evaluation import charts
+from training.evaluation.document import Report
+from training.evaluation.examples import marked
+
+TEMPLATE = "report.html.jinja"
+
+DIAGNOSES = (
+    (
+        "length_ratio",
+        "Length",
+        "words of all translations over words of all references",
+    ),
+    (
+        "too_short",
+        "Too short",
+        "less than half the reference's words, and at least three fewer",
+    ),
+    (
+        "too_long",
+        "Too long",
+        "more than twice the reference's words, and at least three more",
+    ),
+    ("empty", "Empty", "nothing but blanks"),
+    (
+        "loops",
+        "Loops",
+        "one to four words three times in succession, and nothing like it in the reference",
+    ),
+    (
+        "repetitions",
+        "Repetitions",
+        "four words in succession that stand twice, and nothing like it in the reference",
+    ),
+    (
+        "copied",
+        "Left untranslated",
+        "four fifths of the words stand in the source, and less than half of the reference's do",
+    ),
+    ("unknown", "Unknown pieces", "a character that the vocabulary lacks was written as ⁇"),
+    ("exact", "Exact", "equal to the reference"),
+)
+"""Of ``Diagnostics``: the field, its name and what it means. Sentences, but for the first."""
+
+
+def render(report: Report) -> str:
+    """The page. Every text from outside is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"marked": marked, "fixed": fixed}
+    return environment.get_template(TEMPLATE).render(
+        report=report.to_dict(), charts=charts, diagnoses=DIAGNOSES
+    )
+
+
+def fixed(value: float, decimals: int) -> str:
+    """With so many decimals, and a minus sign that is one."""
+    return f"{value:.{decimals}f}".replace("-", "−")
+
+
+def write(report: Report, page: Path) -> Path:
+    """Write the page, and its JSON beside it, whose path is returned; each whole or not at all."""
+    document = page.with_suffix(".json")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    _replace(document, json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    _replace(page, render(report))
+    return document
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)

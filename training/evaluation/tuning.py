@@ -1,0 +1,158 @@
+"""Which beam and which length penalty translate a validation set best.
+
+As long as there is a penalty, what a search visits does not depend on it: it ends with as many
+hypotheses as the beam is wide, and the penalty only says which of them is best. So every size of
+beam is searched once, and its hypotheses are put in order for every penalty.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from models.bundle.manifest import DecodingDefaults, LengthNormalisation
+from models.transformer.transformer import Transformer
+from training.decoding import searching_of
+from training.evaluation.bitext import Bitext
+from training.evaluation.network import Reader, bitext_of, search_texts
+from training.evaluation.scores import bleu_for
+from training.recipe import Recipe, RunDirectory
+from training.search import Hypothesis, default_max_length, norm_of
+
+BEAM_SIZES = (1, 2, 4, 6)
+PENALTIES: dict[LengthNormalisation, tuple[float, ...]] = {
+    "power": (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0),
+    "gnmt": (0.6, 1.0, 1.5, 2.0),
+}
+SENTENCES = 1000
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    beam_size: int
+    length_penalty: float
+    length_normalisation: LengthNormalisation
+    bleu: float
+    """On the validation set, the mean of all directions."""
+
+    @property
+    def decoding(self) -> DecodingDefaults:
+        return DecodingDefaults(
+            beam_size=self.beam_size,
+            length_penalty=self.length_penalty,
+            length_normalisation=self.length_normalisation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """``decoding.json``."""
+
+    validation_set: str
+    sentences: int
+    """Of each direction."""
+    decoding: DecodingDefaults
+    """The best; of equals the narrowest beam."""
+    trials: tuple[Trial, ...]
+    """Best first."""
+
+    def to_json(self) -> str:
+        document = {
+            "validation_set": self.validation_set,
+            "sentences": self.sentences,
+            "decoding": self.decoding.model_dump(mode="json"),
+            "trials": [asdict(trial) for trial in self.trials],
+        }
+        return json.dumps(document, indent=2) + "\n"
+
+
+def tune(
+    recipe: Recipe,
+    run: RunDirectory,
+    network: Transformer,
+    data_directory: Path,
+    device: torch.device | None = None,
+    *,
+    beam_sizes: Sequence[int] = BEAM_SIZES,
+    sentences: int = SENTENCES,
+) -> Tuning:
+    """Try every beam and penalty on the first sentences of the validation set; writes
+    ``decoding.json``, which ``evaluate`` and ``export`` go by."""
+    data, tokenizers = recipe.data, run.tokenizers()
+    network.to(device)
+    texts = [
+        bitext_of(data.valid, data, direction, data_directory).first(sentences)
+        for direction in data.directions
+    ]
+    trials: list[Trial] = []
+    for beam_size in sorted(beam_sizes):
+        found = []
+        for bitext in texts:
+            assert bitext.sources is not None
+            reader = Reader.of(data, bitext.target, tokenizers, network.config.max_length)
+            sources, _ = reader.read(bitext.sources)
+            searching = searching_of(
+                DecodingDefaults(beam_size=beam_size), tokenizers.target.special_ids
+            )
+            title = f"{bitext.title}, beam {beam_size}"
+            hypotheses = search_texts(network, sources, searching, title=title)
+            limits = [default_max_length(len(ids), network.config.max_length) for ids in sources]
+            found.append((bitext, hypotheses, limits))
+        for normalisation, penalty in _penalties(beam_size):
+            bleu = [
+                _bleu(
+                    [
+                        tokenizers.target.decode(best_of(each, limit, penalty, normalisation))
+                        for each, limit in zip(hypotheses, limits, strict=True)
+                    ],
+                    bitext,
+                )
+                for bitext, hypotheses, limits in found
+            ]
+            trial = Trial(beam_size, penalty, normalisation, sum(bleu) / len(bleu))
+            logger.info("%s", trial)
+            trials.append(trial)
+    # Sorting keeps the order of equals, and narrow beams came first.
+    trials.sort(key=lambda trial: -trial.bleu)
+    used = max(len(bitext.references) for bitext in texts)
+    tuning = Tuning(data.valid.name, used, trials[0].decoding, tuple(trials))
+    run.decoding.write_text(tuning.to_json(), encoding="utf-8")
+    return tuning
+
+
+def best_of(
+    hypotheses: Sequence[Hypothesis],
+    limit: int,
+    length_penalty: float,
+    length_normalisation: LengthNormalisation,
+) -> tuple[int, ...]:
+    """What would have been best with another penalty. The scores are those of ``power`` and 1.0."""
+
+    def score(hypothesis: Hypothesis) -> float:
+        # What was cut at the longest length has no eos to count.
+        length = min(len(hypothesis.token_ids) + 1, limit)
+        norm = norm_of(length, length_penalty, length_normalisation)
+        return hypothesis.score * length / norm
+
+    return max(hypotheses, key=score).token_ids
+
+
+def _penalties(beam_size: int) -> Iterator[tuple[LengthNormalisation, float]]:
+    if beam_size == 1:
+        # There is one hypothesis, and nothing to choose from.
+        yield "power", DecodingDefaults().length_penalty
+        return
+    for normalisation, penalties in PENALTIES.items():
+        for penalty in penalties:
+            yield normalisation, penalty
+
+
+def _bleu(translations: Sequence[str], bitext: Bitext) -> float:
+    return float(bleu_for(bitext.target).corpus_score(translations, [bitext.references]).score)

@@ -1,0 +1,73 @@
+"""Files translated by a bundle, as it is served: `python -m service translate` in a process of its
+own, since training and service import nothing of one another.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from training.refusal import Refusal
+
+_KEPT = 4096
+"""Bytes of what the process said that are kept for its last words."""
+
+
+class TranslationFailed(Refusal):
+    """A bundle did not translate a file, and what the service said last."""
+
+
+def translate_file(
+    bundle: Path,
+    source: str,
+    target: str,
+    input: Path,
+    output: Path,
+    *,
+    beam_size: int | None = None,
+    threads: int = 0,
+    skip: bool = False,
+) -> None:
+    """Translate the lines of ``input`` from ``source`` to ``target`` with exactly this bundle.
+
+    ``output`` appears whole, by a rename; what is done already lies beside it until then, and the
+    same call goes on from there after whatever stopped it (see docs/bulk.md). Names ending in
+    ``.gz`` are compressed. ``beam_size`` is the bundle's unless it is said, ``threads`` 0 is every
+    core. With ``skip``, lines that cannot be translated are left empty and named on standard error;
+    without, the first one ends the work. Raises ``TranslationFailed``.
+    """
+    command = [sys.executable, "-m", "service", "translate", str(input), "--output", str(output)]
+    command += ["--from", source, "--to", target, "--format", "lines", "--threads", str(threads)]
+    command += ["--on-error", "skip" if skip else "stop"]
+    if beam_size is not None:
+        command += ["--beam-size", str(beam_size)]
+    if sys.stderr.isatty():
+        command.append("--progress")
+    if not bundle.is_dir():
+        raise TranslationFailed(f"{bundle} is not a bundle: there is no such directory")
+    with tempfile.TemporaryDirectory(prefix="dragoman-bundle-") as directory:
+        # The service takes a directory of bundles; in this one there is nothing to choose from.
+        Path(directory, bundle.resolve().name.lstrip(".")).symlink_to(bundle.resolve())
+        status, words = _heard([*command, "--bundles", directory])
+    if status != 0:
+        raise TranslationFailed(
+            f"{bundle} did not translate {input} from {source} to {target}: {words}"
+        )
+
+
+def _heard(command: list[str]) -> tuple[int, str]:
+    """Run a command; what it says on standard error is passed on, and its last line returned."""
+    said = b""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while part := process.stderr.read1(_KEPT):  # type: ignore[attr-defined]
+            said = (said + part)[-_KEPT:]
+            sys.stderr.write(part.decode("utf-8", errors="replace"))
+            sys.stderr.flush()
+    lines = said.decode("utf-8", errors="replace").replace("\r", "\n").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), None)
+    if last is None:
+        return process.returncode, f"the service ended with {process.returncode} and said nothing"
+    return process.returncode, last.removeprefix("dragoman: ")
