@@ -19,12 +19,12 @@ COPY pyproject.toml requirements.lock ./
 RUN --mount=type=cache,target=/var/cache/pip \
     mkdir service && echo '__version__ = "0"' >service/__init__.py && touch README.md \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python install \
-        -c requirements.lock ".[train]" \
+        -c requirements.lock ".[cpu,train]" \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate
 
-# Our own code. The version is written in the service's.
+# Our own code. The service lets bundles translate what a recipe wants translated.
 COPY README.md ./
-COPY service/__init__.py service/
+COPY service service
 COPY models models
 COPY training training
 RUN --mount=type=cache,target=/var/cache/pip \

@@ -28,7 +28,7 @@ def writing(directory: Path, needed: Callable[[], int] = lambda: 0) -> Iterator[
             raise CannotWrite(_full(directory, needed())) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise CannotWrite(
-                f"{error.filename or directory} cannot be written: {error.strerror}; choose "
+                f"{error.filename or directory} cannot be used: {error.strerror}; choose "
                 "another directory with --runs or --bundles"
             ) from error
         raise

@@ -46,7 +46,7 @@ class _Links:
     """Every source token of some pairs with every target token of its pair."""
 
     keys_L: NDArray[np.int64]
-    """``source id * vocabulary size + target id``."""
+    """``source id * size of the target's vocabulary + target id``."""
     targets_L: NDArray[np.int64]
     """Which of the batch's target tokens it is."""
     num_targets: int
@@ -56,6 +56,7 @@ class _Links:
 class _Reader:
     shards: Shards
     vocabulary_size: int
+    """Of the target."""
     none_id: int
     links_per_batch: int
 
@@ -88,6 +89,7 @@ def learn_lexicon(
     vocabulary_size: int,
     none_id: int,
     *,
+    source_vocabulary_size: int | None = None,
     iterations: int = ITERATIONS,
     links_per_batch: int = LINKS_PER_BATCH,
     most_entries: int = MOST_ENTRIES,
@@ -95,12 +97,14 @@ def learn_lexicon(
     """Fit Model 1 by expectation maximisation, starting from how often ids occur together.
 
     ``none_id`` stands in every source sentence for the source of what has none; the table's row of
-    that id is what comes from nothing. The same shards give the same table, whatever the batches.
+    that id is what comes from nothing. ``vocabulary_size`` is the target's, and the source's unless
+    that is said. The same shards give the same table, whatever the batches.
     """
+    sizes = (source_vocabulary_size or vocabulary_size, vocabulary_size)
     reader = _Reader(shards, vocabulary_size, none_id, links_per_batch)
     keys_E, counts_E = _occurring_together(reader, most_entries)
     source_ids_E, target_ids_E = np.divmod(keys_E, vocabulary_size)
-    probabilities_E = _probabilities(counts_E, source_ids_E, vocabulary_size)
+    probabilities_E = _probabilities(counts_E, source_ids_E, *sizes)
     for _ in range(iterations):
         expected_E = np.zeros(len(keys_E))
         for links in reader.batches():
@@ -110,7 +114,7 @@ def learn_lexicon(
             likelihoods_L = probabilities_E[entries_L]
             evidence = np.bincount(targets_L, likelihoods_L, links.num_targets)
             np.add.at(expected_E, entries_L, likelihoods_L / evidence[targets_L])
-        probabilities_E = _probabilities(expected_E, source_ids_E, vocabulary_size)
+        probabilities_E = _probabilities(expected_E, source_ids_E, *sizes)
     return Lexicon(source_ids_E, target_ids_E, probabilities_E)
 
 
@@ -144,9 +148,9 @@ def _find(
 
 
 def _probabilities(
-    counts_E: NDArray[np.float64], source_ids_E: NDArray[np.int64], vocabulary_size: int
+    counts_E: NDArray[np.float64], source_ids_E: NDArray[np.int64], sources: int, targets: int
 ) -> NDArray[np.float64]:
-    totals = np.bincount(source_ids_E, counts_E, vocabulary_size) + ADDED * vocabulary_size
+    totals = np.bincount(source_ids_E, counts_E, sources) + ADDED * targets
     probabilities_E: NDArray[np.float64] = (counts_E + ADDED) / totals[source_ids_E]
     return probabilities_E
 

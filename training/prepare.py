@@ -1,99 +1,261 @@
-"""The first hop of a run: read, normalise, clean, learn the vocabulary, write token shards."""
+"""The hop ``prepare``: read, normalise, clean, learn the vocabulary, write token shards.
+
+Text passes through in parts, so that memory does not grow with the corpora but for twenty bytes a
+pair, by which duplicates are known, and the sample that the vocabulary is learned from.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import os
 import shutil
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.bundle.tokenizer import Tokenizer, train_tokenizer
+from models.bundle.tokenizer import Tokenizers
 from training.data.cleaning import Cleaner
-from training.data.corpus import CorpusError, Pair, read_pairs
-from training.data.shards import Shards
-from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory
+from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
+from training.data.seen import Seen
+from training.data.shards import IdPair, ShardWriter
+from training.data.tags import source_prefix
+from training.disk import writing
+from training.recipe import Corpus, Recipe, RunDirectory
+from training.vocabulary import make_vocabularies
 
 logger = logging.getLogger(__name__)
 
+PART = 10_000
+"""Pairs that are encoded at once."""
+
+BYTES_OF_IDS = 1.5
+"""A byte of text becomes so many of token ids, both directions apart: four for a piece of some
+three bytes, and eight for each sentence's end."""
+
 
 def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, Any]:
-    """Write tokenizer, shards and a report of what each filter dropped; returns the report.
+    """Write tokenizers, shards and a report of what each filter dropped; returns the report.
 
     Raises ``CorpusError`` if a corpus is missing or broken, ``InvalidRecipe`` if the text cannot
-    fill the vocabulary; what was prepared before is then as it was.
+    fill the vocabulary, ``CannotWrite`` if the disk is full; what was prepared before is then as
+    it was.
     """
-    run.path.mkdir(parents=True, exist_ok=True)
+    unfinished = RunDirectory(run.path / "prepare.partial")
+    try:
+        with writing(run.path, lambda: _bytes_needed(recipe, unfinished)):
+            shutil.rmtree(unfinished.path, ignore_errors=True)
+            unfinished.path.mkdir(parents=True)
+            report = _prepare(recipe, run, unfinished, data_directory)
+            _replace(run, unfinished)
+    finally:
+        shutil.rmtree(unfinished.path, ignore_errors=True)
+    return report
+
+
+def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool:
+    """Whether the run is prepared for just this recipe, from files of the same sizes."""
+    if not run.data.is_dir() or not run.recipe.exists():
+        return False
+    prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
+    report = json.loads(run.report.read_text(encoding="utf-8"))
+    return (prepared.data, prepared.vocabulary, prepared.initial) == (
+        recipe.data,
+        recipe.vocabulary,
+        recipe.initial,
+    ) and report["bytes"] == _sizes(recipe, run, data_directory)
+
+
+def _sizes(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, list[int]]:
+    """Of the files of each corpus; none of one that is generated."""
     data = recipe.data
-    pairs: list[Pair] = []
-    report: dict[str, Any] = {"train": {}}
-    for corpus in data.train:
-        cleaner = Cleaner(max_words=data.max_length, max_ratio=data.max_ratio)
-        pairs += cleaner.clean(read_pairs(corpus, data.source, data.target, data_directory))
-        report["train"][corpus.name] = {
+    return {
+        corpus.label: [
+            path.stat().st_size
+            for path in sides(corpus, data.source, data.target, data_directory, run.translated)
+        ]
+        for corpus in (*data.train, data.valid)
+        if corpus.generator is None
+    }
+
+
+def _prepare(
+    recipe: Recipe, run: RunDirectory, unfinished: RunDirectory, data_directory: Path
+) -> dict[str, Any]:
+    data = recipe.data
+    clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory)
+    kept = sum(text.pairs for text in clean)
+    _require(kept, data.train)
+    make_vocabularies(
+        recipe,
+        run,
+        unfinished.path,
+        lambda: itertools.chain.from_iterable(text.read() for text in clean),
+        kept,
+    )
+    encoder = _Encoder(recipe, unfinished.tokenizers())
+    with ShardWriter(unfinished.shards("train")) as train:
+        for text in clean:
+            for pairs in encoder.encoded(text.read()):
+                train.append([both for pair in pairs for both in pair * text.corpus.repeat])
+    _require(train.pairs, data.train)
+    report = {
+        "train": counts,
+        "pairs": encoder.kept,
+        "too many pieces": encoder.too_long,
+        "examples in an epoch": train.pairs,
+        "vocabulary": encoder.tokenizers.target.vocabulary_size,
+        "source tokens": train.tokens[0],
+        "target tokens": train.tokens[1],
+    }
+    if not recipe.vocabulary.shared:
+        report["source vocabulary"] = encoder.tokenizers.source.vocabulary_size
+    report["bytes"] = _sizes(recipe, run, data_directory)
+    report |= _write_valid(recipe, unfinished, encoder.tokenizers, data_directory)
+    unfinished.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
+    unfinished.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _CleanText:
+    """What is left of a corpus, as two files of lines."""
+
+    corpus: Corpus
+    source: Path
+    target: Path
+    pairs: int
+
+    def read(self) -> Iterator[Pair]:
+        return map(Pair, read_lines(self.source), read_lines(self.target))
+
+
+def _cleaned(
+    recipe: Recipe, run: RunDirectory, directory: Path, data_directory: Path
+) -> tuple[list[_CleanText], dict[str, Any]]:
+    data = recipe.data
+    directory.mkdir()
+    known = Seen()
+    texts, counts = [], {}
+    for i, corpus in enumerate(data.train):
+        cleaner = Cleaner(
+            max_words=data.max_length,
+            max_ratio=data.max_ratio,
+            same_numbers=data.same_numbers,
+            copies=corpus.generator is not None,
+            machine=corpus.translated,
+            known=known,
+        )
+        found = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
+        paths = directory / f"{i}.source", directory / f"{i}.target"
+        with paths[0].open("wb") as source, paths[1].open("wb") as target:
+            for pair in cleaner.clean(found):
+                source.write(f"{pair.source}\n".encode())
+                target.write(f"{pair.target}\n".encode())
+        texts.append(_CleanText(corpus, *paths, cleaner.kept))
+        counts[corpus.label] = {
             "read": cleaner.seen,
             "kept": cleaner.kept,
             "dropped": dict(cleaner.dropped),
         }
-        logger.info("%s: %s", corpus.name, report["train"][corpus.name])
-    _require(pairs, data.train)
-    new_tokenizer = run.tokenizer.with_suffix(".partial")
-    tokenizer = _tokenizer_of(pairs, recipe, new_tokenizer)
-    encoded, too_long = _encoded(pairs, tokenizer, data.max_length)
-    valid, valid_too_long = _encoded(
-        read_pairs(data.valid, data.source, data.target, data_directory), tokenizer, data.max_length
-    )
-    _require(encoded, data.train)
-    _require(valid, (data.valid,))
-    # Shards that are there are whole, and made with the tokenizer and recipe beside them: the old
-    # ones go first, and the rename of the new ones is the last thing that happens.
-    shutil.rmtree(run.data, ignore_errors=True)
-    unfinished = run.data.with_suffix(".partial")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    # A shortlist is of the vocabulary that it was made for.
-    run.shortlist.unlink(missing_ok=True)
-    new_tokenizer.replace(run.tokenizer)
-    train_shards = Shards.write(unfinished / "train", encoded)
-    Shards.write(unfinished / "valid", valid)
-    report |= {
-        "pairs": len(encoded),
-        "too many pieces": too_long,
-        "vocabulary": tokenizer.vocabulary_size,
-        "source tokens": int(train_shards.source.offsets[-1]),
-        "target tokens": int(train_shards.target.offsets[-1]),
-        "valid pairs": len(valid),
-        "valid with too many pieces": valid_too_long,
+        logger.info("%s: %s", corpus.label, counts[corpus.label])
+    return texts, counts
+
+
+class _Encoder:
+    """Pairs of texts to pairs of token ids, one per direction, tags included."""
+
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
+        self.tokenizers = tokenizers
+        self.kept = 0
+        self.too_long = 0
+        self._max_length = recipe.data.max_length
+        self._prefixes = [
+            list(source_prefix(recipe.data, target, tokenizers.source))
+            for _, target in recipe.data.directions
+        ]
+        self._threads = os.cpu_count() or 1
+
+    def encoded(self, pairs: Iterable[Pair]) -> Iterator[list[list[IdPair]]]:
+        """Part by part, each pair that is short enough in every direction."""
+        pairs = iter(pairs)
+        while part := list(itertools.islice(pairs, PART)):
+            sources = self.tokenizers.source.encode_all((p.source for p in part), self._threads)
+            targets = self.tokenizers.target.encode_all((p.target for p in part), self._threads)
+            longest = self._max_length - len(self._prefixes[0])
+            kept = [
+                self._both_ways(source, target)
+                for source, target in zip(sources, targets, strict=True)
+                if max(len(source), len(target)) <= longest
+            ]
+            self.kept += len(kept)
+            self.too_long += len(part) - len(kept)
+            yield kept
+
+    def _both_ways(self, source: list[int], target: list[int]) -> list[IdPair]:
+        sides = ((source, target), (target, source))
+        return [
+            (prefix + read, written)
+            for prefix, (read, written) in zip(self._prefixes, sides, strict=False)
+        ]
+
+
+def _write_valid(
+    recipe: Recipe, run: RunDirectory, tokenizers: Tokenizers, data_directory: Path
+) -> dict[str, int]:
+    """The validation set as it is, but for what is empty or too long for the network."""
+    data = recipe.data
+    encoder = _Encoder(recipe, tokenizers)
+    found = list(read_pairs(data.valid, data.source, data.target, data_directory))
+    full = [pair for pair in found if pair.source.strip() and pair.target.strip()]
+    parts = list(encoder.encoded(full))
+    _require(encoder.kept, (data.valid,))
+    with ShardWriter(run.shards("valid")) as valid:
+        for part in parts:
+            valid.append(list(itertools.chain.from_iterable(part)))
+    if data.bidirectional:
+        for i, path in enumerate(run.shards_of("valid", data).values()):
+            with ShardWriter(path) as valid:
+                for part in parts:
+                    valid.append([pair[i] for pair in part])
+    return {
+        "valid pairs": encoder.kept,
+        "valid with too many pieces": encoder.too_long,
+        "valid empty": len(found) - len(full),
     }
-    run.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
-    run.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    unfinished.rename(run.data)
-    return report
 
 
-def _tokenizer_of(pairs: Iterable[Pair], recipe: Recipe, path: Path) -> Tokenizer:
-    vocabulary = recipe.vocabulary
-    try:
-        return train_tokenizer(
-            (side for pair in pairs for side in pair),
-            path,
-            vocabulary_size=vocabulary.size,
-            kind=vocabulary.kind,
-        )
-    except ValueError as error:
-        raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error
-
-
-def _require(pairs: Sized, corpora: Sequence[Corpus]) -> None:
-    if not pairs:
-        names = ", ".join(corpus.name for corpus in corpora)
+def _require(count: int, corpora: Sequence[Corpus]) -> None:
+    if not count:
+        names = ", ".join(corpus.label for corpus in corpora)
         raise CorpusError(f"no pair of {names} is left after cleaning")
 
 
-def _encoded(
-    pairs: Iterable[Pair], tokenizer: Tokenizer, max_length: int
-) -> tuple[list[tuple[tuple[int, ...], tuple[int, ...]]], int]:
-    """Token ids of the pairs that are short enough, and how many are not."""
-    encoded = [(tokenizer.encode(pair.source), tokenizer.encode(pair.target)) for pair in pairs]
-    kept = [pair for pair in encoded if max(map(len, pair)) <= max_length]
-    return kept, len(encoded) - len(kept)
+def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
+    """About, as far as the text has been read; it lies beside the ids until these are complete."""
+    copies = max(corpus.repeat for corpus in recipe.data.train) * len(recipe.data.directions)
+    text = sum(path.stat().st_size for path in (unfinished.path / "text").glob("*"))
+    return round(text * (1 + BYTES_OF_IDS * copies))
+
+
+def _replace(run: RunDirectory, prepared: RunDirectory) -> None:
+    """Put what was prepared into its place.
+
+    Shards that are there are whole, and made with the tokenizers and the recipe beside them: the
+    old ones go first, and the rename of the new ones is the last thing that happens.
+    """
+    old = prepared.path / "old"
+    if run.data.exists():
+        run.data.rename(old)
+    # A shortlist is of the vocabulary that it was made for.
+    run.shortlist.unlink(missing_ok=True)
+    pieces = (RunDirectory.tokenizer, RunDirectory.source_tokenizer, RunDirectory.target_tokenizer)
+    for place in (*pieces, RunDirectory.recipe, RunDirectory.report):
+        made, wanted = place.__get__(prepared), place.__get__(run)
+        if made.exists():
+            made.replace(wanted)
+        else:
+            wanted.unlink(missing_ok=True)
+    prepared.data.rename(run.data)

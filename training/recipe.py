@@ -5,18 +5,30 @@ Everything that decides what a run computes is in here, and is saved with every 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
-from models.bundle.bundle import SHORTLIST
-from models.transformer.config import TransformerConfig
+from models.bundle.bundle import SHORTLIST, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
+from models.bundle.manifest import DecodingDefaults
+from models.bundle.tokenizer import Tokenizer, Tokenizers
+from models.transformer.config import Activation, Positions, TransformerConfig
 from training.data.generated import Generator
+from training.refusal import Refusal
+
+Count = Annotated[int, Field(ge=1)]
+Weight = Annotated[float, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+_CHECKED = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class InvalidRecipe(Exception):
+class InvalidRecipe(Refusal):
     """The recipe, or a saved copy of one, does not make sense, and why."""
 
 
@@ -24,59 +36,135 @@ class InvalidRecipe(Exception):
 class Corpus:
     """Parallel text found by name: ``<name>.<language>[.gz]`` under the data directory.
 
-    A corpus with ``generator`` is made rather than found; see ``training.data.generated``.
+    A corpus with ``generator`` is made rather than found; see ``training.data.generated``. Of a
+    corpus with ``translated`` only the other side is found: this one is the work of the bundle
+    ``translator``, which the hop ``translate`` writes into the run (sequence-level distillation
+    where it is the target, back-translation where it is the source).
     """
 
-    name: str
+    __pydantic_config__ = _CHECKED
+
+    name: Annotated[str, Field(min_length=1)]
     licence: str
     generator: Generator | None = None
-    pairs: int = 0
+    pairs: Annotated[int, Field(ge=0)] = 0
     """How many pairs to generate."""
+    translated: Literal["source", "target"] | None = None
+    translator: str | None = None
+    """A bundle's name in the directory of bundles, or the path of one."""
+    repeat: Count = 1
+    """How many times an epoch goes through it."""
+    origin: str | None = None
+    """Where it is from, in words: told to whoever does not have it."""
+
+    def __post_init__(self) -> None:
+        if (self.translated is None) != (self.translator is None):
+            raise InvalidRecipe(
+                f"corpus {self.name!r} names one of translated and translator; it needs both, or "
+                "neither"
+            )
+        if self.translated is not None and self.generator is not None:
+            raise InvalidRecipe(f"corpus {self.name!r} is generated, and cannot be translated")
+        if self.generator is not None and not self.pairs:
+            raise InvalidRecipe(f"corpus {self.name!r} is generated; say how many pairs")
+
+    @property
+    def label(self) -> str:
+        """What reports call it: a corpus may be there once as found and once as translated."""
+        if self.translated is None:
+            return self.name
+        return f"{self.name}, {self.translated} by {self.translator}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
+    """Languages are BCP 47 codes; ``x-…`` is of private use."""
+
+    __pydantic_config__ = _CHECKED
+
     source: str
     target: str
-    train: tuple[Corpus, ...]
+    train: Annotated[tuple[Corpus, ...], Field(min_length=1)]
     valid: Corpus
     test: Corpus
-    max_length: int = 128
-    """Longest side kept, in pieces."""
-    max_ratio: float = 4.0
+    bidirectional: bool = False
+    """Every pair is learned both ways; a tag before the source says which language is wanted."""
+    max_length: Count = 128
+    """Longest side kept, in pieces, the tag of a language included."""
+    max_ratio: Annotated[float, Field(ge=1)] = 4.0
     """Largest quotient of the two sides' lengths kept, for sides beyond ten words."""
+    same_numbers: bool = False
+    """Drop pairs of which one side has a number that the other lacks."""
+
+    def __post_init__(self) -> None:
+        if self.source == self.target:
+            raise InvalidRecipe(f"source and target are both {self.source!r}")
+        labels = [corpus.label for corpus in self.train]
+        if len(set(labels)) < len(labels):
+            raise InvalidRecipe(
+                "data.train names a corpus twice; give it a `repeat` instead: "
+                f"{', '.join(sorted({label for label in labels if labels.count(label) > 1}))}"
+            )
+
+    @property
+    def directions(self) -> tuple[tuple[str, str], ...]:
+        """Source and target of every direction that is learned."""
+        forward = (self.source, self.target)
+        return (forward, forward[::-1]) if self.bidirectional else (forward,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """Shared by both sides. ``word`` makes a piece of every blank-separated word."""
+    """``word`` makes a piece of every blank-separated word."""
 
-    size: int
+    __pydantic_config__ = _CHECKED
+
+    size: Annotated[int, Field(ge=5)]
+    """Of each side, if the sides do not share one. Four pieces are special."""
     kind: Literal["unigram", "bpe", "word"] = "unigram"
+    shared: bool = True
+    character_coverage: Share = 1.0
+    """Share of the characters that get pieces of their own; the rarest beyond it become unk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What the recipe says of the network; the vocabulary's size comes from the data."""
+    """What the recipe says of the network; the vocabularies' sizes come from the data."""
 
-    encoder_layers: int
-    decoder_layers: int
-    width: int
-    heads: int
-    feed_forward: int
+    __pydantic_config__ = _CHECKED
+
+    encoder_layers: Count
+    decoder_layers: Count
+    width: Count
+    heads: Count
+    feed_forward: Count
     norm: Literal["before", "after"] = "after"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Positions = "sinusoidal"
     tying: Literal["all", "decoder", "none"] = "all"
-    residual_dropout: float = 0.1
-    attention_dropout: float = 0.0
-    feed_forward_dropout: float = 0.0
-    embedding_dropout: float = 0.1
-    max_length: int = 256
+    output_bias: bool = False
+    activation: Activation = "relu"
+    residual_dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+    feed_forward_dropout: Rate = 0.0
+    embedding_dropout: Rate = 0.1
+    max_length: Count = 256
 
-    def config(self, vocabulary_size: int) -> TransformerConfig:
+    def __post_init__(self) -> None:
+        try:
+            # Whether the choices go together does not depend on the vocabularies.
+            self.config(1)
+        except ValueError as error:
+            raise InvalidRecipe(f"network: {error}") from error
+
+    def config(
+        self, source_vocabulary: int, target_vocabulary: int | None = None
+    ) -> TransformerConfig:
+        """Of vocabularies of these sizes; without a second, both sides share the first."""
         return TransformerConfig(
-            source_vocabulary=vocabulary_size,
-            target_vocabulary=vocabulary_size,
+            source_vocabulary=source_vocabulary,
+            target_vocabulary=(
+                source_vocabulary if target_vocabulary is None else target_vocabulary
+            ),
             **{name: getattr(self, name) for name in self.__slots__},
         )
 
@@ -85,18 +173,24 @@ class Network:
 class Optimisation:
     """Adam with the paper's constants (section 5.3) and one of the schedules."""
 
-    tokens_per_batch: int
+    __pydantic_config__ = _CHECKED
+
+    tokens_per_batch: Count
     """Padded tokens, of the longer side, that one forward pass may hold."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Batches per optimiser step."""
     schedule: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
-    peak_learning_rate: float | None = None
+    peak_learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Reached after ``warmup`` steps. ``noam`` derives it from the width instead."""
-    warmup: int = 4000
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-9
-    clip_norm: float = 1.0
-    label_smoothing: float = 0.1
+    warmup: Annotated[int, Field(ge=0)] = 4000
+    betas: tuple[Rate, Rate] = (0.9, 0.98)
+    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    weight_decay: Weight = 0.0
+    """Decoupled (AdamW)."""
+    clip_norm: Annotated[float, Field(gt=0)] = 1.0
+    label_smoothing: Rate = 0.1
+    r_drop: Weight = 0.0
+    """Weight alpha of R-Drop (Liang et al., 2021): two passes with other dropout shall agree."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """``auto``: bf16 on a device that multiplies in it natively, fp32 elsewhere."""
 
@@ -109,27 +203,42 @@ class Optimisation:
 class Budget:
     """When to validate, to save and to stop."""
 
-    steps: int
-    validate_every: int
-    keep_checkpoints: int = 5
+    __pydantic_config__ = _CHECKED
+
+    steps: Count
+    validate_every: Count
+    save_every: Count | None = None
+    """Steps between checkpoints; ``None``: whenever it is validated."""
+    keep_checkpoints: Count = 5
     """At least as many as are averaged."""
-    patience: int | None = None
+    patience: Count | None = None
     """Stop after so many validations without a better BLEU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    name: str
+    """A run, whole: the same recipe, corpora and machine give the same bundle."""
+
+    __pydantic_config__ = _CHECKED
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    """Of the run's directory and of the bundle."""
     data: Data
     vocabulary: Vocabulary
     network: Network
     optimisation: Optimisation
     budget: Budget
-    average: int = 5
+    average: Count = 5
     """How many of the last checkpoints make the exported weights (section 6.1)."""
     seed: int = 1
-    decoding: dict[str, float] = field(default_factory=dict)
+    initial: str | None = None
+    """The run whose averaged weights and vocabulary this one starts from (fine-tuning)."""
+    decoding: dict[str, int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
+    description: str = ""
+    """What the model can and cannot do, in Markdown; a paragraph of its card."""
+    effort: str = ""
+    """What the run takes, in words: time, hardware, what must be there before."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.average <= self.budget.keep_checkpoints:
@@ -137,6 +246,11 @@ class Recipe:
                 f"recipe {self.name!r} averages {self.average} checkpoints and keeps "
                 f"{self.budget.keep_checkpoints}"
             )
+        try:
+            DecodingDefaults.model_validate(self.decoding)
+        except ValidationError as error:
+            wrong = "; ".join(_complaint(each, ("decoding",)) for each in error.errors())
+            raise InvalidRecipe(f"recipe {self.name!r}: {wrong}") from error
         # Every sequence gets a bos or an eos.
         longest = self.data.max_length + 1
         if longest > self.network.max_length:
@@ -144,6 +258,17 @@ class Recipe:
                 f"recipe {self.name!r} trains on sequences of {longest} tokens; its network reads "
                 f"{self.network.max_length}"
             )
+        if not self.vocabulary.shared:
+            if self.network.tying == "all":
+                raise InvalidRecipe(
+                    f"recipe {self.name!r} has separate vocabularies, and ties all embeddings; "
+                    "let network.tying be decoder or none, or share the vocabulary"
+                )
+            if self.data.bidirectional:
+                raise InvalidRecipe(
+                    f"recipe {self.name!r} is bidirectional, and either language may be the "
+                    "source; it needs a shared vocabulary"
+                )
 
     def to_dict(self) -> dict[str, Any]:
         document: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
@@ -151,12 +276,49 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, document: object) -> Recipe:
-        """Raises ``InvalidRecipe`` naming each field that does not fit."""
+        """From plain values, as JSON has them.
+
+        Raises ``InvalidRecipe`` naming each field that is unknown, of another type, or impossible,
+        and what is allowed.
+        """
         try:
-            return _ADAPTER.validate_python(document)
+            # As JSON, so that strictness takes a list for a tuple and an object for a dataclass.
+            return _ADAPTER.validate_json(json.dumps(document), strict=True)
         except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise InvalidRecipe(f"saved recipe does not fit: {wrong}") from error
+            wrong = "; ".join(map(_complaint, error.errors()))
+            raise InvalidRecipe(f"the recipe does not fit: {wrong}") from error
+
+
+def _complaint(error: ErrorDetails, within: tuple[str, ...] = ()) -> str:
+    loc = (*within, *map(str, error["loc"]))
+    place = ".".join(loc) or "the document"
+    match error["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            return f"{place}: there is no such field; there are {', '.join(_siblings(loc))}"
+        case "missing_argument" | "missing_keyword_only_argument" | "missing":
+            return f"{place}: is missing"
+    found = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r}"
+    return f"{place}: {error['msg'][0].lower()}{error['msg'][1:]}{found}"
+
+
+_PARTS: dict[str, type] = {
+    "data": Data,
+    "train": Corpus,
+    "valid": Corpus,
+    "test": Corpus,
+    "vocabulary": Vocabulary,
+    "network": Network,
+    "optimisation": Optimisation,
+    "budget": Budget,
+}
+
+
+def _siblings(loc: tuple[str, ...]) -> list[str]:
+    """The names of the fields where an unknown one was found."""
+    if loc[0] == "decoding":
+        return list(DecodingDefaults.model_fields)
+    parents = [part for part in loc[:-1] if part in _PARTS]
+    return [each.name for each in fields(_PARTS[parents[-1]] if parents else Recipe)]
 
 
 _ADAPTER = TypeAdapter(Recipe)
@@ -170,7 +332,28 @@ class RunDirectory:
 
     @property
     def tokenizer(self) -> Path:
-        return self.path / "tokenizer.model"
+        """Of both sides, if they share one."""
+        return self.path / TOKENIZER
+
+    @property
+    def source_tokenizer(self) -> Path:
+        return self.path / SOURCE_TOKENIZER
+
+    @property
+    def target_tokenizer(self) -> Path:
+        return self.path / TARGET_TOKENIZER
+
+    def tokenizers(self) -> Tokenizers:
+        """Of a prepared run; the same object twice if the sides share one.
+
+        Raises ``InvalidBundle`` if a file is missing or is not a tokenizer.
+        """
+        if self.source_tokenizer.exists():
+            return Tokenizers(
+                Tokenizer.load(self.source_tokenizer), Tokenizer.load(self.target_tokenizer)
+            )
+        shared = Tokenizer.load(self.tokenizer)
+        return Tokenizers(shared, shared)
 
     @property
     def report(self) -> Path:
@@ -179,6 +362,11 @@ class RunDirectory:
     @property
     def recipe(self) -> Path:
         return self.path / "recipe.json"
+
+    @property
+    def derived(self) -> Path:
+        """The recipe of a student, which is in no module."""
+        return self.path / "distilled.json"
 
     @property
     def log(self) -> Path:
@@ -197,6 +385,20 @@ class RunDirectory:
         """Of the test set, by ``evaluate``."""
         return self.path / "translations.txt"
 
+    def translations_of(self, data: Data) -> dict[tuple[str, str], Path]:
+        """Of the test set by direction; where there is one only, ``translations`` itself."""
+        if not data.bidirectional:
+            return {(data.source, data.target): self.translations}
+        return {
+            (source, target): self.path / f"translations.{source}-{target}.txt"
+            for source, target in data.directions
+        }
+
+    @property
+    def decoding(self) -> Path:
+        """What ``tune`` has found best."""
+        return self.path / "decoding.json"
+
     @property
     def shortlist(self) -> Path:
         return self.path / SHORTLIST
@@ -205,5 +407,20 @@ class RunDirectory:
     def data(self) -> Path:
         return self.path / "data"
 
+    @property
+    def translated(self) -> Path:
+        """What bundles have made of corpora, by the hop ``translate``."""
+        return self.path / "translated"
+
     def shards(self, split: str) -> Path:
+        """``train`` and ``valid``: the pairs of all directions."""
         return self.data / split
+
+    def shards_of(self, split: str, data: Data) -> dict[tuple[str, str], Path]:
+        """``valid`` by direction; where there is one direction only, that is ``valid`` itself."""
+        if not data.bidirectional:
+            return {(data.source, data.target): self.shards(split)}
+        return {
+            (source, target): self.shards(f"{split}.{source}-{target}")
+            for source, target in data.directions
+        }

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle.shortlist import Shortlist
-from models.bundle.tokenizer import Tokenizer
+from models.bundle.tokenizer import Tokenizer, Tokenizers
 from training.data.corpus import CorpusError, read_lines, read_pairs
 from training.data.shards import Shards
+from training.data.tags import source_prefix
 from training.lexicon import Lexicon, learn_lexicon
 from training.recipe import Recipe, RunDirectory
 
@@ -70,14 +71,18 @@ def make_shortlist(
     """
     shards = Shards.open(run.shards("train"))
     valid = Shards.open(run.shards("valid"))
-    tokenizer = Tokenizer.load(run.tokenizer)
+    tokenizers = run.tokenizers()
+    tokenizer, sources = tokenizers.target, tokenizers.source.vocabulary_size
     # The end of a sentence translates nothing, so it can stand for what has no source.
     eos = tokenizer.special_ids.eos
-    lexicon = learn_lexicon(shards, tokenizer.vocabulary_size, none_id=eos)
+    lexicon = learn_lexicon(
+        shards, tokenizer.vocabulary_size, none_id=eos, source_vocabulary_size=sources
+    )
     shortlist = choose(
         lexicon,
         always_allowed(shards, tokenizer, frequent),
         tokenizer.vocabulary_size,
+        source_vocabulary_size=sources,
         per_source=per_source,
         without_list=eos,
     )
@@ -88,7 +93,7 @@ def make_shortlist(
         vocabulary=tokenizer.vocabulary_size,
         always=len(shortlist.always),
         valid=coverage(shortlist, ((valid.source[i], valid.target[i]) for i in range(len(valid)))),
-        translations=_coverage_of_translations(shortlist, tokenizer, recipe, run, data_directory),
+        translations=_coverage_of_translations(shortlist, tokenizers, recipe, run, data_directory),
     )
 
 
@@ -126,6 +131,7 @@ def choose(
     always: NDArray[np.int32],
     vocabulary_size: int,
     *,
+    source_vocabulary_size: int | None = None,
     per_source: int = PER_SOURCE,
     least_probability: float = LEAST_PROBABILITY,
     without_list: int | None = None,
@@ -143,11 +149,12 @@ def choose(
     source_ids, target_ids = lexicon.source_ids_E[kept], lexicon.target_ids_E[kept]
     best_first = np.lexsort((target_ids, -lexicon.probabilities_E[kept], source_ids))
     source_ids, target_ids = source_ids[best_first], target_ids[best_first]
-    starts = np.searchsorted(source_ids, np.arange(vocabulary_size))
+    sources = source_vocabulary_size or vocabulary_size
+    starts = np.searchsorted(source_ids, np.arange(sources))
     first = np.arange(len(source_ids)) - starts[source_ids] < per_source
     source_ids, target_ids = source_ids[first], target_ids[first]
     in_order = np.lexsort((target_ids, source_ids))
-    offsets = np.searchsorted(source_ids, np.arange(vocabulary_size + 1))
+    offsets = np.searchsorted(source_ids, np.arange(sources + 1))
     return Shortlist(always, offsets.astype(np.int32), target_ids[in_order].astype(np.int32))
 
 
@@ -173,25 +180,26 @@ def coverage(shortlist: Shortlist, pairs: Iterable[tuple[Ids, Ids]]) -> Coverage
 
 def _coverage_of_translations(
     shortlist: Shortlist,
-    tokenizer: Tokenizer,
+    tokenizers: Tokenizers,
     recipe: Recipe,
     run: RunDirectory,
     data_directory: Path,
 ) -> Coverage | None:
-    if not run.translations.exists():
-        return None
     data = recipe.data
-    sources = [p.source for p in read_pairs(data.test, data.source, data.target, data_directory)]
-    translations = list(read_lines(run.translations))
-    if len(sources) != len(translations):
-        raise CorpusError(
-            f"{run.translations} has {len(translations)} lines and {data.test.name} "
-            f"{len(sources)}; run `python -m training evaluate RECIPE` again"
+    pairs: list[tuple[Ids, Ids]] = []
+    for (source, target), path in run.translations_of(data).items():
+        if not path.exists():
+            return None
+        prefix = source_prefix(data, target, tokenizers.source)
+        texts = [pair.source for pair in read_pairs(data.test, source, target, data_directory)]
+        translations = list(read_lines(path))
+        if len(texts) != len(translations):
+            raise CorpusError(
+                f"{path} has {len(translations)} lines and {data.test.name} {len(texts)}; run "
+                "`python -m training evaluate RECIPE` again"
+            )
+        pairs += (
+            ((*prefix, *tokenizers.source.encode(text)), tokenizers.target.encode(translation))
+            for text, translation in zip(texts, translations, strict=True)
         )
-    return coverage(
-        shortlist,
-        (
-            (tokenizer.encode(source), tokenizer.encode(translation))
-            for source, translation in zip(sources, translations, strict=True)
-        ),
-    )
+    return coverage(shortlist, pairs)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Positions = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned"]
+Activation = Literal["relu", "silu", "gelu"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerConfig:
     """Defaults are the paper's base model (table 3), but for ``norm``, which it places after.
 
     ``tying`` says which of the three embedding matrices (source, target, output) are one:
-    ``all`` (section 3.4), ``decoder`` (target and output) or ``none``.
+    ``all`` (section 3.4), ``decoder`` (target and output) or ``none``. ``activation`` is what the
+    feed-forward sub-layer has between its two matrices. ``positions`` are explained where they are
+    made, in ``models.transformer.layers``.
     """
 
     source_vocabulary: int
@@ -22,8 +27,15 @@ class TransformerConfig:
     heads: int = 8
     feed_forward: int = 2048
     norm: Literal["before", "after"] = "after"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Positions = "sinusoidal"
+    first_position: int = 0
+    """Where sinusoids begin: what the first token of a sequence is told it stands at."""
+    scaled_embeddings: bool = True
+    """Whether embeddings are multiplied by √W (section 3.4)."""
     tying: Literal["all", "decoder", "none"] = "all"
+    output_bias: bool = False
+    """Whether the projection to logits adds a bias to every piece."""
+    activation: Activation = "relu"
     residual_dropout: float = 0.1
     attention_dropout: float = 0.0
     feed_forward_dropout: float = 0.0
@@ -34,8 +46,14 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
-        if self.positions == "sinusoidal" and self.width % 2:
+        if self.positions != "learned" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        if self.positions == "sinusoidal_tensor2tensor" and self.width < 4:
+            raise ValueError(f"{self.positions} positions need a width of 4 at least")
+        if self.first_position < 0:
+            raise ValueError(f"first_position must not be negative, as {self.first_position} is")
+        if self.positions == "learned" and self.first_position:
+            raise ValueError("learned positions have no first_position: their rows are what it is")
         if self.tying == "all" and self.source_vocabulary != self.target_vocabulary:
             raise ValueError(
                 "tying all embeddings needs one vocabulary: source has "

@@ -6,39 +6,54 @@ import math
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as functional
 from torch import Tensor, nn
 
-from models.transformer.attention import KeysValues, MultiHeadAttention
-from models.transformer.config import TransformerConfig
+from models.transformer.attention import KeysValues, MultiHeadAttention, Visible
+from models.transformer.config import Activation, Positions, TransformerConfig
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+}
 
 
-def sinusoids(length: int, width: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/W)), PE(pos, 2i+1) = cos of the same (section 3.5).
+def sinusoids(
+    length: int, width: int, positions: Positions = "sinusoidal", first: int = 0
+) -> Tensor:
+    """The table of positions ``first``, ``first + 1``, …: ``[length, W]``.
 
-    Returns ``[length, W]``.
+    ``sinusoidal``: PE(pos, 2i) = sin(pos / 10000^(2i/W)), PE(pos, 2i+1) = cos of the same (section
+    3.5). ``sinusoidal_halves``: the same numbers, all sines before all cosines, as Marian has them.
+    ``sinusoidal_tensor2tensor``: in halves, too, but the slowest of the W/2 waves is slower by
+    10000 exactly, sin(pos / 10000^(i/(W/2 - 1))), as in tensor2tensor, fairseq and M2M100.
     """
-    position_P1 = torch.arange(length, dtype=torch.float32)[:, None]
-    rate_I = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * -(math.log(10_000) / width))
-    table_PW = torch.empty(length, width)
-    table_PW[:, 0::2] = torch.sin(position_P1 * rate_I)
-    table_PW[:, 1::2] = torch.cos(position_P1 * rate_I)
-    return table_PW
+    position_P1 = torch.arange(first, first + length, dtype=torch.float32)[:, None]
+    steps = width / 2 - 1 if positions == "sinusoidal_tensor2tensor" else width / 2
+    wave_I = torch.arange(width // 2, dtype=torch.float32)
+    rate_I = torch.exp(wave_I * -(math.log(10_000) / steps))
+    sine_PI, cosine_PI = torch.sin(position_P1 * rate_I), torch.cos(position_P1 * rate_I)
+    if positions == "sinusoidal":
+        return torch.stack((sine_PI, cosine_PI), dim=-1).flatten(1)
+    return torch.cat((sine_PI, cosine_PI), dim=-1)
 
 
 class Embedding(nn.Module):
-    """Token embeddings times √W, plus positions, then dropout (sections 3.4, 3.5, 5.4)."""
+    """Token embeddings (times √W), plus positions, then dropout (sections 3.4, 3.5, 5.4)."""
 
     positions: Tensor
 
     def __init__(self, tokens: nn.Embedding, config: TransformerConfig) -> None:
         super().__init__()
         self.tokens = tokens
-        self.scale = math.sqrt(config.width)
+        self.scale = math.sqrt(config.width) if config.scaled_embeddings else 1.0
         self.dropout = nn.Dropout(config.embedding_dropout)
-        table_PW = sinusoids(config.max_length, config.width)
+        length, width = config.max_length, config.width
         if config.positions == "learned":
-            self.positions = nn.Parameter(torch.randn_like(table_PW) * config.width**-0.5)
+            self.positions = nn.Parameter(torch.randn(length, width) * width**-0.5)
         else:
+            table_PW = sinusoids(length, width, config.positions, config.first_position)
             self.register_buffer("positions", table_PW, persistent=False)
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
@@ -55,16 +70,17 @@ class Embedding(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """max(0, xW₁ + b₁)W₂ + b₂, at every position alike (equation 2)."""
+    """max(0, xW₁ + b₁)W₂ + b₂, at every position alike (equation 2); or another activation."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.inner = nn.Linear(config.width, config.feed_forward)
         self.outer = nn.Linear(config.feed_forward, config.width)
+        self.activation = ACTIVATIONS[config.activation]
         self.dropout = nn.Dropout(config.feed_forward_dropout)
 
     def forward(self, x_BTW: Tensor) -> Tensor:
-        y: Tensor = self.outer(self.dropout(torch.relu(self.inner(x_BTW))))
+        y: Tensor = self.outer(self.dropout(self.activation(self.inner(x_BTW))))
         return y
 
 
@@ -118,7 +134,7 @@ class DecoderLayer(nn.Module):
         x_BTW: Tensor,
         past: KeysValues | None,
         source: KeysValues,
-        visible: Tensor | None,
+        visible: Visible,
         source_visible: Tensor,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
     ) -> tuple[Tensor, KeysValues]:

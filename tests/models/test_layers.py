@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from models.transformer.config import Activation
 from models.transformer.layers import Embedding, FeedForward, Residual, sinusoids
 from tests.support.tiny_training import tiny_config
 
@@ -19,6 +20,27 @@ def test_sinusoids_are_the_papers() -> None:
             angle = position / 10_000 ** (2 * i / 8)
             assert float(table[position, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-5)
             assert float(table[position, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+def test_halves_hold_the_same_sinusoids_sines_first() -> None:
+    table, halves = sinusoids(length=50, width=8), sinusoids(50, 8, "sinusoidal_halves")
+    torch.testing.assert_close(halves[:, :4], table[:, 0::2])
+    torch.testing.assert_close(halves[:, 4:], table[:, 1::2])
+
+
+def test_the_slowest_of_tensor2tensors_sinusoids_is_slower_by_ten_thousand() -> None:
+    table = sinusoids(50, 8, "sinusoidal_tensor2tensor")
+    for position in (0, 1, 7, 49):
+        for i in range(4):
+            angle = position / 10_000 ** (i / 3)
+            assert float(table[position, i]) == pytest.approx(math.sin(angle), abs=1e-5)
+            assert float(table[position, 4 + i]) == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+def test_sinusoids_can_begin_at_a_later_position() -> None:
+    torch.testing.assert_close(sinusoids(10, 8, first=3), sinusoids(13, 8)[3:])
+    embedding = Embedding(nn.Embedding(15, 16), tiny_config(first_position=2))
+    torch.testing.assert_close(embedding.positions, sinusoids(16, 16, first=2))
 
 
 def test_a_shift_of_sinusoids_is_a_rotation() -> None:
@@ -37,6 +59,12 @@ def test_tokens_are_scaled_by_the_root_of_the_width_and_told_where_they_stand(
     embedded = embedding(torch.tensor([[5, 6]]), start=3)
     expected = embedding.tokens.weight[[5, 6]] * 4 + embedding.positions[3:5]
     torch.testing.assert_close(embedded[0], expected)
+
+
+def test_embeddings_need_not_be_scaled() -> None:
+    embedding = Embedding(nn.Embedding(15, 16), tiny_config(scaled_embeddings=False)).eval()
+    expected = embedding.tokens.weight[[5, 6]] + embedding.positions[:2]
+    torch.testing.assert_close(embedding(torch.tensor([[5, 6]]))[0], expected)
 
 
 def test_learned_positions_are_learned_and_sinusoids_are_not() -> None:
@@ -63,6 +91,33 @@ def test_feed_forward_is_equation_two_at_every_position() -> None:
     inner = (x @ layer.inner.weight.T + layer.inner.bias).clamp(min=0)
     torch.testing.assert_close(layer(x), inner @ layer.outer.weight.T + layer.outer.bias)
     torch.testing.assert_close(layer(x)[:, 1:2], layer(x[:, 1:2]))
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+def test_feed_forward_may_have_another_activation(activation: Activation) -> None:
+    layer = FeedForward(tiny_config(activation=activation)).eval()
+    x = torch.randn(2, 3, 16)
+    inner = x @ layer.inner.weight.T + layer.inner.bias
+    # The formulas, spelt out.
+    gates = {"silu": inner.sigmoid(), "gelu": (1 + (inner / math.sqrt(2)).erf()) / 2}
+    expected = (inner * gates[activation]) @ layer.outer.weight.T + layer.outer.bias
+    torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"positions": "sinusoidal_halves", "width": 9, "heads": 3}, "even width, not 9"),
+        ({"positions": "sinusoidal_tensor2tensor", "width": 2}, "a width of 4 at least"),
+        ({"first_position": -1}, "must not be negative, as -1 is"),
+        ({"positions": "learned", "first_position": 1}, "learned positions have no first_position"),
+    ],
+)
+def test_positions_that_make_no_sense_are_refused(
+    changes: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        tiny_config(**changes)
 
 
 def test_the_norm_stands_before_or_after_the_sublayer() -> None:

@@ -9,6 +9,7 @@ from models.bundle.manifest import (
     GRAPHS,
     Corpus,
     Dimensions,
+    Direction,
     Example,
     Manifest,
     Provenance,
@@ -23,8 +24,7 @@ VOCABULARY_SIZE = 14
 MANIFEST = Manifest(
     name="tiny",
     version="1",
-    source="x-digits",
-    target="x-reversed",
+    directions=(Direction(source="x-digits", target="x-reversed"),),
     dimensions=Dimensions(
         encoder_layers=1,
         decoder_layers=1,

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from training.data.cleaning import Cleaner, normalise
 from training.data.corpus import Pair
+from training.data.seen import Seen
 
 
 @given(text=st.text())
 @example(text="e\u200b\u0301")
 @example(text="a\u00adb \u2028 c")
+@example(text="&amp;amp;lt;&#8203;&am&shy;p;&notit;")
 def test_normalising_twice_is_normalising_once(text: str) -> None:
     once = normalise(text)
     assert normalise(once) == once
@@ -32,6 +34,12 @@ def test_normalising_twice_is_normalising_once(text: str) -> None:
         ("a\u2028b", "a b"),
         ("👩\u200d🚀", "👩\u200d🚀"),
         ("\u200b", ""),
+        ("stone &amp; tile", "stone & tile"),
+        ("&quot;Q&amp;A&quot;&#39;s &#x2013; &lt;1&gt;", '"Q&A"\'s – <1>'),
+        ("twice &amp;quot;", 'twice "'),
+        ("&am\u200bp;", "&"),
+        ("fünf&nbsp;Hunde&shy;", "fünf Hunde"),
+        ("?a=1&copy=2 &notit; AT&T; R&D", "?a=1&copy=2 &notit; AT&T; R&D"),
     ],
 )
 def test_what_nobody_sees_goes_and_blanks_are_one_blank(raw: str, clean: str) -> None:
@@ -60,6 +68,7 @@ def words(count: int, word: str = "w") -> str:
         ((words(16), words(5)), "length ratio"),
         ((words(5), words(16)), "length ratio"),
         (("one two three four", "one  two three four"), "untranslated"),
+        (("one, two three four", "One two three four."), "untranslated"),
     ],
 )
 def test_a_pair_that_teaches_nothing_is_dropped_by_name(
@@ -88,6 +97,53 @@ def test_a_pair_is_kept_once_however_its_blanks_are_written() -> None:
     kept, dropped = clean(("ein Hund", "a dog"), ("ein  Hund ", "a dog"), ("ein Hund", "one dog"))
     assert kept == [Pair("ein Hund", "a dog"), Pair("ein Hund", "one dog")]
     assert dropped == {"duplicate": 1}
+
+
+def test_numbers_must_agree_where_that_is_asked() -> None:
+    def dropped(source: str, target: str) -> dict[str, int]:
+        cleaner = Cleaner(max_words=20, max_ratio=3.0, same_numbers=True)
+        assert len(list(cleaner.clean([Pair(source, target)]))) == cleaner.kept
+        return dict(cleaner.dropped)
+
+    assert dropped("1.000 Hunde in 2 Körben", "1,000 dogs in 2 baskets") == {}
+    assert dropped("Um 11:35 Uhr", "At 11.35") == {}
+    assert dropped("3 Hunde", "4 dogs") == {"other numbers": 1}
+    assert dropped("3 Hunde", "dogs") == {"other numbers": 1}
+
+
+@pytest.mark.parametrize(
+    ("made", "objection"),
+    [
+        ("", "empty"),
+        ("a man and a man and a man and a man and", "machine repeats itself"),
+        ("ein Haus aaaaaaaaaaaaaaa", "machine repeats itself"),
+        ("w x y z " * 20, "machine goes on"),
+    ],
+)
+def test_what_a_machine_does_to_no_end_is_dropped_by_name(made: str, objection: str) -> None:
+    for machine, pair in (("target", Pair("ein Mann", made)), ("source", Pair(made, "a man"))):
+        cleaner = Cleaner(max_words=200, max_ratio=99.0, machine=machine)  # type: ignore[arg-type]
+        assert list(cleaner.clean([pair])) == []
+        assert cleaner.dropped == {objection: 1}
+
+
+def test_copies_are_kept_where_copying_is_the_task() -> None:
+    cleaner = Cleaner(max_words=20, max_ratio=3.0, copies=True)
+    assert list(cleaner.clean([Pair("1 2 3 4", "1 2 3 4")])) == [Pair("1 2 3 4", "1 2 3 4")]
+
+
+def test_a_machine_may_repeat_what_people_repeated() -> None:
+    cleaner = Cleaner(max_words=200, max_ratio=99.0, machine="target")
+    pair = Pair("ja ja ja ja ja", "yes yes yes yes yes")
+    assert list(cleaner.clean([pair])) == [pair]
+
+
+def test_a_pair_of_another_corpus_is_a_duplicate_too() -> None:
+    known = Seen()
+    for dropped in ({}, {"duplicate": 1}):
+        cleaner = Cleaner(max_words=20, max_ratio=3.0, known=known)
+        list(cleaner.clean([Pair("ein Hund", "a dog")]))
+        assert cleaner.dropped == dropped
 
 
 sides = st.lists(st.sampled_from(["a", "b", "\u200b", "c d"]), max_size=8).map(" ".join)

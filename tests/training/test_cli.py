@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.shortlist import Shortlist
 from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_recipe, with_budget
 from training import checkpoint
-from training.cli import main
+from training.cli import COMMANDS, main
 from training.export.builder import WeightFile
 from training.export.weights import collect_weights
 from training.recipe import RunDirectory
@@ -47,13 +49,16 @@ def test_run_goes_from_text_to_a_bundle(
 ) -> None:
     assert training("run", "tiny", "--precisions", "fp32", "int8") == 0
     assert checkpoint.load(run.averaged)["averaged"] == [4, 8]
-    assert Shortlist.load(run.shortlist).vocabulary_size == VOCABULARY_SIZE
+    assert Shortlist.load(run.shortlist).source_vocabulary_size == VOCABULARY_SIZE
     scores = json.loads(run.scores.read_text(encoding="utf-8"))
-    assert scores["sentences"] == 5
-    assert "nrefs:1" in scores["bleu_signature"] and "nc:6" in scores["chrf_signature"]
+    (scored,) = scores["directions"]
+    assert scored["sentences"] == 5
+    signatures = {each["metric"]: each["signature"] for each in scored["scores"]}
+    assert "nrefs:1" in signatures["BLEU"] and "nc:6" in signatures["chrF"]
     assert len((run.path / "translations.txt").read_text(encoding="utf-8").splitlines()) == 5
     manifest = Bundle.open(tmp_path / "bundles" / "tiny").manifest
-    assert (manifest.source, manifest.target) == ("x-digits", "x-reversed")
+    (direction,) = manifest.directions
+    assert (direction.source, direction.target) == ("x-digits", "x-reversed")
     assert manifest.precisions == ("fp32", "int8")
     assert manifest.decoding.beam_size == 2
     assert manifest.provenance.recipe == "tiny"
@@ -84,7 +89,7 @@ def test_every_hop_can_be_taken_alone(
 @pytest.mark.parametrize(
     ("command", "recipe", "complaint"),
     [
-        ("train", "huge", "no recipe is called 'huge'; there are reverse, multi30k-de-en"),
+        ("train", "huge", "no recipe is called 'huge'; there are reverse"),
         ("train", "tiny", "run `python -m training prepare RECIPE` first"),
         ("average", "tiny", "there is no checkpoint to average; train first"),
         ("evaluate", "tiny", "run `python -m training average RECIPE` first"),
@@ -105,6 +110,73 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert output.out == ""
     assert output.err.startswith("training: ") and output.err.count("\n") == 1
     assert complaint in output.err
+
+
+def test_every_command_is_on_offer_and_says_what_it_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    modules = {path.stem for path in (ROOT / "training" / "commands").glob("*.py")}
+    assert {command.__name__.rpartition(".")[2] for command in COMMANDS} == modules - {
+        "__init__",
+        "options",
+    }
+    for name in sorted(modules - {"__init__", "options", "import_"}):
+        with pytest.raises(SystemExit) as left:
+            main([name, "--help"])
+        assert left.value.code == 0
+        assert f"python -m training {name}" in capsys.readouterr().out
+
+
+def test_a_recipe_is_shown_as_a_file_that_can_be_run(
+    training: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "tiny", "--set", "name=mine", "--set", "data.max_length=10"]) == 0
+    mine = tmp_path / "mine.json"
+    mine.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert training("prepare", str(mine)) == 0
+    saved = RunDirectory(tmp_path / "runs" / "mine").recipe.read_text(encoding="utf-8")
+    assert json.loads(saved) == json.loads(mine.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--set", "optimisation.warmups=1"], "optimisation.warmups: there is no such field"),
+        (["--corpus", "mine"], "--corpus goes with --reduced"),
+    ],
+)
+def test_a_recipe_that_cannot_be_is_said_in_one_line(
+    training: Command,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    complaint: str,
+) -> None:
+    assert training("prepare", "tiny", *options) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("training: ") and complaint in errors
+
+
+def test_a_full_disk_is_said_in_one_line_whichever_hop_fills_it(
+    training: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fill(options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("training.commands.train.perform", fill)
+    assert training("run", "tiny") == 2
+    assert "is full: " in capsys.readouterr().err
+
+
+def test_a_second_run_prepares_nothing(
+    training: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for hop in ("train", "average", "evaluate", "shortlist", "export"):
+        monkeypatch.setattr(f"training.commands.{hop}.perform", lambda options: None)
+    assert training("run", "tiny") == 0
+    assert "is prepared" not in caplog.text
+    with caplog.at_level("INFO"):
+        assert training("run", "tiny") == 0
+    assert "is prepared" in caplog.text
 
 
 def test_the_data_directory_is_a_setting(
@@ -130,7 +202,7 @@ def test_what_fails_its_proof_is_not_published(
         weights.arrays[name] = np.flip(weights.arrays[name], 0)
         return weights
 
-    monkeypatch.setattr("training.export.export.collect_weights", tampered)
+    monkeypatch.setattr("training.export.publication.collect_weights", tampered)
     capsys.readouterr()
     assert training("export", "tiny") == 2
     assert "fp32: scores differ from the network's" in capsys.readouterr().err

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from training.data.corpus import CorpusError, Pair, find_side, read_pairs
+from training.data.corpus import CorpusError, Pair, find_side, read_pairs, translated_side
 from training.recipe import Corpus
 
 CORPUS = Corpus(name="found/talks", licence="CC0-1.0")
@@ -64,8 +65,8 @@ def test_the_plain_file_is_preferred(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("shorter", "longer"), [("de", "en"), ("en", "de")])
 def test_sides_of_different_length_are_named(tmp_path: Path, shorter: str, longer: str) -> None:
     path = put(tmp_path, shorter, "a\n")
-    put(tmp_path, longer, "a\nb\n")
-    with pytest.raises(CorpusError, match=f"{path} ends before line 2"):
+    put(tmp_path, longer, "a\nb\nc\nd\n")
+    with pytest.raises(CorpusError, match=f"{path} ends before line 2, and .*talks.{longer} has 4"):
         read(tmp_path)
 
 
@@ -94,6 +95,25 @@ def test_a_broken_gzip_file_is_named(tmp_path: Path, damage: str) -> None:
     path.write_bytes(broken_gzips()[damage])
     with pytest.raises(CorpusError, match=f"{path} is not a whole gzip file"):
         read(tmp_path)
+
+
+def test_what_nobody_has_at_hand_says_where_it_is_from(tmp_path: Path) -> None:
+    elsewhere = replace(CORPUS, origin="on the page of the shared task")
+    with pytest.raises(CorpusError, match="TRAINING_DATA; it is on the page of the shared task"):
+        list(read_pairs(elsewhere, "de", "en", tmp_path))
+
+
+def test_of_a_translated_corpus_one_side_is_the_runs(tmp_path: Path) -> None:
+    made = replace(CORPUS, translated="source", translator="bundles/small-en-de")
+    put(tmp_path, "en", "Hello.\n")
+    translated = tmp_path / "translated"
+    with pytest.raises(CorpusError, match="into de by bundles/small-en-de; run `python"):
+        list(read_pairs(made, "de", "en", tmp_path, translated))
+    path = translated_side(made, "de", translated)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress(b"Hallo.\n"))
+    assert path.is_relative_to(translated / "small-en-de")
+    assert list(read_pairs(made, "de", "en", tmp_path, translated)) == [Pair("Hallo.", "Hello.")]
 
 
 def test_a_generated_corpus_needs_no_files(tmp_path: Path) -> None:

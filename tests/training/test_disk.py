@@ -20,7 +20,7 @@ def test_a_full_disk_is_said_with_what_is_needed(tmp_path: Path) -> None:
 def test_a_file_in_the_directorys_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with (
-        pytest.raises(CannotWrite, match=r"runs/one cannot be written: .*; choose another"),
+        pytest.raises(CannotWrite, match=r"runs/one cannot be used: .*; choose another"),
         writing(tmp_path / "runs" / "one"),
     ):
         (tmp_path / "runs" / "one").mkdir(parents=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -29,7 +30,7 @@ from training.export.parity import (
     check_translations,
     translate_all,
 )
-from training.export.session import open_graph
+from training.export.session import GraphDecoder, open_graph
 from training.export.weights import Quantiser, collect_weights, quantise
 from training.search import Hypothesis, Searching
 
@@ -48,6 +49,30 @@ NETWORKS = {
     "deep decoder": replace(CONFIG, encoder_layers=1, decoder_layers=3, norm="before"),
     "one head": replace(CONFIG, heads=1),
     "two vocabularies": replace(CONFIG, source_vocabulary=40, tying="decoder"),
+    "silu": replace(
+        CONFIG,
+        norm="before",
+        activation="silu",
+        positions="sinusoidal_halves",
+        output_bias=True,
+    ),
+    "as NLLB": replace(
+        CONFIG,
+        norm="before",
+        positions="sinusoidal_tensor2tensor",
+        first_position=2,
+        output_bias=True,
+    ),
+    "another of everything": replace(
+        CONFIG,
+        source_vocabulary=40,
+        tying="none",
+        activation="gelu",
+        output_bias=True,
+        scaled_embeddings=False,
+        width=16,
+        feed_forward=24,
+    ),
 }
 
 
@@ -70,7 +95,9 @@ def test_graphs_compute_what_the_network_does(tmp_path: Path, name: str) -> None
         assert int8.score == pytest.approx(best.score, abs=0.3)
 
 
-@pytest.mark.parametrize("name", ["before-learned-none", "deep encoder", "two vocabularies"])
+@pytest.mark.parametrize(
+    "name", ["before-learned-none", "deep encoder", "two vocabularies", "another of everything"]
+)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_graphs_have_the_signatures_that_the_service_expects(
     tmp_path: Path, name: str, precision: Precision
@@ -297,6 +324,38 @@ def test_quantised_rows_are_off_by_half_a_step_at_most(
     quantised, scale = quantise(scaled)
     assert quantised.dtype == np.int8 and quantised.min() >= -127
     assert (np.abs(scaled - quantised * scale[:, None]) <= scale[:, None] * 0.5001).all()
+
+
+@pytest.mark.parametrize("tying", ["all", "none"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_piece_whose_bias_hides_it_is_never_a_candidate(
+    tmp_path: Path, precision: Precision, tying: Literal["all", "none"]
+) -> None:
+    network = random_network(replace(CONFIG, tying=tying, output_bias=True))
+    hidden = [7, 19, 28]
+    with torch.no_grad():
+        network.generator.bias[hidden] = -1e4
+        # So small a row that its bias is many times what int32 holds in its units.
+        network.generator.weight[19] *= 1e-6
+    bundle = write_bundle(network, tmp_path / "bundle", PRECISIONS)
+    decoder = GraphDecoder(bundle.path, bundle.manifest.dimensions, precision)
+    decoder.start(SOURCES[0])
+    columns, log_probs = decoder.extend([0], [SPECIAL_IDS.bos], CONFIG.target_vocabulary)
+    assert set(columns[0, -3:].tolist()) == set(hidden)
+    assert log_probs[0, -3:].max() < -1000
+    assert np.exp(log_probs[0]).sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_what_leaves_an_activation_has_all_of_uint8() -> None:
+    for activation, least in (("relu", 0.0), ("silu", -0.2785), ("gelu", -0.17)):
+        weights = WeightFile("weights.bin")
+        matrix = np.ones((2, 3), np.float32)
+        quantiser = Quantiser(weights, {"feed_forward.outer": 2.0}, activation)  # type: ignore[arg-type]
+        quantiser.add("outer", "feed_forward.outer", matrix, None)
+        scale = weights.arrays["feed_forward.outer.input_scale"].item()
+        zero = weights.arrays["feed_forward.outer.input_zero"].item()
+        assert -zero * scale == pytest.approx(least, abs=scale)
+        assert (255 - zero) * scale == pytest.approx(2.0, abs=scale)
 
 
 def test_int8_needs_to_know_how_large_activations_get(network: Transformer) -> None:

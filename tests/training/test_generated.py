@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from training.data.generated import LENGTH, Generator, generate, reverse
 
-GENERATORS: list[Generator] = ["reverse", "reverse-any-length"]
+GENERATORS: list[Generator] = ["copy", "reverse", "reverse-any-length"]
+REVERSING: list[Generator] = ["reverse", "reverse-any-length"]
 
 
 def test_the_example_of_the_toy_problem() -> None:
@@ -26,7 +27,13 @@ def test_every_second_occurrence_is_an_x(digits: list[str]) -> None:
     assert all(new in (old, "X") for old, new in zip(digits, result, strict=True))
 
 
-@pytest.mark.parametrize("generator", GENERATORS)
+def test_to_copy_is_to_say_the_same() -> None:
+    pairs = list(generate("copy", "train", 50))
+    assert all(source == target and len(source.split()) == LENGTH for source, target in pairs)
+    assert len(set(pairs)) == 50
+
+
+@pytest.mark.parametrize("generator", REVERSING)
 def test_pairs_are_digits_and_their_reversal(generator: Generator) -> None:
     for source, target in generate(generator, "train", 50):
         assert set(source.split()) <= set("0123456789")
@@ -36,7 +43,7 @@ def test_pairs_are_digits_and_their_reversal(generator: Generator) -> None:
 def test_sequences_have_ten_digits_unless_any_length_will_do() -> None:
     lengths = {
         generator: Counter(len(source.split()) for source, _ in generate(generator, "train", 400))
-        for generator in GENERATORS
+        for generator in REVERSING
     }
     assert lengths["reverse"] == {LENGTH: 400}
     assert set(lengths["reverse-any-length"]) == set(range(1, LENGTH + 1))

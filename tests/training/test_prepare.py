@@ -1,19 +1,25 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.bundle.tokenizer import Tokenizer
-from tests.support.tiny_training import prepared, tiny_recipe
-from training.data.corpus import CorpusError
+from tests.support.tiny_training import prepared, tiny_recipe, with_network
+from training.data.corpus import CorpusError, Pair
 from training.data.generated import generate
-from training.data.shards import Shards
-from training.prepare import prepare
+from training.data.shards import Shards, ShardWriter
+from training.disk import CannotWrite
+from training.prepare import is_prepared, prepare
 from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory, Vocabulary
+from training.vocabulary import sampled
 
 
 def found_recipe() -> Recipe:
@@ -131,18 +137,197 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path)
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
-def test_a_preparation_that_is_cut_short_leaves_nothing_to_train_on(
+def test_a_preparation_that_is_cut_short_leaves_the_one_before(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDirectory(data / "run")
     prepare(found_recipe(), run, data)
-    assert Shards.open(run.shards("train"))
+    before = contents_of(run)
+    monkeypatch.setattr(ShardWriter, "append", raiser(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        prepare(found_recipe(), run, data)
+    assert contents_of(run) == before
 
-    def cut_short(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Shards, "write", cut_short)
+def test_one_that_is_cut_short_while_it_is_put_in_place_leaves_nothing_to_train_on(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(data / "run")
+    prepare(found_recipe(), run, data)
+    monkeypatch.setattr(Path, "replace", raiser(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         prepare(found_recipe(), run, data)
     with pytest.raises(FileNotFoundError, match="prepare"):
         Shards.open(run.shards("train"))
+
+
+def test_a_full_disk_says_how_much_is_needed_and_leaves_what_was(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(data / "run")
+    prepare(found_recipe(), run, data)
+    before = contents_of(run)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(ShardWriter, "append", raiser(full))
+    with pytest.raises(CannotWrite, match=r"run is full: .* about 1 MB are needed in all; make"):
+        prepare(found_recipe(), run, data)
+    assert contents_of(run) == before
+
+
+def test_a_directory_that_cannot_be_is_refused(data: Path) -> None:
+    (data / "runs").write_text("")
+    with pytest.raises(CannotWrite, match="cannot be used"):
+        prepare(found_recipe(), RunDirectory(data / "runs" / "one"), data)
+
+
+def test_empty_lines_are_dropped_and_counted(data: Path) -> None:
+    put(data, "held", [("2 4", "4 2"), ("", ""), ("1 2", "")])
+    report = prepare(found_recipe(), RunDirectory(data / "run"), data)
+    assert (report["valid pairs"], report["valid empty"]) == (1, 2)
+
+
+def test_a_corpus_is_repeated_as_often_as_the_recipe_says(data: Path) -> None:
+    recipe, run = found_recipe(), RunDirectory(data / "run")
+    one, two = recipe.data.train
+    prepare(with_data(recipe, train=(replace(one, repeat=3), two)), run, data)
+    shards, tokenizer = Shards.open(run.shards("train")), run.tokenizers().source
+    sources = [tokenizer.decode(shards.source[i].tolist()) for i in range(len(shards))]
+    assert sources == ["1 2 3"] * 3 + ["4 5"]
+
+
+def test_a_bidirectional_run_learns_both_ways_and_is_told_which(data: Path) -> None:
+    recipe = with_data(found_recipe(), bidirectional=True)
+    run = RunDirectory(data / "run")
+    report = prepare(recipe, run, data)
+    assert (report["pairs"], report["examples in an epoch"]) == (2, 4)
+    tokenizer = run.tokenizers().source
+    forth, back = (tokenizer.id_of(tag) for tag in ("<2x-reversed>", "<2x-digits>"))
+    assert tokenizer.decode((forth, back)) == ""
+    assert forth not in tokenizer.encode("<2x-reversed>")
+
+    def pairs(path: Path) -> list[tuple[int, str, str]]:
+        shards = Shards.open(path)
+        return [
+            (
+                int(shards.source[i][0]),
+                tokenizer.decode(shards.source[i].tolist()),
+                tokenizer.decode(shards.target[i].tolist()),
+            )
+            for i in range(len(shards))
+        ]
+
+    assert pairs(run.shards("train")) == [
+        (forth, "1 2 3", "3 2 1"),
+        (back, "3 2 1", "1 2 3"),
+        (forth, "4 5", "5 4"),
+        (back, "5 4", "4 5"),
+    ]
+    assert pairs(run.shards("valid")) == [(forth, "2 4", "4 2"), (back, "4 2", "2 4")]
+    directions = run.shards_of("valid", recipe.data)
+    assert pairs(directions["x-digits", "x-reversed"]) == [(forth, "2 4", "4 2")]
+    assert pairs(directions["x-reversed", "x-digits"]) == [(back, "4 2", "2 4")]
+
+
+def test_a_tag_counts_towards_the_longest_side(data: Path) -> None:
+    put(data, "two", [("1 2 3 4 5", "5 4 3 2 1")])
+    one_way = prepare(found_recipe(), RunDirectory(data / "one"), data)
+    both_ways = prepare(
+        with_data(found_recipe(), bidirectional=True), RunDirectory(data / "b"), data
+    )
+    assert (one_way["pairs"], one_way["too many pieces"]) == (2, 0)
+    assert (both_ways["pairs"], both_ways["too many pieces"]) == (1, 1)
+
+
+def separate(recipe: Recipe) -> Recipe:
+    vocabulary = replace(recipe.vocabulary, shared=False)
+    return replace(with_network(recipe, tying="decoder"), vocabulary=vocabulary)
+
+
+def test_sides_with_vocabularies_of_their_own_learn_them_of_their_own_text(data: Path) -> None:
+    put(data, "one", [("1 2 3", "X X X")])
+    run = RunDirectory(data / "run")
+    report = prepare(separate(found_recipe()), run, data)
+    tokenizers = run.tokenizers()
+    assert tokenizers.source.vocabulary_size == report["source vocabulary"] == 9
+    assert tokenizers.target.vocabulary_size == report["vocabulary"] == 7
+    assert not run.tokenizer.exists()
+    shards = Shards.open(run.shards("train"))
+    assert tokenizers.source.decode(shards.source[0].tolist()) == "1 2 3"
+    assert tokenizers.target.decode(shards.target[0].tolist()) == "X X X"
+
+
+def test_preparing_otherwise_leaves_no_tokenizer_of_before(data: Path) -> None:
+    run = RunDirectory(data / "run")
+    for recipe in (separate(found_recipe()), found_recipe(), separate(found_recipe())):
+        prepare(recipe, run, data)
+        tokenizers, shared = run.tokenizers(), recipe.vocabulary.shared
+        assert (tokenizers.source is tokenizers.target) == shared
+        assert run.tokenizer.exists() == shared
+
+
+@pytest.mark.parametrize("change", [found_recipe, lambda: separate(found_recipe())])
+def test_a_run_that_starts_from_another_takes_its_vocabulary(
+    data: Path, change: Callable[[], Recipe]
+) -> None:
+    first = replace(change(), name="first")
+    prepare(first, RunDirectory(data / "first"), data)
+    put(data, "one", [("7 8 9", "9 8 7")])
+    second, run = replace(first, name="second", initial="first"), RunDirectory(data / "second")
+    prepare(second, run, data)
+    learned, taken = RunDirectory(data / "first").tokenizers(), run.tokenizers()
+    for ours, theirs in ((taken.source, learned.source), (taken.target, learned.target)):
+        everything = range(theirs.vocabulary_size)
+        assert ours.pieces(everything) == theirs.pieces(everything)
+        assert ours.vocabulary_size == theirs.vocabulary_size
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda r: replace(r, initial="nowhere"), "nowhere has not been prepared; run `python -m"),
+        (lambda r: with_data(r, bidirectional=True), "x-digits to x-reversed and x-reversed to x"),
+        (lambda r: with_data(r, source="x-other"), "start from a run of the same languages"),
+        (lambda r: replace(r, vocabulary=replace(r.vocabulary, size=14)), "another vocabulary"),
+    ],
+)
+def test_a_run_cannot_start_from_just_any_other(
+    data: Path, change: Callable[[Recipe], Recipe], complaint: str
+) -> None:
+    prepare(found_recipe(), RunDirectory(data / "first"), data)
+    for name in ("one", "two", "held"):
+        put(data, name, [("1 2", "2 1")])
+        (data / f"{name}.x-other").write_text("1 2\n")
+    recipe = change(replace(found_recipe(), initial="first"))
+    with pytest.raises(InvalidRecipe, match=complaint):
+        prepare(recipe, RunDirectory(data / "second"), data)
+
+
+def test_what_is_prepared_is_known_by_recipe_and_sizes(data: Path) -> None:
+    recipe, run = found_recipe(), RunDirectory(data / "run")
+    assert not is_prepared(recipe, run, data)
+    prepare(recipe, run, data)
+    assert is_prepared(replace(recipe, seed=5), run, data)
+    assert not is_prepared(with_data(recipe, max_length=4), run, data)
+    put(data, "one", [("1 2 3 4", "4 3 2 1")])
+    assert not is_prepared(recipe, run, data)
+
+
+def test_a_sample_is_spread_evenly() -> None:
+    pairs = [Pair(str(i), str(i)) for i in range(10)]
+    assert list(sampled(pairs, 10, most=10)) == pairs
+    assert [pair.source for pair in sampled(pairs, 10, most=3)] == ["0", "4", "7"]
+
+
+def contents_of(run: RunDirectory) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+
+def raiser(error: BaseException) -> Callable[..., None]:
+    def raises(*_: object) -> None:
+        raise error
+
+    return raises
+
+
+def with_data(recipe: Recipe, **changes: Any) -> Recipe:
+    return replace(recipe, data=replace(recipe.data, **changes))

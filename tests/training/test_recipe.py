@@ -8,9 +8,8 @@ import pytest
 
 from models.bundle.languages import canonical
 from models.bundle.manifest import DecodingDefaults
-from models.transformer.transformer import Transformer
 from tests.support.tiny_training import tiny_recipe, with_network
-from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory
 from training.recipes import RECIPES, recipe_named
 from training.schedule import schedule_of
 
@@ -19,10 +18,11 @@ from training.schedule import schedule_of
 def test_a_recipe_on_offer_makes_sense(name: str) -> None:
     recipe = recipe_named(name)
     assert recipe.name == name
-    network = Transformer(recipe.network.config(100))
-    assert 1e4 < network.num_parameters < 2e7
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+    assert recipe.effort
     assert recipe.budget.keep_checkpoints >= recipe.average
     assert recipe.optimisation.tokens_per_batch > recipe.data.max_length
+    assert len(recipe.data.directions) == 1 + recipe.data.bidirectional
     assert 0 < schedule_of(recipe)(recipe.budget.steps) < 1e-2
     assert canonical(recipe.data.source) != canonical(recipe.data.target)
     DecodingDefaults.model_validate(recipe.decoding)
@@ -36,8 +36,10 @@ def test_both_directions_of_multi30k_differ_in_direction_and_budget_only() -> No
 
 
 def test_an_unknown_recipe_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InvalidRecipe, match=r"'revers'; there are reverse, multi30k-de-en"):
+    with pytest.raises(InvalidRecipe, match=r"'revers'; there are reverse and others"):
         recipe_named("revers")
+    with pytest.raises(InvalidRecipe, match=r"there are multi30k-en-de, .*`python -m training rec"):
+        recipe_named("multi30k-en-de-")
 
 
 @pytest.mark.parametrize("recipe", [tiny_recipe(), *(make() for make in RECIPES.values())])
@@ -80,7 +82,70 @@ def test_every_choice_of_a_recipes_network_reaches_the_network() -> None:
     }
     config = with_network(tiny_recipe(), **choices).network.config(77)
     sizes = {"source_vocabulary": 77, "target_vocabulary": 77, "pad_id": 0}
-    assert asdict(config) == {**choices, **sizes}
+    assert {name: value for name, value in asdict(config).items() if name in choices} == choices
+    assert {name: getattr(config, name) for name in sizes} == sizes
+
+
+def test_sides_may_have_vocabularies_of_their_own() -> None:
+    config = with_network(tiny_recipe(), tying="decoder").network.config(77, 55)
+    assert (config.source_vocabulary, config.target_vocabulary) == (77, 55)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("network.widht", 3, "network.widht: there is no such field; there are encoder_layers,"),
+        ("network.width", "16", "network.width: input should be a valid integer, not '16'"),
+        ("network.width", 3, "width 3 is not a multiple of 2 heads"),
+        ("network.norm", "up", "network.norm: input should be 'before' or 'after', not 'up'"),
+        ("network.residual_dropout", 1.0, "residual_dropout: input should be less than 1, not 1"),
+        ("budget.steps", 0, "budget.steps: input should be greater than or equal to 1, not 0"),
+        ("budget.keep_checkpoints", True, "keep_checkpoints: input should be a valid integer"),
+        ("optimisation.schedule", "noon", "optimisation.schedule: input should be 'noam', "),
+        ("optimisation.peak_learning_rate", None, "'inverse_sqrt' needs a peak_learning_rate"),
+        ("optimisation.label_smoothing", float("nan"), "should be a finite number, not nan"),
+        ("optimisation.betas", [0.9], "optimisation.betas.1: is missing"),
+        ("data.train", [], "data.train: tuple should have at least 1 item"),
+        ("data.target", "x-digits", "source and target are both 'x-digits'"),
+        ("vocabulary.size", 4, "vocabulary.size: input should be greater than or equal to 5"),
+        ("vocabulary.shared", False, "has separate vocabularies, and ties all embeddings"),
+        ("decoding", {"beam_size": 0}, "decoding.beam_size: input should be greater than"),
+        ("decoding", {"beam": 2}, "decoding.beam: there is no such field; there are beam_size,"),
+        ("name", "a/b", "name: string should match pattern"),
+        ("average", 3, "averages 3 checkpoints and keeps 2"),
+    ],
+)
+def test_what_a_recipe_cannot_be_is_said_by_field(
+    field: str, value: object, complaint: str
+) -> None:
+    document = tiny_recipe().to_dict()
+    place = document
+    *parts, last = field.split(".")
+    for part in parts:
+        place = place[part]
+    place[last] = value
+    with pytest.raises(InvalidRecipe) as refused:
+        Recipe.from_dict(document)
+    assert complaint in str(refused.value)
+
+
+def test_both_languages_may_be_the_source_so_they_share_a_vocabulary() -> None:
+    tiny = with_network(tiny_recipe(), tying="none")
+    with pytest.raises(InvalidRecipe, match="it needs a shared vocabulary"):
+        replace(
+            tiny,
+            data=replace(tiny.data, bidirectional=True),
+            vocabulary=replace(tiny.vocabulary, shared=False),
+        )
+
+
+def test_a_corpus_is_named_once_for_each_of_its_makers() -> None:
+    found = Corpus(name="c", licence="CC0-1.0")
+    made = replace(found, translated="source", translator="b")
+    data = replace(tiny_recipe().data, train=(found, made))
+    assert [corpus.label for corpus in data.train] == ["c", "c, source by b"]
+    with pytest.raises(InvalidRecipe, match="names a corpus twice; give it a `repeat` instead: c"):
+        replace(data, train=(found, found))
 
 
 def test_a_recipe_cannot_be_changed_only_derived_from() -> None:
@@ -92,7 +157,16 @@ def test_a_recipe_cannot_be_changed_only_derived_from() -> None:
 
 def test_a_run_keeps_everything_in_its_directory(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    places = [run.tokenizer, run.report, run.recipe, run.log, run.averaged, run.scores]
+    places = [run.source_tokenizer, run.target_tokenizer, run.derived, run.translated]
+    places += [run.tokenizer, run.report, run.recipe, run.log, run.averaged, run.scores]
     places += [run.shards("train"), run.shards("valid")]
     assert len(set(places)) == len(places)
     assert all(place.is_relative_to(tmp_path) for place in places)
+
+
+def test_a_bidirectional_run_has_shards_of_each_direction(tmp_path: Path) -> None:
+    run, data = RunDirectory(tmp_path), tiny_recipe().data
+    assert run.shards_of("valid", data) == {("x-digits", "x-reversed"): run.shards("valid")}
+    both = run.shards_of("valid", replace(data, bidirectional=True))
+    assert list(both) == [("x-digits", "x-reversed"), ("x-reversed", "x-digits")]
+    assert len({run.shards("valid"), *both.values()}) == 3

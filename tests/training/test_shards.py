@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.shards import Shards
+from training.data.shards import Shards, ShardWriter
 
 ids = st.lists(st.integers(0, 2**31 - 1), max_size=6).map(tuple)
 
@@ -24,6 +24,22 @@ def test_what_is_written_reads_back(
         assert tuple(shards.source[i].tolist()) == source
         assert tuple(shards.target[i].tolist()) == target
     assert shards.source.lengths.tolist() == [len(source) for source, _ in pairs]
+
+
+@given(parts=st.lists(st.lists(st.tuples(ids, ids), max_size=4), max_size=4))
+def test_parts_are_written_one_after_the_other(
+    tmp_path_factory: pytest.TempPathFactory,
+    parts: list[list[tuple[tuple[int, ...], tuple[int, ...]]]],
+) -> None:
+    directory = tmp_path_factory.mktemp("shards")
+    with ShardWriter(directory / "parts") as writer:
+        for part in parts:
+            writer.append(part)
+    whole = Shards.write(directory / "whole", [pair for part in parts for pair in part])
+    assert writer.pairs == len(whole)
+    assert writer.tokens == (whole.source.offsets[-1], whole.target.offsets[-1])
+    for path in (directory / "whole").iterdir():
+        assert (directory / "parts" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_tokens_stay_on_disk_until_they_are_read(tmp_path: Path) -> None:

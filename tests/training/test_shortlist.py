@@ -134,7 +134,7 @@ def test_coverage_of_nothing_is_none() -> None:
 def test_a_shortlist_is_of_the_run_s_vocabulary(run: RunDirectory) -> None:
     report = make_shortlist(tiny_recipe(), run, run.path)
     shortlist = Shortlist.load(run.shortlist)
-    assert shortlist.vocabulary_size == report.vocabulary == VOCABULARY_SIZE
+    assert shortlist.source_vocabulary_size == report.vocabulary == VOCABULARY_SIZE
     assert report.always == len(shortlist.always)
     assert (report.valid.sentences, report.valid.allowed) == (6, 1.0)
 

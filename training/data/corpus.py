@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from training.data.generated import generate
 from training.recipe import Corpus
+from training.refusal import Refusal
 
 
 class Pair(NamedTuple):
@@ -18,32 +20,52 @@ class Pair(NamedTuple):
     target: str
 
 
-class CorpusError(Exception):
+class CorpusError(Refusal):
     """A corpus is missing or broken, and what to do."""
 
 
-def read_pairs(corpus: Corpus, source: str, target: str, directory: Path) -> Iterator[Pair]:
-    """The pairs of a corpus, unchanged.
+def default_data_directory() -> Path:
+    """Where corpora are looked for when nobody says."""
+    return Path(os.environ.get("TRAINING_DATA", "../shared/data"))
+
+
+def read_pairs(
+    corpus: Corpus, source: str, target: str, directory: Path, translated: Path | None = None
+) -> Iterator[Pair]:
+    """The pairs of a corpus, unchanged. What a bundle made of it lies below ``translated``.
 
     Raises ``CorpusError`` if a side is missing, is not UTF-8, or has more lines than the other.
     """
     if corpus.generator is not None:
         yield from (Pair(*pair) for pair in generate(corpus.generator, corpus.name, corpus.pairs))
         return
-    source_path = find_side(corpus.name, source, directory)
-    target_path = find_side(corpus.name, target, directory)
-    sides = itertools.zip_longest(read_lines(source_path), read_lines(target_path))
-    for number, (source_line, target_line) in enumerate(sides, start=1):
+    paths = sides(corpus, source, target, directory, translated)
+    lines = itertools.zip_longest(*map(read_lines, paths))
+    for number, (source_line, target_line) in enumerate(lines, start=1):
         if source_line is None or target_line is None:
-            shorter = source_path if source_line is None else target_path
+            longest = number + sum(1 for _ in lines)
+            shorter, longer = paths if source_line is None else paths[::-1]
             raise CorpusError(
-                f"{shorter} ends before line {number}; both sides of a corpus must have the same "
-                "number of lines"
+                f"{shorter} ends before line {number}, and {longer} has {longest} lines; line by "
+                "line, one side of a corpus must be the translation of the other"
             )
         yield Pair(source_line, target_line)
 
 
-def find_side(name: str, language: str, directory: Path) -> Path:
+def sides(
+    corpus: Corpus, source: str, target: str, directory: Path, translated: Path | None = None
+) -> tuple[Path, Path]:
+    """The files of a corpus that is not generated; raises ``CorpusError`` if one is missing."""
+    first, second = (
+        find_translated(corpus, language, translated)
+        if corpus.translated == side
+        else find_side(corpus.name, language, directory, corpus.origin)
+        for side, language in (("source", source), ("target", target))
+    )
+    return first, second
+
+
+def find_side(name: str, language: str, directory: Path, origin: str | None = None) -> Path:
     """The file of one language of a corpus, plain or gzipped."""
     plain = directory / f"{name}.{language}"
     zipped = directory / f"{name}.{language}.gz"
@@ -52,7 +74,25 @@ def find_side(name: str, language: str, directory: Path) -> Path:
             return path
     raise CorpusError(
         f"corpus {name!r} has no {language} side: put it at {plain} or {zipped}, or name another "
-        "data directory with --data or TRAINING_DATA"
+        f"data directory with --data or TRAINING_DATA{'; it is ' + origin if origin else ''}"
+    )
+
+
+def translated_side(corpus: Corpus, language: str, translated: Path) -> Path:
+    """Where the hop ``translate`` puts what the corpus's translator makes of it."""
+    if corpus.translator is None:
+        raise ValueError(f"corpus {corpus.name!r} is found, not translated")
+    return translated / Path(corpus.translator).name / f"{corpus.name}.{language}.gz"
+
+
+def find_translated(corpus: Corpus, language: str, translated: Path | None) -> Path:
+    if translated is not None:
+        path = translated_side(corpus, language, translated)
+        if path.is_file():
+            return path
+    raise CorpusError(
+        f"corpus {corpus.name!r} has not been translated into {language} by {corpus.translator}; "
+        "run `python -m training translate RECIPE` first"
     )
 
 

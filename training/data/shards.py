@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIDES = ("source", "target")
+
+IdPair = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +49,49 @@ class Shards:
         return cls(*(_open_side(directory, side) for side in SIDES))
 
     @classmethod
-    def write(
-        cls, directory: Path, pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
-    ) -> Shards:
-        directory.mkdir(parents=True, exist_ok=True)
-        offsets: tuple[list[int], list[int]] = ([0], [0])
-        with (
-            (directory / "source.tokens").open("wb") as source_file,
-            (directory / "target.tokens").open("wb") as target_file,
-        ):
+    def write(cls, directory: Path, pairs: Iterable[IdPair]) -> Shards:
+        with ShardWriter(directory) as writer:
             for pair in pairs:
-                for file, ids, ends in zip((source_file, target_file), pair, offsets, strict=True):
-                    file.write(np.array(ids, np.int32).tobytes())
-                    ends.append(ends[-1] + len(ids))
-        for side, ends in zip(SIDES, offsets, strict=True):
-            np.array(ends, np.int64).tofile(directory / f"{side}.offsets")
+                writer.append([pair])
         return cls.open(directory)
+
+
+class ShardWriter:
+    """Appends pairs to new shards, keeping none of them in memory; use it as a context."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._files = contextlib.ExitStack()
+        self._tokens, self._offsets = (
+            [self._files.enter_context((directory / f"{side}.{kind}").open("wb")) for side in SIDES]
+            for kind in ("tokens", "offsets")
+        )
+        self._ends = [0 for _ in SIDES]
+        self.pairs = 0
+
+    def __enter__(self) -> ShardWriter:
+        for file in self._offsets:
+            file.write(np.zeros(1, np.int64).tobytes())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """So far, of each side."""
+        return tuple(self._ends)
+
+    def append(self, pairs: Sequence[IdPair]) -> None:
+        if not pairs:
+            return
+        for side, (tokens, offsets) in enumerate(zip(self._tokens, self._offsets, strict=True)):
+            rows = [pair[side] for pair in pairs]
+            tokens.write(np.fromiter(itertools.chain.from_iterable(rows), np.int32).tobytes())
+            ends = self._ends[side] + np.cumsum([len(row) for row in rows], dtype=np.int64)
+            offsets.write(ends.tobytes())
+            self._ends[side] = int(ends[-1])
+        self.pairs += len(pairs)
 
 
 def _open_side(directory: Path, side: str) -> Side:

@@ -15,18 +15,17 @@ from torch import Tensor, nn
 from models.transformer.transformer import Transformer
 from training.data.batching import padded
 
+Pair = tuple[Sequence[int], Sequence[int]]
+"""Source ids that end with ``eos``, and what the decoder reads: ``bos`` and then target ids."""
+
 Ranges = dict[str, float]
 """The largest absolute value seen in each input."""
 
 BATCH = 16
 
 
-def calibrate(network: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Ranges:
-    """Ranges over teacher-forced passes.
-
-    Each pair holds source ids that end with ``eos`` and what the decoder reads, ``bos`` and then
-    target ids. Raises ``ValueError`` without pairs.
-    """
+def calibrate(network: Transformer, pairs: Sequence[Pair]) -> Ranges:
+    """Ranges over teacher-forced passes. Raises ``ValueError`` without pairs."""
     if not pairs:
         raise ValueError("calibration needs at least one pair of sentences")
     ranges: Ranges = {}

@@ -39,7 +39,7 @@ class Emitter:
         return self.precision != "fp16"
 
     def embed(self, side: str, ids: str, positions: str) -> str:
-        """``[…]`` ids and positions to ``[…, W]``: embedding · √W + position."""
+        """``[…]`` ids and positions to ``[…, W]``: embedding (· √W) + position."""
         g, config = self.graph, self.config
         table = "source" if side == "source" and config.tying != "all" else "target"
         embedded = g.op("Gather", g.weight(f"{table}.weight"), ids)
@@ -47,11 +47,12 @@ class Emitter:
             embedded = g.op("Cast", embedded, to=onnx.TensorProto.FLOAT)
             scale = g.op("Gather", g.weight(f"{table}.weight_scale"), ids)
             embedded = g.op("Mul", embedded, g.op("Unsqueeze", scale, g.constant([-1], np.int64)))
-        scaled = g.op("Mul", embedded, self.number(math.sqrt(config.width)))
+        if config.scaled_embeddings:
+            embedded = g.op("Mul", embedded, self.number(math.sqrt(config.width)))
         own = side == "target" and g.has_weight("target_position_table")
         table = g.weight("target_position_table" if own else "position_table")
         at = g.op("Gather", table, positions)
-        return g.op("Add", scaled, at)
+        return g.op("Add", embedded, at)
 
     def number(self, value: float) -> str:
         """A scalar of the type that activations have."""
@@ -67,10 +68,11 @@ class Emitter:
         return g.op("Gemm", x, g.weight(f"{name}.weight"), *bias, transB=1)
 
     def _input(self, reads: str) -> tuple[str, str]:
-        """Scale and zero point of an input; what leaves a ReLU starts at zero."""
-        rectified = reads.endswith("feed_forward.outer")
-        zero = self.graph.constant(0 if rectified else 128, np.uint8)
-        return self.graph.weight(f"{reads}.input_scale"), zero
+        """Scale and zero point of an input."""
+        g = self.graph
+        own = f"{reads}.input_zero"
+        zero = g.weight(own) if g.has_weight(own) else g.constant(128, np.uint8)
+        return g.weight(f"{reads}.input_scale"), zero
 
     def _quantised(self, x: str, scale: str, zero: str) -> str:
         key = x, scale
@@ -87,9 +89,10 @@ class Emitter:
         """
         g = self.graph
         parts = [g.weight(f"{name}.{part}") for part in ("weight", "weight_scale", "weight_zero")]
+        bias = g.weight(f"{name}.bias") if g.has_weight(f"{name}.bias") else ""
         if rows:
             parts = [g.op("Gather", part, rows) for part in parts]
-        bias = g.weight(f"{name}.bias") if g.has_weight(f"{name}.bias") else ""
+            bias = bias and g.op("Gather", bias, rows)
         trailing = (bias, *into) if bias or into else ()
         return g.op("QGemm", x, scale, zero, *parts, *trailing, domain=MICROSOFT, transB=1)
 
@@ -111,8 +114,8 @@ class Emitter:
         name = f"{layer}.feed_forward"
 
         def inner_and_outer(y: str) -> str:
-            if self.precision != "int8":
-                inner = self.graph.op("Relu", self.linear(y, f"{name}.inner", name))
+            if self.precision != "int8" or self.config.activation != "relu":
+                inner = self.activation(self.linear(y, f"{name}.inner", name))
                 return self.linear(inner, f"{name}.outer", f"{name}.outer")
             # uint8 that starts at zero cuts off what is negative: quantising is the ReLU.
             scale, zero = self._input(name)
@@ -122,6 +125,16 @@ class Emitter:
             return self._integer_product(inner, *into, f"{name}.outer")
 
         return self.residual(x, name, inner_and_outer)
+
+    def activation(self, x: str) -> str:
+        """In one node each; QuickGelu is x · sigmoid(alpha · x), with alpha 1 the SiLU."""
+        match self.config.activation:
+            case "relu":
+                return self.graph.op("Relu", x)
+            case "silu":
+                return self.graph.op("QuickGelu", x, domain=MICROSOFT, alpha=1.0)
+            case "gelu":
+                return self.graph.op("Gelu", x)
 
     def split(self, x: str, parts: int) -> list[str]:
         return self.graph.ops("Split", x, into=[""] * parts, axis=-1, num_outputs=parts)
@@ -158,8 +171,12 @@ class Emitter:
         if self.precision == "int8":
             scale, zero = self._input("generator")
             return self._integer_product(self._quantised(x, scale, zero), scale, zero, name, rows)
-        weight = g.weight(f"{name}.weight")
-        product = g.op("Gemm", x, g.op("Gather", weight, rows) if rows else weight, transB=1)
+        parts = [g.weight(f"{name}.weight")]
+        if g.has_weight(f"{name}.bias"):
+            parts.append(g.weight(f"{name}.bias"))
+        if rows:
+            parts = [g.op("Gather", part, rows) for part in parts]
+        product = g.op("Gemm", x, *parts, transB=1)
         if self.precision == "fp16":
             return g.op("Cast", product, to=onnx.TensorProto.FLOAT)
         return product

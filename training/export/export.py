@@ -1,68 +1,34 @@
-"""A checkpoint becomes a bundle: build the graphs, prove them, describe them, publish."""
+"""A run's averaged network becomes a bundle, proved on its test set and calibrated on its text."""
 
 from __future__ import annotations
 
-import datetime
-import hashlib
 import json
-import logging
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-import onnx
-import sacrebleu
-
-from models.bundle.bundle import SHORTLIST, Bundle
-from models.bundle.card import render_card
-from models.bundle.manifest import (
-    GRAPHS,
-    Corpus,
-    DecodingDefaults,
-    Example,
-    Manifest,
-    Precision,
-    Provenance,
-    SentenceLimits,
-)
-from models.bundle.tokenizer import Tokenizer
+from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
+from models.bundle.manifest import Corpus, Direction, Precision, Provenance, SentenceLimits
+from models.bundle.tokenizer import Tokenizers
 from models.transformer.transformer import Transformer
 from training.data.corpus import Pair, read_pairs
-from training.export.calibration import Ranges, calibrate
-from training.export.graphs import build_graph, dimensions_of
-from training.export.parity import (
-    Translated,
-    check_attention,
-    check_translations,
-    translate_all,
+from training.data.shards import Shards
+from training.data.tags import source_prefix
+from training.decoding import decoding_of
+from training.export.calibration import Pair as IdPair
+from training.export.publication import (
+    PROOF_SENTENCES,
+    Proof,
+    Publication,
+    Sentence,
+    commit,
+    publish,
+    today,
 )
-from training.export.weights import collect_weights
 from training.recipe import Corpus as RecipeCorpus
 from training.recipe import Recipe, RunDirectory
-from training.search import Searching
 
-logger = logging.getLogger(__name__)
-
-PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
-PROOF_SENTENCES = 200
-CALIBRATION_SENTENCES = 400
-ATTENTION_SENTENCES = 16
-EXAMPLES = 4
-EXAMPLE_MARGIN = 0.05
-"""By how much an example's translation must beat the next best: another CPU rounds differently."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """What the proof found, for people to read."""
-
-    sentences: int
-    differing: dict[Precision, int]
-    bleu: dict[str, float]
+CALIBRATION_SENTENCES = 200
+"""Of the validation set, all directions together, and as many of the text trained on."""
 
 
 def export(
@@ -78,169 +44,115 @@ def export(
     Raises ``ParityError``, and publishes nothing, if the graphs do not compute what the network
     does.
     """
-    tokenizer = Tokenizer.load(run.tokenizer)
-    decoding = DecodingDefaults.model_validate(recipe.decoding)
-    searching = Searching(tokenizer.special_ids, decoding.beam_size, decoding.length_penalty)
-    readable = partial(_readable, recipe, tokenizer, network.config.max_length, data_directory)
-    pairs = readable(recipe.data.test)[:PROOF_SENTENCES]
-    special = tokenizer.special_ids
-    sources = [(*tokenizer.encode(p.source), special.eos) for p in pairs]
-    # What is published is measured against fp32, which is measured against the network.
-    written: tuple[Precision, ...] = tuple(p for p in PRECISIONS if p in {"fp32", *precisions})
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        ranges = calibrate(
-            network,
-            [
-                (
-                    (*tokenizer.encode(p.source), special.eos),
-                    (special.bos, *tokenizer.encode(p.target)),
-                )
-                for p in readable(recipe.data.valid)[:CALIBRATION_SENTENCES]
-            ],
+    data, tokenizers = recipe.data, run.tokenizers()
+    directions = tuple(
+        Direction(
+            source=source,
+            target=target,
+            source_prefix=source_prefix(data, target, tokenizers.source),
         )
-        version = _write_graphs(network, directory, written, ranges)
-        translated = translate_all(network, directory, written, sources, searching)
-        check_translations(translated)
-        for precision in written:
-            check_attention(
-                network,
-                directory,
-                translated[:ATTENTION_SENTENCES],
-                tokenizer.special_ids,
-                precision,
-            )
-        proof = _proof(pairs, translated, tokenizer, written)
-        logger.info("%s", proof)
-        manifest = Manifest(
-            name=recipe.name,
-            version=version,
-            source=recipe.data.source,
-            target=recipe.data.target,
-            dimensions=dimensions_of(network.config),
-            special_ids=tokenizer.special_ids,
-            limits=SentenceLimits(
-                # Beyond what it was trained on, positions mean nothing to the network.
-                source_length=recipe.data.max_length + 1,
-                target_length=network.config.max_length,
-            ),
-            precisions=tuple(precisions),
-            decoding=decoding,
-            examples=_examples(pairs, translated, tokenizer, precisions),
-            provenance=Provenance(
-                recipe=recipe.name,
-                commit=_commit(),
-                created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-                data=_data(recipe, run),
-            ),
-        )
-        card = directory / "README.md"
-        card.write_text(render_card(manifest), encoding="utf-8")
-        files = {"tokenizer.model": run.tokenizer, "README.md": card}
-        if run.shortlist.exists():
-            files[SHORTLIST] = run.shortlist
-        for precision in precisions:
-            for graph in GRAPHS:
-                files[f"{graph}.{precision}.onnx"] = directory / f"{graph}.{precision}.onnx"
-            files[f"weights.{precision}.bin"] = directory / f"weights.{precision}.bin"
-        return Bundle.write(bundles / recipe.name, manifest, files), proof
-
-
-def _readable(
-    recipe: Recipe,
-    tokenizer: Tokenizer,
-    max_length: int,
-    data_directory: Path,
-    corpus: RecipeCorpus,
-) -> list[Pair]:
-    """The pairs of a corpus that the network can read and write whole."""
-    found = read_pairs(corpus, recipe.data.source, recipe.data.target, data_directory)
-    return [
-        pair
-        for pair in found
-        if max(len(tokenizer.encode(side)) for side in (pair.source, pair.target)) < max_length
-    ]
-
-
-def _write_graphs(
-    network: Transformer, directory: Path, precisions: Sequence[Precision], ranges: Ranges
-) -> str:
-    """All graphs of some precisions; returns a version that follows from the weights alone."""
-    version = ""
-    for precision in precisions:
-        weights = collect_weights(network, precision, ranges)
-        for graph in GRAPHS:
-            model = build_graph(graph, weights, network.config, precision)
-            onnx.save(model, directory / f"{graph}.{precision}.onnx")
-        weights.write(directory / weights.name)
-        version = version or hashlib.sha256((directory / weights.name).read_bytes()).hexdigest()
-    return version[:12]
-
-
-def _proof(
-    pairs: Sequence[Pair],
-    translated: Sequence[Translated],
-    tokenizer: Tokenizer,
-    precisions: Sequence[Precision],
-) -> Proof:
-    references = [[pair.target for pair in pairs]]
-
-    def bleu(outputs: Sequence[tuple[int, ...]]) -> float:
-        return sacrebleu.corpus_bleu(list(map(tokenizer.decode, outputs)), references).score
-
-    originals = [sentence.network[0].token_ids for sentence in translated]
-    outputs = {
-        precision: [sentence.graphs[precision][0].token_ids for sentence in translated]
-        for precision in precisions
-    }
-    return Proof(
-        sentences=len(pairs),
-        differing={
-            precision: sum(map(tuple.__ne__, originals, ids)) for precision, ids in outputs.items()
-        },
-        bleu={"network": bleu(originals), **{p: bleu(ids) for p, ids in outputs.items()}},
+        for source, target in data.directions
     )
-
-
-def _examples(
-    pairs: Sequence[Pair],
-    translated: Sequence[Translated],
-    tokenizer: Tokenizer,
-    precisions: Sequence[Precision],
-) -> tuple[Example, ...]:
-    """Sentences whose translation is beyond doubt in every precision."""
-    chosen = [
-        Example(
-            source=pair.source,
-            target=tokenizer.decode(sentence.graphs[precisions[0]][0].token_ids),
-            source_ids=sentence.source_ids,
-            target_ids={p: sentence.graphs[p][0].token_ids for p in precisions},
-        )
-        for pair, sentence in zip(pairs, translated, strict=True)
-        if all(
-            len(hypotheses) > 1 and hypotheses[0].score - hypotheses[1].score > EXAMPLE_MARGIN
-            for hypotheses in (sentence.graphs[p] for p in precisions)
-        )
+    publication = Publication(
+        name=recipe.name,
+        network=network,
+        directions=directions,
+        tokenizers=tokenizers,
+        tokenizer_files=_tokenizer_files(run),
+        limits=SentenceLimits(
+            # Beyond what it was trained on, positions mean nothing to the network.
+            source_length=data.max_length + 1,
+            target_length=network.config.max_length,
+        ),
+        decoding=decoding_of(recipe, run),
+        provenance=Provenance(
+            recipe=recipe.name,
+            commit=commit(),
+            created=today(),
+            data=_data(recipe, run),
+            description=recipe.description,
+        ),
+        shortlist=run.shortlist if run.shortlist.exists() else None,
+    )
+    fits = _Fitting(recipe, network.config.max_length, data_directory, tokenizers, directions)
+    sentences = [
+        Sentence(pair.source, i, pair.target) for i, pair in fits.pairs(data.test, PROOF_SENTENCES)
     ]
-    return tuple(chosen[:EXAMPLES])
+    return publish(publication, sentences, _calibration(recipe, run, fits), bundles, precisions)
+
+
+class _Fitting:
+    """Pairs of a recipe's corpora that the network can read and write whole."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        max_length: int,
+        data_directory: Path,
+        tokenizers: Tokenizers,
+        directions: Sequence[Direction],
+    ) -> None:
+        self._recipe, self._max_length, self._data = recipe, max_length, data_directory
+        self.tokenizers, self.directions = tokenizers, directions
+
+    def pairs(self, corpus: RecipeCorpus, count: int) -> list[tuple[int, Pair]]:
+        """At most ``count``, divided among the directions, each with its direction."""
+        data = self._recipe.data
+        found: list[tuple[int, Pair]] = []
+        each = count // len(self.directions)
+        forward = list(read_pairs(corpus, data.source, data.target, self._data))
+        for i, direction in enumerate(self.directions):
+            turned = direction.source != data.source
+            pairs = [Pair(*reversed(pair)) for pair in forward] if turned else forward
+            found += [(i, pair) for pair in pairs if self._fits(direction, pair)][:each]
+        return found
+
+    def _fits(self, direction: Direction, pair: Pair) -> bool:
+        # Each sequence gets a bos or an eos; no source is longer than what was trained on.
+        longest = min(self._max_length - 1, self._recipe.data.max_length)
+        source, target = self.tokenizers.source, self.tokenizers.target
+        return (
+            len(direction.source_prefix) + len(source.encode(pair.source)) <= longest
+            and len(target.encode(pair.target)) < self._max_length
+        )
+
+
+def _calibration(recipe: Recipe, run: RunDirectory, fits: _Fitting) -> list[IdPair]:
+    """Of the validation set, and of all that was trained on: every direction, every corpus."""
+    tokenizers, special = fits.tokenizers, fits.tokenizers.target.special_ids
+    pairs: list[IdPair] = [
+        (
+            (
+                *fits.directions[i].source_prefix,
+                *tokenizers.source.encode(pair.source),
+                special.eos,
+            ),
+            (special.bos, *tokenizers.target.encode(pair.target)),
+        )
+        for i, pair in fits.pairs(recipe.data.valid, CALIBRATION_SENTENCES)
+    ]
+    trained = Shards.open(run.shards("train"))
+    # An odd stride, since directions take turns.
+    stride = max(1, len(trained) // CALIBRATION_SENTENCES) | 1
+    pairs += [
+        (
+            (*trained.source[i].tolist(), special.eos),
+            (special.bos, *trained.target[i].tolist()),
+        )
+        for i in range(0, len(trained), stride)
+    ]
+    return pairs
+
+
+def _tokenizer_files(run: RunDirectory) -> dict[str, Path]:
+    if run.source_tokenizer.exists():
+        return {SOURCE_TOKENIZER: run.source_tokenizer, TARGET_TOKENIZER: run.target_tokenizer}
+    return {TOKENIZER: run.tokenizer}
 
 
 def _data(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
     report = json.loads(run.report.read_text(encoding="utf-8"))
     return tuple(
-        Corpus(name=c.name, licence=c.licence, pairs=report["train"][c.name]["kept"])
+        Corpus(name=c.label, licence=c.licence, pairs=report["train"][c.label]["kept"])
         for c in recipe.data.train
     )
-
-
-def _commit() -> str:
-    """What this code is called in its repository; ``unknown`` in an image, which has none."""
-    if shutil.which("git") is None:
-        return "unknown"
-    found = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return found.stdout.strip() if found.returncode == 0 else "unknown"

@@ -39,6 +39,11 @@ def dimensions_of(config: TransformerConfig) -> Dimensions:
         heads=config.heads,
         feed_forward=config.feed_forward,
         vocabulary_size=config.target_vocabulary,
+        source_vocabulary_size=(
+            None
+            if config.source_vocabulary == config.target_vocabulary
+            else config.source_vocabulary
+        ),
     )
 
 

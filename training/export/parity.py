@@ -15,6 +15,7 @@ from models.transformer.transformer import Transformer
 from training.data.batching import padded
 from training.export.graphs import dimensions_of
 from training.export.session import GraphDecoder, open_graph
+from training.refusal import Refusal
 from training.search import CachedDecoder, Hypothesis, Searching
 
 
@@ -37,7 +38,7 @@ TOLERANCES: dict[Precision, Tolerance] = {
 }
 
 
-class ParityError(Exception):
+class ParityError(Refusal):
     """An exported graph does not compute what the network computes."""
 
 
@@ -48,6 +49,8 @@ class Translated:
     source_ids: tuple[int, ...]
     network: list[Hypothesis]
     graphs: dict[Precision, list[Hypothesis]]
+    target_prefix: tuple[int, ...] = ()
+    """What the decoder was fed before it chose."""
 
 
 def translate_all(
@@ -65,6 +68,7 @@ def translate_all(
             source_ids,
             searching.best(torch_decoder, source_ids, limit),
             {p: searching.best(d, source_ids, limit) for p, d in graph_decoders.items()},
+            searching.target_prefix,
         )
         for source_ids in sources
     ]
@@ -108,7 +112,8 @@ def check_attention(
     # A translation that fills the network's length leaves no place for bos in front of it.
     longest = network.config.max_length - 1
     targets = [
-        np.array(sentence.network[0].token_ids[:longest], np.int64) for sentence in translated
+        np.array((*sentence.target_prefix, *sentence.network[0].token_ids)[:longest], np.int64)
+        for sentence in translated
     ]
     source_BS = padded(sources)
     input_BT = padded([np.concatenate(([special.bos], target)) for target in targets])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from models.bundle.manifest import Precision
+from models.transformer.config import Activation
 from models.transformer.transformer import Transformer
 from training.export.builder import WeightFile
 from training.export.calibration import Ranges
@@ -30,6 +31,13 @@ FLOATS: dict[Precision, type[np.floating[Any]]] = {
 
 INT8_MAX = 127
 UINT8_MAX = 255
+INT32_BOUND = 2**30
+"""Biases stay this far from what int32 holds, so that no sum of products leaves it."""
+FP16_LOWEST = -6e4
+"""fp16 holds no less than -65,504; a bias so low hides what it is added to."""
+
+LEAST: dict[Activation, float] = {"relu": 0.0, "silu": -0.2784645, "gelu": -0.1699712}
+"""The least value of each activation, at x = -1.2785 and -0.7518."""
 
 
 def collect_weights(
@@ -42,7 +50,10 @@ def collect_weights(
     if precision == "int8" and ranges is None:
         raise ValueError("int8 weights need the ranges that training.export.calibration finds")
     file = WeightFile(f"weights.{precision}.bin")
-    quantiser = Quantiser(file, ranges) if ranges is not None and precision == "int8" else None
+    config = network.config
+    quantiser = None
+    if ranges is not None and precision == "int8":
+        quantiser = Quantiser(file, ranges, config.activation)
 
     def matrix(name: str, reads: str | None, values: FloatArray, bias: FloatArray | None) -> None:
         """``reads`` names the input; ``None`` is a table that nothing is multiplied by."""
@@ -51,6 +62,8 @@ def collect_weights(
             return
         file.add(f"{name}.weight", values.astype(FLOATS[precision]))
         if bias is not None:
+            if precision == "fp16":
+                bias = np.maximum(bias, FP16_LOWEST)
             file.add(f"{name}.bias", bias.astype(FLOATS[precision]))
 
     def linear(name: str, reads: str, *layers: nn.Linear) -> None:
@@ -67,10 +80,10 @@ def collect_weights(
             file.add(f"{name}.scale", _array(layer.weight).astype(FLOATS[precision]))
             file.add(f"{name}.bias", _array(layer.bias).astype(FLOATS[precision]))
 
-    config = network.config
     tied = config.tying != "none"
     table = _array(network.target_embedding.tokens.weight)
-    matrix("target", "generator" if tied else None, table, None)
+    bias = _array(network.generator.bias) if tied and config.output_bias else None
+    matrix("target", "generator" if tied else None, table, bias)
     if config.tying != "all":
         matrix("source", None, _array(network.source_embedding.tokens.weight), None)
     if not tied:
@@ -117,9 +130,11 @@ def collect_weights(
     return file
 
 
-def quantise(matrix: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
+def quantise(
+    matrix: FloatArray, least_scale: FloatArray | float = 0.0
+) -> tuple[NDArray[np.int8], FloatArray]:
     """Symmetric int8 with one scale per row: ``matrix ≈ quantised * scale[:, None]``."""
-    scale = np.abs(matrix).max(axis=1) / INT8_MAX
+    scale = np.maximum(np.abs(matrix).max(axis=1) / INT8_MAX, least_scale)
     scale = np.where(scale == 0, 1.0, scale).astype(np.float32)
     return np.clip(np.rint(matrix / scale[:, None]), -INT8_MAX, INT8_MAX).astype(np.int8), scale
 
@@ -128,17 +143,24 @@ def quantise(matrix: FloatArray) -> tuple[NDArray[np.int8], FloatArray]:
 class Quantiser:
     file: WeightFile
     ranges: Ranges
+    activation: Activation = "relu"
+    """What the inputs of the outer feed-forward matrices have gone through."""
 
     def add(
         self, name: str, reads: str | None, values: FloatArray, bias: FloatArray | None
     ) -> None:
-        quantised, scale = quantise(values)
+        # Not every input has a range: a table that nothing is multiplied by has no input.
+        input_scale = None if reads is None else self._input_scale(reads)
+        least_scale: FloatArray | float = 0.0
+        if input_scale is not None and bias is not None:
+            # What hides a piece is large; in units of the product it must still be an int32.
+            least_scale = (np.abs(bias) / (input_scale * INT32_BOUND)).astype(np.float32)
+        quantised, scale = quantise(values, least_scale)
         self.file.add(f"{name}.weight", quantised)
         self.file.add(f"{name}.weight_scale", scale)
-        if reads is None:
+        if input_scale is None:
             return
         self.file.add(f"{name}.weight_zero", np.zeros(len(scale), np.int8))
-        input_scale = self._input_scale(reads)
         if bias is not None:
             # In units of the product, so that it is added before anything is rounded.
             self.file.add(f"{name}.bias", np.rint(bias / (input_scale * scale)).astype(np.int32))
@@ -146,10 +168,15 @@ class Quantiser:
     def _input_scale(self, reads: str) -> np.float32:
         name = f"{reads}.input_scale"
         if name not in self.file.arrays:
-            # What leaves a ReLU is never negative, and has all of uint8 to itself.
-            levels = UINT8_MAX if reads.endswith("feed_forward.outer") else INT8_MAX
-            # An input that was always zero may have any scale but zero.
-            self.file.add(name, np.array(self.ranges[reads] / levels or 1.0, np.float32))
+            if reads.endswith("feed_forward.outer"):
+                # What leaves an activation has all of uint8 from the activation's least value on.
+                least = LEAST[self.activation]
+                # An input that was always zero may have any scale but zero.
+                scale = np.float32((self.ranges[reads] - least) / UINT8_MAX or 1.0)
+                self.file.add(f"{reads}.input_zero", np.array(np.rint(-least / scale), np.uint8))
+            else:
+                scale = np.float32(self.ranges[reads] / INT8_MAX or 1.0)
+            self.file.add(name, np.array(scale))
         return self.file.arrays[name][()]  # type: ignore[return-value]
 
 

@@ -2,19 +2,80 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
+from functools import partial
 
 from training.recipe import InvalidRecipe, Recipe
-from training.recipes.multi30k import multi30k_de_en, multi30k_en_de
-from training.recipes.reverse import reverse
+from training.recipes.deep_shallow import multi30k_6_2, multi30k_12_1, paper_6_2, paper_12_1
+from training.recipes.general import (
+    everyday_de_en,
+    general_de_en,
+    general_free_de_en,
+    general_large_de_en,
+)
+from training.recipes.multi30k import (
+    multi30k,
+    multi30k_augmented_de_en,
+    multi30k_augmented_en_de,
+    multi30k_back_translated,
+    multi30k_bidirectional,
+    multi30k_de_en,
+    multi30k_en_de,
+    multi30k_r_drop,
+    multi30k_student,
+)
+from training.recipes.paper import (
+    paper_base_en_de,
+    paper_base_en_fr,
+    paper_big_en_de,
+    paper_big_en_fr,
+)
+from training.recipes.reverse import copy, reverse
+from training.recipes.table3 import TABLE_3
+from training.recipes.tensor2tensor import tensor2tensor_v1, tensor2tensor_v2
 
-RECIPES: dict[str, Callable[[], Recipe]] = {
-    recipe().name: recipe for recipe in (reverse, multi30k_de_en, multi30k_en_de)
-}
+_OFFERED: tuple[Callable[[], Recipe], ...] = (
+    reverse,
+    copy,
+    multi30k_de_en,
+    multi30k_en_de,
+    *(
+        partial(multi30k, source, target)
+        for source, target in (("fr", "en"), ("en", "fr"), ("cs", "en"), ("en", "cs"))
+    ),
+    multi30k_augmented_de_en,
+    multi30k_augmented_en_de,
+    multi30k_back_translated,
+    multi30k_bidirectional,
+    multi30k_student,
+    multi30k_r_drop,
+    multi30k_12_1,
+    multi30k_6_2,
+    everyday_de_en,
+    general_de_en,
+    general_free_de_en,
+    general_large_de_en,
+    paper_base_en_de,
+    paper_big_en_de,
+    paper_base_en_fr,
+    paper_big_en_fr,
+    *TABLE_3,
+    paper_12_1,
+    paper_6_2,
+    tensor2tensor_v1,
+    tensor2tensor_v2,
+)
+
+RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _OFFERED}
 
 
 def recipe_named(name: str) -> Recipe:
-    """Raises ``InvalidRecipe`` naming the recipes there are."""
+    """Raises ``InvalidRecipe`` naming recipes that are called something like it."""
     if name not in RECIPES:
-        raise InvalidRecipe(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
+        similar = difflib.get_close_matches(name, RECIPES) or [*RECIPES][:3]
+        raise InvalidRecipe(
+            f"no recipe is called {name!r}; there are {', '.join(similar)} and others, which "
+            "`python -m training recipes` lists; a file's name ends in .json or .toml"
+        )
     return RECIPES[name]()

@@ -1,0 +1,117 @@
+"""Networks whose sides have vocabularies of their own and whose pieces have biases, with and
+without a shortlist, compared with the plainest search in PyTorch."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.bundle.manifest import Precision
+from models.bundle.shortlist import Shortlist
+from models.bundle.tokenizer import SPECIAL_IDS
+from service.engine.scheduler import Scheduler, Sequence
+from service.engine.types import DecodingOptions
+from service.runtime.backend import FloatArray
+from service.runtime.onnx import OnnxBackend
+from tests.engine.company import decode_arriving
+from tests.engine.reference import reference_decode
+from tests.support.networks import CONFIG, random_network, write_bundle
+
+SOURCE_PIECES = 50
+NETWORK = random_network(
+    replace(
+        CONFIG,
+        source_vocabulary=SOURCE_PIECES,
+        tying="none",
+        output_bias=True,
+        activation="silu",
+        positions="sinusoidal_halves",
+    )
+)
+SHORTLIST = Shortlist(
+    always=np.array([1, 3, 5, 9, 11, 17], np.int32),
+    offsets=np.arange(0, SOURCE_PIECES * 3 + 1, 3, dtype=np.int32),
+    targets=np.random.default_rng(3).integers(4, 30, SOURCE_PIECES * 3, np.int32),
+)
+sources = st.lists(st.integers(4, SOURCE_PIECES - 1), min_size=1, max_size=10).map(
+    lambda ids: (*ids, SPECIAL_IDS.eos)
+)
+
+
+@pytest.fixture(scope="module")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Precision, bool], OnnxBackend]:
+    with torch.no_grad():
+        NETWORK.generator.bias.copy_(torch.randn(CONFIG.target_vocabulary))
+        # What nobody may choose has no probability either, as in networks that were imported.
+        NETWORK.generator.bias[[SPECIAL_IDS.pad, SPECIAL_IDS.bos]] = -1e4
+    bundle = write_bundle(NETWORK, tmp_path_factory.mktemp("bundles") / "two")
+    precisions: tuple[Precision, ...] = ("fp32", "int8")
+    return {
+        (precision, restricted): OnnxBackend.load(
+            bundle,
+            precision,
+            slots=4,
+            rows_per_slot=3,
+            threads=1,
+            shortlist=SHORTLIST if restricted else None,
+        )
+        for precision in precisions
+        for restricted in (False, True)
+    }
+
+
+class Logits:
+    def __init__(self, source_ids: tuple[int, ...]) -> None:
+        self._source = torch.tensor([source_ids])
+
+    def __call__(self, prefix: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+        with torch.inference_mode():
+            logits, maps = NETWORK.attention_maps(
+                self._source, torch.tensor([[SPECIAL_IDS.bos, *prefix]])
+            )
+        return logits[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(0).numpy()
+
+
+@settings(max_examples=25)
+@given(
+    requests=st.lists(st.tuples(sources, st.integers(1, 3)), min_size=1, max_size=5),
+    rng=st.randoms(),
+    restricted=st.booleans(),
+)
+def test_sentences_translate_as_in_pytorch(
+    backends: dict[tuple[Precision, bool], OnnxBackend],
+    requests: list[tuple[tuple[int, ...], int]],
+    rng: random.Random,
+    restricted: bool,
+) -> None:
+    wanted = [
+        DecodingOptions(
+            beam_size=width, length_penalty=1, min_decoding_length=0, max_decoding_length=12
+        )
+        for _, width in requests
+    ]
+    for precision, tolerance in (("fp32", 1e-4), ("int8", 0.3)):
+        backend = backends[precision, restricted]  # type: ignore[index]
+        scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=20)
+        arriving = [
+            Sequence(i, source_ids, options)
+            for i, ((source_ids, _), options) in enumerate(zip(requests, wanted, strict=True))
+        ]
+        results = decode_arriving(backend, scheduler, arriving, rng)
+        for i, (source_ids, _) in enumerate(requests):
+            allowed = set(SHORTLIST.ids_for(source_ids).tolist()) if restricted else None
+            expected = reference_decode(
+                Logits(source_ids),
+                wanted[i],
+                eos=SPECIAL_IDS.eos,
+                unk=SPECIAL_IDS.unk,
+                allowed=allowed,
+            )
+            found = results[i].hypotheses[0].score
+            assert found == pytest.approx(expected.hypotheses[0].score, abs=tolerance)

@@ -1,0 +1,187 @@
+"""What the recipes on offer are, in numbers; and every one of them, at a size of nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from training.cli import main
+from training.commands.recipes import parameters, summary
+from training.data.corpus import CorpusError
+from training.prepare import prepare
+from training.recipe import Recipe, RunDirectory
+from training.recipes import RECIPES, recipe_named
+from training.recipes.reduced import reduced as small
+from training.schedule import noam, schedule_of
+
+MILLION = 1_000_000
+
+
+@pytest.mark.parametrize(("name", "millions"), [("paper-base-en-de", 65), ("paper-big-en-de", 213)])
+def test_base_and_big_are_as_large_as_the_papers(name: str, millions: int) -> None:
+    assert parameters(recipe_named(name)) == pytest.approx(millions * MILLION, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "millions"),
+    [
+        ("2-layers", 36),
+        ("4-layers", 50),
+        ("8-layers", 80),
+        ("width-256", 28),
+        ("width-1024", 168),
+        ("feed-forward-1024", 53),
+        ("feed-forward-4096", 90),
+    ],
+)
+def test_the_rows_of_table_3_are_about_as_large_as_the_papers(suffix: str, millions: int) -> None:
+    # The paper rounds, and its vocabulary is "about" 37,000; two layers have little else.
+    found = parameters(recipe_named(f"paper-base-en-de-{suffix}"))
+    assert found == pytest.approx(millions * MILLION, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["general-de-en", "general-free-de-en"])
+def test_what_is_published_with_the_code_is_small(name: str) -> None:
+    assert 12 * MILLION < parameters(recipe_named(name)) < 14 * MILLION
+
+
+def test_everyday_is_for_two_cores() -> None:
+    assert 8 * MILLION < parameters(recipe_named("everyday-de-en")) < 9 * MILLION
+
+
+def test_version_2_of_tensor2tensor_has_twice_the_papers_rate_and_warms_up_twice_as_long() -> None:
+    first, second = (recipe_named(f"tensor2tensor-v{version}-en-de") for version in (1, 2))
+    for step in (1, 4_000, 8_000, 100_000):
+        assert schedule_of(first)(step) == pytest.approx(noam(512, 4_000)(step))
+        assert schedule_of(second)(step) == pytest.approx(2 * noam(512, 8_000)(step))
+    assert (first.network.norm, second.network.norm) == ("after", "before")
+
+
+def test_free_is_free() -> None:
+    unfree = ("unstated", "research", "non-commercial")
+    free = recipe_named("general-free-de-en").data.train
+    assert not [c for c in free if any(word in c.licence for word in unfree)]
+    assert {*free} < {*recipe_named("general-de-en").data.train}
+
+
+def test_the_papers_text_is_everybodys_own_to_fetch(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="translation task of WMT 2014, on the page of that"):
+        prepare(recipe_named("paper-base-en-de"), RunDirectory(tmp_path / "run"), tmp_path)
+
+
+def test_a_recipe_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert summary(recipe_named("general-de-en")).startswith(
+        "de↔en; 6+2 layers 320/1024/5; 13.2M parameters; 60,000 steps; tatoeba, ms-docs,"
+    )
+    assert main(["recipes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(RECIPES)
+
+
+SENTENCES = [
+    (f"{a} {b} {c}.", f"{c} {b} a {a}.")
+    for a in ("Haus", "Hund", "Baum", "Kind", "Rad")
+    for b in ("groß", "klein", "alt", "jung", "neu")
+    for c in ("sieht", "geht", "lacht", "singt", "ruft", "tanzt", "weint", "schläft")
+]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("reduced")
+    (directory / "data").mkdir()
+    for name, pairs in (("some", SENTENCES), ("few", SENTENCES[:6])):
+        for language in ("de", "en", "fr", "cs"):
+            side = language == "de"
+            text = "".join(f"{pair[not side]} {language}\n" for pair in pairs)
+            (directory / "data" / f"{name}.{language}").write_text(text, encoding="utf-8")
+    return directory
+
+
+def reduced(places: Path, command: str, recipe: str) -> int:
+    options = ["--reduced", "--corpus=some", "--threads=1"]
+    options += [f"--{place}={places / place}" for place in ("data", "runs", "bundles")]
+    if recipe not in GENERATED:
+        options += ["--set=data.valid.name=few", "--set=data.test.name=few"]
+        options += ["--set=vocabulary.size=40"]
+    if command == "run":
+        # What has learned nothing is not sure enough of anything for int8.
+        options.append("--precisions=fp32")
+    return main([command, recipe, *options])
+
+
+GENERATED = ("reverse", "copy")
+WHOLE = (
+    "copy",
+    "multi30k-de-en",
+    "multi30k-en-de",
+    "multi30k-de-en-augmented",
+    "multi30k-de-en-r-drop",
+    "multi30k-de-en-student",
+    "everyday-de-en",
+    "paper-base-en-fr",
+    "paper-base-en-de-learned-positions",
+    "paper-12-1-en-de",
+    "tensor2tensor-v2-en-de",
+)
+"""One of each kind: from text to a bundle. The others differ from one of these in numbers only."""
+
+
+@pytest.fixture
+def translated_at_once(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the translators would say, without the service: the other side, backwards."""
+
+    def translate(
+        bundle: Path, source: str, target: str, input: Path, output: Path, **_: object
+    ) -> None:
+        lines = (places / "data" / f"some.{target}").read_text(encoding="utf-8").splitlines()
+        said = "".join(f"{' '.join(line.split()[::-1])}\n" for line in lines)
+        output.write_bytes(gzip.compress(said.encode()))
+
+    monkeypatch.setattr("training.translate.translate_file", translate)
+    monkeypatch.setattr("training.translate.find_translator", translator(places))
+
+
+def translator(places: Path) -> Callable[[str, Path], Path]:
+    """The reduced bundle of the recipe that a translator is the bundle of."""
+    return lambda name, bundles: bundles / f"{name}-reduced"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_kind_of_recipe_goes_from_text_to_a_bundle(
+    places: Path, translated_at_once: None, name: str
+) -> None:
+    assert reduced(places, "run", name) == 0
+    recipe = recipe_named(name)
+    manifest = Bundle.open(places / "bundles" / f"{name}-reduced").manifest
+    directions = {(each.source, each.target) for each in manifest.directions}
+    assert directions == set(recipe.data.directions)
+
+
+@pytest.mark.slow
+def test_every_other_recipe_can_be_trained(
+    places: Path, translated_at_once: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Some rows of table 3 differ in nothing but sizes, which are all small here.
+    tried = {_without_name(recipe_named(name)) for name in WHOLE}
+    others: dict[str, Recipe] = {}
+    for name, make in RECIPES.items():
+        document = _without_name(make())
+        if name not in WHOLE and document not in tried:
+            tried.add(document)
+            others[name] = make()
+    # A run begins where another ends.
+    for name in sorted(others, key=lambda name: others[name].initial is not None):
+        wanted = [corpus for corpus in others[name].data.train if corpus.translated]
+        for command in (*(["translate"] if wanted else []), "prepare", "train", "average"):
+            assert reduced(places, command, name) == 0, capsys.readouterr().err
+
+
+def _without_name(recipe: Recipe) -> str:
+    return json.dumps({**small(recipe, "some").to_dict(), "name": "", "effort": ""})

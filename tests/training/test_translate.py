@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.tiny_training import tiny_recipe
+from training.cli import main
+from training.data.corpus import CorpusError, read_lines
+from training.data.shards import Shards
+from training.distillation import distilled
+from training.prepare import prepare
+from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory, Vocabulary
+from training.recipe_file import read_recipe
+from training.translate import NoTranslator, translate_corpora
+
+BUNDLES = Path(__file__).parents[2] / "bundles"
+FOUND = Corpus(name="captions", licence="CC0-1.0")
+BACK = replace(FOUND, translated="source", translator="multi30k-en-de")
+"""German made of English, in a recipe from German to English."""
+
+
+def recipe_on(*corpora: Corpus, bidirectional: bool = False) -> Recipe:
+    tiny = tiny_recipe()
+    held = Corpus(name="held", licence="CC0-1.0")
+    data = replace(
+        tiny.data,
+        source="de",
+        target="en",
+        train=corpora,
+        valid=held,
+        test=held,
+        bidirectional=bidirectional,
+    )
+    return replace(tiny, data=data, vocabulary=Vocabulary(size=200, kind="word"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    for language, lines in {
+        "en": "A man is walking.\nA dog.\nTwo dogs.\n",
+        "de": "Ein Mann geht.\nEin Hund.\nZwei Hunde.\n",
+    }.items():
+        for name in ("captions", "held"):
+            (directory / f"{name}.{language}").write_text(lines, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "runs" / "tiny")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str, str]]:
+    """In the place of the service: every line backwards; says what it was asked for."""
+    calls: list[tuple[str, str, str, str]] = []
+
+    def translate(
+        bundle: Path, source: str, target: str, input: Path, output: Path, **_: object
+    ) -> None:
+        calls.append((bundle.name, source, target, input.name))
+        output.write_bytes(
+            gzip.compress("".join(f"{line[::-1]}\n" for line in read_lines(input)).encode())
+        )
+
+    monkeypatch.setattr("training.translate.translate_file", translate)
+    return calls
+
+
+Asked = list[tuple[str, str, str, str]]
+
+
+def test_the_side_that_is_found_is_translated_into_the_other(
+    data: Path, run: RunDirectory, asked: Asked
+) -> None:
+    forth = replace(FOUND, translated="target", translator="multi30k-de-en")
+    made = translate_corpora(recipe_on(FOUND, BACK, forth), run, data, BUNDLES)
+    assert asked == [
+        ("multi30k-en-de", "en", "de", "captions.en"),
+        ("multi30k-de-en", "de", "en", "captions.de"),
+    ]
+    assert list(made) == [
+        "captions, source by multi30k-en-de",
+        "captions, target by multi30k-de-en",
+    ]
+    assert len({*made.values()}) == 2
+
+
+def test_what_is_translated_is_not_translated_again(
+    data: Path, run: RunDirectory, asked: Asked
+) -> None:
+    for _ in range(2):
+        translate_corpora(recipe_on(BACK), run, data, BUNDLES)
+    assert len(asked) == 1
+    (data / "captions.en").write_text("Another text.\n", encoding="utf-8")
+    (output,) = translate_corpora(recipe_on(BACK), run, data, BUNDLES).values()
+    assert len(asked) == 2
+    assert list(read_lines(output)) == [".txet rehtonA"]
+
+
+def test_prepare_reads_what_was_translated_and_says_what_to_run_if_nothing_was(
+    data: Path, run: RunDirectory, asked: Asked
+) -> None:
+    recipe = recipe_on(FOUND, BACK)
+    with pytest.raises(CorpusError, match="into de by multi30k-en-de; run `python -m training tr"):
+        prepare(recipe, run, data)
+    translate_corpora(recipe, run, data, BUNDLES)
+    report = prepare(recipe, run, data)
+    assert report["train"]["captions, source by multi30k-en-de"]["kept"] == 3
+    shards, tokenizer = Shards.open(run.shards("train")), run.tokenizers().source
+    assert tokenizer.decode(shards.source[3].tolist()) == ".gniklaw si nam A"
+    assert tokenizer.decode(shards.target[3].tolist()) == "A man is walking."
+
+
+@pytest.mark.parametrize(
+    ("corpus", "complaint"),
+    [
+        (replace(BACK, translator="nobody"), "there is no bundle 'nobody' in .*bundles; train and"),
+        (replace(BACK, translator="multi30k-de-en"), "translates de-en; corpus 'captions' is to"),
+    ],
+)
+def test_a_translator_that_cannot_is_refused_before_any_work(
+    data: Path, run: RunDirectory, asked: Asked, corpus: Corpus, complaint: str
+) -> None:
+    with pytest.raises(NoTranslator, match=complaint):
+        translate_corpora(recipe_on(BACK, corpus), run, data, BUNDLES)
+    assert asked == []
+
+
+def test_a_student_learns_what_its_teacher_says() -> None:
+    student = distilled(recipe_on(FOUND), "teacher", "student")
+    assert student.name == "student"
+    assert student.data.train == (replace(FOUND, translated="target", translator="teacher"),)
+    assert (student.data.valid, student.data.test) == (recipe_on(FOUND).data.valid,) * 2
+
+
+def test_a_bidirectional_student_is_taught_both_ways() -> None:
+    student = distilled(recipe_on(FOUND, bidirectional=True), "teacher", "student")
+    assert [corpus.translated for corpus in student.data.train] == ["target", "source"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "complaint"),
+    [
+        (tiny_recipe(), "'train' is generated"),
+        (recipe_on(FOUND, BACK), "'captions' is back-translated"),
+    ],
+)
+def test_what_nobody_wrote_is_not_distilled(recipe: Recipe, complaint: str) -> None:
+    with pytest.raises(InvalidRecipe, match=complaint):
+        distilled(recipe, "teacher", "student")
+
+
+def test_distill_takes_all_hops_and_keeps_the_recipe(
+    data: Path, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def taking(name: str) -> Callable[[object], None]:
+        return lambda options: taken.append(name)
+
+    for name in ("train", "average", "evaluate", "shortlist", "export"):
+        monkeypatch.setattr(f"training.commands.{name}.perform", taking(name))
+    places = [f"--data={data}", f"--runs={tmp_path / 'runs'}", f"--bundles={BUNDLES}"]
+    command = ["distill", "multi30k-de-en", "--reduced", "--corpus", "captions"]
+    command += ["--set", "data.valid.name=held", "--set", "vocabulary.size=40", *places]
+    command += ["--set", "vocabulary.kind=word"]
+    assert main([*command, "--teacher", "multi30k-de-en", "--name", "student"]) == 0
+    assert asked == [("multi30k-de-en", "de", "en", "captions.de")]
+    assert taken == ["train", "average", "evaluate", "shortlist", "export"]
+    run = RunDirectory(tmp_path / "runs" / "student")
+    recipe = read_recipe(run.derived)
+    assert recipe.data.train[0].translator == str(BUNDLES / "multi30k-de-en")
+    assert recipe.vocabulary.size == 40
+    # The same command again translates and prepares nothing.
+    shutil.rmtree(data)
+    monkeypatch.setattr("training.commands.prepare.perform", taking("prepare"))
+    assert main([*command, "--teacher", "multi30k-de-en", "--name", "student"]) == 2
+    assert main([*command, "--teacher", "multi30k-de-en", "--name", "multi30k-de-en"]) == 2

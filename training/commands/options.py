@@ -1,0 +1,103 @@
+"""Options that commands share, and what they mean: a recipe, a run, a device."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from training.commands import Commands
+from training.data.corpus import default_data_directory
+from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe_file import find_recipe, overridden
+from training.recipes.reduced import reduced
+
+
+def recipe_parser(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:
+    """A command that is about a recipe: its parser, with the options that all of those have."""
+    parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+    add_recipe(parser)
+    add_places(parser)
+    add_device(parser)
+    return parser
+
+
+def add_recipe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="the name of a recipe (`python -m training recipes`), or a .json or .toml file",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        metavar="FIELD=VALUE",
+        action="append",
+        default=[],
+        help="change a field of the recipe, such as optimisation.warmup=2000; may be repeated",
+    )
+    parser.add_argument("--steps", type=positive, help="train so many steps, not the recipe's")
+    parser.add_argument(
+        "--reduced",
+        action="store_true",
+        help="two steps of a tiny network, to see whether everything is in its place",
+    )
+    parser.add_argument(
+        "--corpus", metavar="NAME", help="with --reduced: instead of every corpus of the recipe"
+    )
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default_data_directory(),
+        help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
+    )
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are kept")
+    parser.add_argument("--bundles", type=Path, default=Path("bundles"), help="where to publish")
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
+
+
+def recipe_of(options: argparse.Namespace) -> Recipe:
+    """The recipe that the options of ``add_recipe`` describe.
+
+    Raises ``InvalidRecipe`` if there is none of that name, or it makes no sense.
+    """
+    recipe = find_recipe(options.recipe)
+    if options.reduced:
+        recipe = reduced(recipe, options.corpus)
+    elif options.corpus is not None:
+        raise InvalidRecipe(
+            "--corpus goes with --reduced; to train on other text, write a recipe of your own: "
+            f"`python -m training show {options.recipe} > mine.json`"
+        )
+    recipe = overridden(recipe, options.settings)
+    if options.steps is not None:
+        recipe = replace(recipe, budget=replace(recipe.budget, steps=options.steps))
+    return recipe
+
+
+def run_of(options: argparse.Namespace, recipe: Recipe) -> RunDirectory:
+    runs: Path = options.runs
+    return RunDirectory(runs / recipe.name)
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than none")
+    return number
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than one")
+    return number

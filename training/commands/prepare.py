@@ -1,0 +1,27 @@
+"""``prepare``: text to token ids."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from training.commands import Commands
+from training.commands.options import recipe_of, recipe_parser, run_of
+from training.prepare import prepare
+
+
+def add_to(commands: Commands) -> None:
+    parser = recipe_parser(
+        commands, "prepare", "read and clean the corpora, learn the vocabulary, write token ids"
+    )
+    add_options(parser)
+    parser.set_defaults(perform=perform)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """It has none of its own."""
+
+
+def perform(options: argparse.Namespace) -> None:
+    recipe = recipe_of(options)
+    print(json.dumps(prepare(recipe, run_of(options, recipe), options.data), indent=2))

@@ -1,0 +1,56 @@
+"""``run``: every hop, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+from training.commands import (
+    Commands,
+    average,
+    evaluate,
+    export,
+    prepare,
+    shortlist,
+    train,
+    translate,
+)
+from training.commands.options import recipe_of, recipe_parser, run_of
+from training.distributed import is_distributed
+from training.prepare import is_prepared
+from training.refusal import Refusal
+
+HOPS = (translate, prepare, train, average, evaluate, shortlist, export)
+
+logger = logging.getLogger(__name__)
+
+
+def add_to(commands: Commands) -> None:
+    names = [hop.__name__.rpartition(".")[2] for hop in HOPS]
+    parser = recipe_parser(
+        commands, "run", f"all hops: {', '.join(names[:-1])} and {names[-1]}, in this order"
+    )
+    add_options(parser)
+    parser.set_defaults(perform=perform)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of every hop."""
+    for hop in HOPS:
+        hop.add_options(parser)
+
+
+def perform(options: argparse.Namespace) -> None:
+    """Take every hop; what is translated and prepared already stays as it is."""
+    if is_distributed():
+        raise Refusal(
+            "torchrun starts several processes, of which every hop but `train` needs one: run "
+            "`prepare` first, then `train` alone by torchrun, then the rest"
+        )
+    recipe = recipe_of(options)
+    run = run_of(options, recipe)
+    for hop in HOPS:
+        if hop is prepare and is_prepared(recipe, run, options.data):
+            logger.info("%s is prepared", run.path)
+        elif hop is not translate or any(corpus.translated for corpus in recipe.data.train):
+            hop.perform(options)

@@ -1,0 +1,23 @@
+"""``show``: a recipe as a file to begin one's own with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from training.commands import Commands
+from training.commands.options import add_recipe, recipe_of
+
+
+def add_to(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "show",
+        help="print a recipe as JSON",
+        description="Print a recipe as JSON; every command takes such a file for a recipe.",
+    )
+    add_recipe(parser)
+    parser.set_defaults(perform=perform)
+
+
+def perform(options: argparse.Namespace) -> None:
+    print(json.dumps(recipe_of(options).to_dict(), indent=2, ensure_ascii=False))

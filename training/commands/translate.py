@@ -1,0 +1,29 @@
+"""``translate``: the sides of corpora that a bundle makes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from training.commands import Commands
+from training.commands.options import recipe_of, recipe_parser, run_of
+from training.translate import translate_corpora
+
+
+def add_to(commands: Commands) -> None:
+    parser = recipe_parser(
+        commands, "translate", "translate corpora that the recipe wants in a bundle's words"
+    )
+    add_options(parser)
+    parser.set_defaults(perform=perform)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """It has none of its own."""
+
+
+def perform(options: argparse.Namespace) -> None:
+    recipe = recipe_of(options)
+    run = run_of(options, recipe)
+    made = translate_corpora(recipe, run, options.data, options.bundles, options.threads)
+    print(json.dumps({label: str(path) for label, path in made.items()}, indent=2))

@@ -1,0 +1,52 @@
+"""Which texts have been seen, in some twenty bytes each."""
+
+from __future__ import annotations
+
+from array import array
+from hashlib import blake2b
+
+
+class Seen:
+    """A set of texts that can only grow and be asked; keeps 64 bits of each.
+
+    Among a hundred million texts, two different ones are taken for the same with a probability of
+    one in three thousand.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._places = _empty(1 << 12)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, text: str) -> bool:
+        """Whether it is a text that has not been seen before."""
+        # Zero marks a free place.
+        key = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") or 1
+        if not _put(self._places, key):
+            return False
+        self._count += 1
+        if self._count * 3 > len(self._places) * 2:
+            larger = _empty(2 * len(self._places))
+            for kept in self._places:
+                if kept:
+                    _put(larger, kept)
+            self._places = larger
+        return True
+
+
+def _empty(places: int) -> array[int]:
+    return array("Q", bytes(8 * places))
+
+
+def _put(places: array[int], key: int) -> bool:
+    """Linear probing; false if the key is there already. There are powers of two of places."""
+    last = len(places) - 1
+    place = key & last
+    while found := places[place]:
+        if found == key:
+            return False
+        place = (place + 1) & last
+    places[place] = key
+    return True

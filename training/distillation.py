@@ -1,0 +1,32 @@
+"""Sequence-level distillation (Kim and Rush, 2016): a student learns what its teacher says.
+
+What a teacher says of a sentence is simpler and more regular than what people said, so a small
+network learns more of it. Every training target is the teacher's translation by beam search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from training.recipe import Corpus, InvalidRecipe, Recipe
+
+
+def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:
+    """The recipe on the teacher's translations of its training sources, in each direction.
+
+    Raises ``InvalidRecipe`` if a corpus has no found text to translate.
+    """
+    trained: list[Corpus] = []
+    for corpus in recipe.data.train:
+        if corpus.generator is not None or corpus.translated == "source":
+            made = "generated" if corpus.generator is not None else "back-translated"
+            raise InvalidRecipe(
+                f"recipe {recipe.name!r} cannot be distilled: corpus {corpus.name!r} is {made}, "
+                "and a teacher translates what was found; distill a recipe without it"
+            )
+        trained.append(replace(corpus, translated="target", translator=teacher))
+        if recipe.data.bidirectional:
+            trained.append(replace(corpus, translated="source", translator=teacher))
+    # A corpus that had been distilled before, and is found besides, is there only once.
+    once = {corpus.label: corpus for corpus in trained}
+    return replace(recipe, name=name, data=replace(recipe.data, train=tuple(once.values())))

@@ -1,0 +1,251 @@
+"""A network becomes a bundle, wherever it comes from: graphs, proof, manifest, publication."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+import sacrebleu
+
+from models.bundle.bundle import MODEL_CARD, SHORTLIST, Bundle, graph_file, weights_file
+from models.bundle.card import render_card
+from models.bundle.manifest import (
+    GRAPHS,
+    DecodingDefaults,
+    Direction,
+    Example,
+    Manifest,
+    Precision,
+    Provenance,
+    SentenceLimits,
+)
+from models.bundle.tokenizer import Tokenizers
+from models.transformer.transformer import Transformer
+from training.decoding import searching_of
+from training.export.calibration import Pair, calibrate
+from training.export.graphs import build_graph, dimensions_of
+from training.export.parity import Translated, check_attention, check_translations, translate_all
+from training.export.weights import collect_weights
+
+logger = logging.getLogger(__name__)
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
+PROOF_SENTENCES = 200
+ATTENTION_SENTENCES = 16
+EXAMPLES = 4
+"""Of a bundle of one or two directions, for each; with more directions, each has one."""
+MOST_EXAMPLES = 16
+"""The service translates every example before it serves a bundle."""
+EXAMPLE_MARGIN = 0.05
+"""By how much an example's translation must beat the next best: another CPU rounds differently."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """What a bundle is proved with, and may show as an example."""
+
+    source: str
+    direction: int = 0
+    reference: str | None = None
+    shown: bool = True
+    """Whether it may become an example."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """Everything about a bundle but its graphs."""
+
+    name: str
+    network: Transformer
+    directions: tuple[Direction, ...]
+    tokenizers: Tokenizers
+    tokenizer_files: Mapping[str, Path]
+    """By their names in the bundle."""
+    limits: SentenceLimits
+    decoding: DecodingDefaults
+    provenance: Provenance
+    shortlist: Path | None = None
+
+    def source_ids(self, sentence: Sentence) -> tuple[int, ...]:
+        tokenizer = self.tokenizers.source
+        prefix = self.directions[sentence.direction].source_prefix
+        return (*prefix, *tokenizer.encode(sentence.source), tokenizer.special_ids.eos)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the proof found, for people to read."""
+
+    sentences: int
+    differing: dict[Precision, int]
+    bleu: dict[str, float] = field(default_factory=dict)
+    """Of the sentences that have a reference, if any has; by direction where there are several."""
+
+
+def publish(
+    publication: Publication,
+    sentences: Sequence[Sentence],
+    calibration: Sequence[Pair],
+    bundles: Path,
+    precisions: Sequence[Precision],
+) -> tuple[Bundle, Proof]:
+    """Publish ``bundles/<name>`` with the precisions asked for; all of them are proved.
+
+    ``calibration`` may be empty unless int8 is asked for. Raises ``ParityError``, and publishes
+    nothing, if the graphs do not compute what the network does.
+    """
+    network, special = publication.network, publication.tokenizers.target.special_ids
+    # What is published is measured against fp32, which is measured against the network.
+    written: tuple[Precision, ...] = tuple(p for p in PRECISIONS if p in {"fp32", *precisions})
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        ranges = calibrate(network, calibration) if "int8" in written else None
+        version = ""
+        for precision in written:
+            weights = collect_weights(network, precision, ranges)
+            for graph in GRAPHS:
+                model = build_graph(graph, weights, network.config, precision)
+                onnx.save(model, directory / graph_file(graph, precision))
+            weights.write(directory / weights.name)
+            # Of fp32, which is always there: a version follows from the weights alone.
+            version = version or _sha256(directory / weights.name)[:12]
+        translated = _translate(publication, directory, written, sentences)
+        check_translations(translated)
+        for precision in written:
+            few = translated[:: max(1, len(translated) // ATTENTION_SENTENCES)]
+            check_attention(network, directory, few, special, precision)
+        proof = _proof(publication, sentences, translated, written)
+        logger.info("%s", proof)
+        manifest = Manifest(
+            name=publication.name,
+            version=version,
+            directions=publication.directions,
+            dimensions=dimensions_of(network.config),
+            special_ids=special,
+            limits=publication.limits,
+            precisions=tuple(precisions),
+            decoding=publication.decoding,
+            examples=_examples(publication, sentences, translated, precisions),
+            provenance=publication.provenance,
+        )
+        card = directory / MODEL_CARD
+        card.write_text(render_card(manifest), encoding="utf-8")
+        files = {**publication.tokenizer_files, MODEL_CARD: card}
+        if publication.shortlist is not None:
+            files[SHORTLIST] = publication.shortlist
+        for precision in precisions:
+            names = [*(graph_file(graph, precision) for graph in GRAPHS), weights_file(precision)]
+            files |= {name: directory / name for name in names}
+        return Bundle.write(bundles / publication.name, manifest, files), proof
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _translate(
+    publication: Publication,
+    directory: Path,
+    precisions: Sequence[Precision],
+    sentences: Sequence[Sentence],
+) -> list[Translated]:
+    """In the order of ``sentences``."""
+    found: dict[int, Translated] = {}
+    special = publication.tokenizers.target.special_ids
+    for i, direction in enumerate(publication.directions):
+        places = [place for place, sentence in enumerate(sentences) if sentence.direction == i]
+        searching = searching_of(publication.decoding, special, direction.target_prefix)
+        sources = [publication.source_ids(sentences[place]) for place in places]
+        translated = translate_all(publication.network, directory, precisions, sources, searching)
+        found |= dict(zip(places, translated, strict=True))
+    return [found[place] for place in range(len(sentences))]
+
+
+def _proof(
+    publication: Publication,
+    sentences: Sequence[Sentence],
+    translated: Sequence[Translated],
+    precisions: Sequence[Precision],
+) -> Proof:
+    decode = publication.tokenizers.target.decode
+    originals = [sentence.network[0].token_ids for sentence in translated]
+    outputs: dict[str, list[tuple[int, ...]]] = {"network": originals}
+    for precision in precisions:
+        outputs[precision] = [each.graphs[precision][0].token_ids for each in translated]
+    bleu: dict[str, float] = {}
+    for i, direction in enumerate(publication.directions):
+        places = [
+            place
+            for place, sentence in enumerate(sentences)
+            if sentence.direction == i and sentence.reference is not None
+        ]
+        if not places:
+            continue
+        references = [[sentences[place].reference or "" for place in places]]
+        several = len(publication.directions) > 1
+        where = f" {direction.source}-{direction.target}" if several else ""
+        for who, ids in outputs.items():
+            texts = [decode(ids[place]) for place in places]
+            bleu[f"{who}{where}"] = sacrebleu.corpus_bleu(texts, references).score
+    return Proof(
+        sentences=len(sentences),
+        differing={p: sum(map(tuple.__ne__, originals, outputs[p])) for p in precisions},
+        bleu=bleu,
+    )
+
+
+def _examples(
+    publication: Publication,
+    sentences: Sequence[Sentence],
+    translated: Sequence[Translated],
+    precisions: Sequence[Precision],
+) -> tuple[Example, ...]:
+    """Sentences of every direction whose translation is beyond doubt in every precision."""
+    decode = publication.tokenizers.target.decode
+    room = [EXAMPLES if len(publication.directions) <= 2 else 1] * len(publication.directions)
+    chosen: list[Example] = []
+    for sentence, each in zip(sentences, translated, strict=True):
+        beyond_doubt = all(
+            len(hypotheses) > 1 and hypotheses[0].score - hypotheses[1].score > EXAMPLE_MARGIN
+            for hypotheses in (each.graphs[p] for p in precisions)
+        )
+        if not (sentence.shown and beyond_doubt and room[sentence.direction]):
+            continue
+        room[sentence.direction] -= 1
+        chosen.append(
+            Example(
+                source=sentence.source,
+                target=decode(each.graphs[precisions[0]][0].token_ids),
+                source_ids=each.source_ids,
+                target_ids={p: each.graphs[p][0].token_ids for p in precisions},
+                direction=sentence.direction,
+            )
+        )
+    chosen.sort(key=lambda example: example.direction)
+    return tuple(chosen[:MOST_EXAMPLES])
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def commit() -> str:
+    """What this code is called in its repository; ``unknown`` in an image, which has none."""
+    if shutil.which("git") is None:
+        return "unknown"
+    found = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.stdout.strip() if found.returncode == 0 else "unknown"

@@ -1,0 +1,1 @@
+"""Turns checkpoints that others have trained into bundles."""

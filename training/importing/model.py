@@ -1,0 +1,85 @@
+"""What is made of a checkpoint, whatever its kind, before it becomes a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from models.bundle.manifest import DecodingDefaults
+from models.transformer.transformer import Transformer
+from training.importing.checkpoint import Checkpoint
+from training.importing.languages import Languages
+from training.importing.refusals import UnsupportedCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    kind: str
+    """The class of transformers that it is of."""
+    network: Transformer
+    source_model: bytes
+    """A SentencePiece model whose piece ids are the network's."""
+    target_model: bytes
+    """The same as ``source_model``, if the sides share one."""
+    languages: Languages
+    decoding: DecodingDefaults
+    unmapped: tuple[str, ...] = ()
+    """What its generation configuration asks for and a bundle cannot say."""
+
+
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "no_repeat_ngram_size": (None, 0),
+    "encoder_no_repeat_ngram_size": (None, 0),
+    "repetition_penalty": (None, 1, 1.0),
+    "diversity_penalty": (None, 0, 0.0),
+    "do_sample": (None, False),
+    "min_length": (None, 0),
+    "temperature": (None, 1, 1.0),
+    "early_stopping": (True,),
+}
+"""Values of generation that a bundle need not say, because its search does as they say."""
+
+
+class Generation:
+    """How a checkpoint is meant to be decoded: ``generation_config.json``, or older, in its config.
+
+    ``transformers``' own defaults hold for what neither says.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        own = checkpoint.document("generation_config.json", optional=True)
+        self._said: dict[str, Any] = own or checkpoint.config
+
+    def ids(self, name: str) -> tuple[int, ...]:
+        """Of ``bad_words_ids`` and the like: single ids that must not be written."""
+        found = self._said.get(name) or ()
+        flat = [i for entry in found for i in (entry if isinstance(entry, list) else [entry])]
+        if len(flat) != len(found) or not all(isinstance(i, int) for i in flat):
+            raise UnsupportedCheckpoint(
+                f"{name} {found!r} forbids sequences; a bundle can forbid single ids"
+            )
+        return tuple(flat)
+
+    def single(self, name: str) -> int | None:
+        found = self._said.get(name)
+        if found is not None and not isinstance(found, int):
+            raise UnsupportedCheckpoint(f"{name} is {found!r}, not one id")
+        return found
+
+    def decoding(self) -> DecodingDefaults:
+        beam_size, penalty = self._said.get("num_beams"), self._said.get("length_penalty")
+        try:
+            return DecodingDefaults(
+                beam_size=1 if beam_size is None else beam_size,
+                length_penalty=1.0 if penalty is None else penalty,
+            )
+        except ValueError as error:
+            raise UnsupportedCheckpoint(f"its generation configuration: {error}") from error
+
+    def unmapped(self) -> tuple[str, ...]:
+        return tuple(
+            f"{name} {self._said.get(name)!r}"
+            for name, neutral in NEUTRAL.items()
+            if name in self._said and self._said[name] not in neutral
+        )

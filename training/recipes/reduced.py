@@ -1,0 +1,76 @@
+"""Any recipe at a size that a test can run: every choice kept, every number small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from training.recipe import Corpus, Data, Recipe
+
+PAIRS = 100
+"""Of a corpus that is generated, to train on."""
+HELD_OUT = 6
+"""The same, to validate and to test."""
+LONGEST = 60
+"""Pieces of a sentence; what has learned nothing goes on for as long as it may."""
+
+
+def reduced(recipe: Recipe, corpus: str | None = None) -> Recipe:
+    """Two steps of a thin network on a small vocabulary; ``corpus`` stands in for every corpus
+    that is found. What it starts from must have been reduced, too.
+    """
+    network, budget, optimisation = recipe.network, recipe.budget, recipe.optimisation
+    data = recipe.data
+    if corpus is not None:
+        data = _on(data, corpus)
+    trained = tuple(_fewer(each, PAIRS) for each in data.train)
+    return replace(
+        recipe,
+        name=f"{recipe.name}-reduced",
+        data=replace(
+            data,
+            train=trained,
+            valid=_fewer(data.valid, HELD_OUT),
+            test=_fewer(data.test, HELD_OUT),
+            max_length=LONGEST,
+        ),
+        vocabulary=replace(recipe.vocabulary, size=min(recipe.vocabulary.size, 150)),
+        network=replace(
+            network,
+            encoder_layers=min(network.encoder_layers, 2),
+            decoder_layers=min(network.decoder_layers, 2),
+            width=16,
+            heads=min(network.heads, 2),
+            feed_forward=32,
+            max_length=LONGEST + 1,
+        ),
+        optimisation=replace(
+            optimisation,
+            tokens_per_batch=600,
+            accumulate=min(optimisation.accumulate, 2),
+            warmup=min(optimisation.warmup, 2),
+        ),
+        budget=replace(
+            budget, steps=2, validate_every=2, save_every=1, keep_checkpoints=2, patience=None
+        ),
+        average=min(recipe.average, 2),
+        initial=None if recipe.initial is None else f"{recipe.initial}-reduced",
+    )
+
+
+def _fewer(corpus: Corpus, pairs: int) -> Corpus:
+    return replace(corpus, pairs=min(corpus.pairs, pairs))
+
+
+def _on(data: Data, name: str) -> Data:
+    """Of several corpora that become the same one, one is left."""
+    trained = {each.label: each for each in (_named(each, name) for each in data.train)}
+    return replace(
+        data,
+        train=tuple(trained.values()),
+        valid=_named(data.valid, name),
+        test=_named(data.test, name),
+    )
+
+
+def _named(corpus: Corpus, name: str) -> Corpus:
+    return corpus if corpus.generator is not None else replace(corpus, name=name)

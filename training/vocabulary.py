@@ -1,0 +1,93 @@
+"""The vocabularies of a run: learned from its text, or taken over from the run it starts from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
+from models.bundle.tokenizer import train_tokenizer
+from training.data.corpus import Pair
+from training.data.tags import tags_of
+from training.recipe import InvalidRecipe, Recipe, RunDirectory
+
+SAMPLE = 200_000
+"""Pairs that a vocabulary is learned from: SentencePiece holds them all, and more helps little."""
+
+
+def make_vocabularies(
+    recipe: Recipe,
+    run: RunDirectory,
+    directory: Path,
+    pairs: Callable[[], Iterable[Pair]],
+    count: int,
+) -> RunDirectory:
+    """Write the tokenizers of a recipe to ``directory``, as those of a run; learn them from
+    ``count`` pairs, or take over those of the recipe's ``initial`` run, which lies beside ``run``.
+
+    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, or the other run is of other
+    languages, of another vocabulary or not prepared.
+    """
+    made = RunDirectory(directory)
+    if recipe.initial is not None:
+        initial = RunDirectory(run.path.parent / recipe.initial)
+        _require_same_languages(recipe, initial)
+        names = [TOKENIZER] if recipe.vocabulary.shared else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
+        for name in names:
+            shutil.copyfile(initial.path / name, directory / name)
+        return made
+    if recipe.vocabulary.shared:
+        _learn(recipe, (side for pair in sampled(pairs(), count) for side in pair), made.tokenizer)
+    else:
+        sources = (pair.source for pair in sampled(pairs(), count))
+        _learn(recipe, sources, made.source_tokenizer)
+        targets = (pair.target for pair in sampled(pairs(), count))
+        _learn(recipe, targets, made.target_tokenizer)
+    return made
+
+
+def sampled(pairs: Iterable[Pair], count: int, most: int = SAMPLE) -> Iterator[Pair]:
+    """At most ``most`` of ``count`` pairs, evenly spread."""
+    for i, pair in enumerate(pairs):
+        if count <= most or i * most // count != (i - 1) * most // count:
+            yield pair
+
+
+def _learn(recipe: Recipe, texts: Iterable[str], path: Path) -> None:
+    vocabulary = recipe.vocabulary
+    try:
+        train_tokenizer(
+            texts,
+            path,
+            vocabulary_size=vocabulary.size,
+            kind=vocabulary.kind,
+            character_coverage=vocabulary.character_coverage,
+            control_symbols=tags_of(recipe.data),
+        )
+    except ValueError as error:
+        raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error
+
+
+def _require_same_languages(recipe: Recipe, initial: RunDirectory) -> None:
+    if not initial.recipe.exists() or not initial.data.is_dir():
+        raise InvalidRecipe(
+            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, and {initial.path} "
+            f"has not been prepared; run `python -m training run {recipe.initial}` first"
+        )
+    other = Recipe.from_dict(json.loads(initial.recipe.read_text(encoding="utf-8")))
+    if other.data.directions != recipe.data.directions:
+        raise InvalidRecipe(
+            f"recipe {recipe.name!r} translates {_spoken(recipe)}, and the run {recipe.initial!r} "
+            f"that it starts from {_spoken(other)}; start from a run of the same languages"
+        )
+    if other.vocabulary != recipe.vocabulary:
+        raise InvalidRecipe(
+            f"recipe {recipe.name!r} has another vocabulary than the run {recipe.initial!r} that "
+            "it starts from; give it the same"
+        )
+
+
+def _spoken(recipe: Recipe) -> str:
+    return " and ".join(f"{source} to {target}" for source, target in recipe.data.directions)
