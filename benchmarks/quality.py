@@ -30,9 +30,9 @@ from training.evaluation import scores
 from training.evaluation.bitext import Bitext, check_aligned, find_bitext
 from training.evaluation.bundles import asked, directions_of
 from training.evaluation.network import bitext_of
-from training.recipe import RunDirectory
 from training.recipes import recipe_named
 from training.refusal import Refusal
+from training.run_directory import RunDirectory
 
 TEXTS_PER_REQUEST = 100
 TIMEOUT_SECONDS = 600.0

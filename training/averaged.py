@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.transformer.transformer import Transformer
 from training import checkpoint
-from training.recipe import RunDirectory
+from training.run_directory import RunDirectory
 
 
 def averaged_network(run: RunDirectory) -> Transformer:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 
 from models.bundle.manifest import DecodingDefaults, SpecialIds
-from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe
+from training.run_directory import RunDirectory
 from training.search import Searching
 
 

@@ -23,7 +23,8 @@ from training.data.seen import Seen
 from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.disk import writing
-from training.recipe import Corpus, Recipe, RunDirectory
+from training.recipe import Corpus, Recipe
+from training.run_directory import RunDirectory
 from training.vocabulary import make_vocabularies
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from models.transformer.transformer import Transformer
 from training import checkpoint
 from training.checkpoint import CheckpointError
 from training.execution import Execution
-from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe
+from training.run_directory import RunDirectory
 
 _DECIDING = ("data", "vocabulary", "network", "optimisation", "seed", "initial")
 """The parts of a recipe that decide what a step computes."""

@@ -16,7 +16,8 @@ from training.data.corpus import CorpusError, read_lines, read_pairs
 from training.data.shards import Shards
 from training.data.tags import source_prefix
 from training.lexicon import Lexicon, learn_lexicon
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Recipe
+from training.run_directory import RunDirectory
 
 PER_SOURCE = 100
 FREQUENT = 100

@@ -28,7 +28,7 @@ from training.distributed import World
 from training.execution import Execution
 from training.learner import Learner, Outcome
 from training.log import RunLog, SilentLog
-from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe
 from training.resuming import (
     random_state,
     require_same_run,
@@ -36,6 +36,7 @@ from training.resuming import (
     start_from,
     vocabulary_of,
 )
+from training.run_directory import RunDirectory
 from training.schedule import schedule_of
 from training.throughput import Meter, Speed
 from training.validation import Validation, validate

@@ -14,8 +14,9 @@ from pathlib import Path
 from models.bundle.bundle import Bundle
 from training.data.corpus import find_side, translated_side
 from training.disk import writing
-from training.recipe import Corpus, Data, Recipe, RunDirectory
+from training.recipe import Corpus, Data, Recipe
 from training.refusal import Refusal
+from training.run_directory import RunDirectory
 from training.translation import translate_file
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from models.bundle.tokenizer import train_tokenizer
 from training.data.corpus import Pair
 from training.data.tags import tags_of
-from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe
+from training.run_directory import RunDirectory
 
 SAMPLE = 200_000
 """Pairs that a vocabulary is learned from: SentencePiece holds them all, and more helps little."""

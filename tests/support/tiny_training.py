@@ -23,10 +23,10 @@ from training.recipe import (
     Network,
     Optimisation,
     Recipe,
-    RunDirectory,
     Vocabulary,
 )
 from training.recipes import RECIPES
+from training.run_directory import RunDirectory
 
 VOCABULARY_SIZE = 15
 """Ten digits, X, and the four special pieces."""

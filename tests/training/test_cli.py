@@ -20,8 +20,8 @@ from training import checkpoint
 from training.cli import COMMANDS, main
 from training.export.builder import WeightFile
 from training.export.weights import collect_weights
-from training.recipe import RunDirectory
 from training.recipes import RECIPES
+from training.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[2]
 Command = Callable[..., int]

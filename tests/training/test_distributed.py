@@ -24,7 +24,8 @@ from tests.support.tiny_training import (
 )
 from training import checkpoint
 from training.distributed import join, leave
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Recipe
+from training.run_directory import RunDirectory
 from training.trainer import Trainer
 
 pytestmark = pytest.mark.slow

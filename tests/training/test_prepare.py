@@ -18,7 +18,8 @@ from training.data.generated import generate
 from training.data.shards import Shards, ShardWriter
 from training.disk import CannotWrite
 from training.prepare import is_prepared, prepare
-from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory, Vocabulary
+from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
+from training.run_directory import RunDirectory
 from training.vocabulary import sampled
 
 

@@ -9,8 +9,9 @@ import pytest
 from models.bundle.languages import canonical
 from models.bundle.manifest import DecodingDefaults
 from tests.support.tiny_training import tiny_recipe, with_network
-from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory
+from training.recipe import Corpus, InvalidRecipe, Recipe
 from training.recipes import RECIPES, recipe_named
+from training.run_directory import RunDirectory
 from training.schedule import schedule_of
 
 

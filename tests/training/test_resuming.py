@@ -23,7 +23,8 @@ import torch
 from tests.support.tiny_training import prepared, tiny_recipe, with_budget, with_optimisation
 from training import checkpoint
 from training.log import RunLog
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Recipe
+from training.run_directory import RunDirectory
 from training.trainer import Trainer
 
 STEPS = 60

@@ -16,7 +16,7 @@ from training.data.corpus import CorpusError
 from training.data.shards import Shards
 from training.lexicon import Lexicon, learn_lexicon
 from training.prepare import prepare
-from training.recipe import RunDirectory
+from training.run_directory import RunDirectory
 from training.shortlist import Coverage, always_allowed, choose, coverage, make_shortlist
 
 PAD, UNK, BOS, EOS = SPECIAL_IDS.pad, SPECIAL_IDS.unk, SPECIAL_IDS.bos, SPECIAL_IDS.eos

@@ -26,7 +26,8 @@ from training.data.shards import Shards
 from training.disk import CannotWrite
 from training.execution import Execution
 from training.learner import Diverged
-from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe
+from training.run_directory import RunDirectory
 from training.trainer import Trainer
 from training.validation import Validation
 

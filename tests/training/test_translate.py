@@ -14,8 +14,9 @@ from training.data.corpus import CorpusError, read_lines
 from training.data.shards import Shards
 from training.distillation import distilled
 from training.prepare import prepare
-from training.recipe import Corpus, InvalidRecipe, Recipe, RunDirectory, Vocabulary
+from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.recipe_file import read_recipe
+from training.run_directory import RunDirectory
 from training.translate import NoTranslator, translate_corpora
 
 BUNDLES = Path(__file__).parents[2] / "bundles"

@@ -152,9 +152,7 @@ async def test_without_words_there_is_nothing_to_align(way: Way, source: str, ta
 
 
 async def test_tokens_of_other_texts_are_a_mistake_that_is_named(way: Way) -> None:
-    with pytest.raises(
-        ValueError, match="source_ids are not the prefix"
-    ):
+    with pytest.raises(ValueError, match="source_ids are not the prefix"):
         await align(way, "abc", "AB", *ids("ab", "AB"))
     with pytest.raises(ValueError, match="target_ids are not the tokens of target_text"):
         await align(way, "ab", "ABC", *ids("ab", "AB"))

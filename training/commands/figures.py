@@ -10,8 +10,8 @@ from models.bundle.manifest import InvalidBundle
 from training.commands import Commands
 from training.commands.options import positive
 from training.data.corpus import default_data_directory
-from training.recipe import RunDirectory
 from training.refusal import Refusal
+from training.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from training.figures.material import Material

@@ -10,9 +10,10 @@ import torch
 
 from training.commands import Commands
 from training.data.corpus import default_data_directory
-from training.recipe import InvalidRecipe, Recipe, RunDirectory
+from training.recipe import InvalidRecipe, Recipe
 from training.recipe_file import find_recipe, overridden
 from training.recipes.reduced import reduced
+from training.run_directory import RunDirectory
 
 
 def recipe_parser(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:

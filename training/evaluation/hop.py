@@ -13,8 +13,9 @@ from models.transformer.transformer import Transformer
 from training.decoding import decoding_of, searching_of
 from training.evaluation.network import Reader, bitext_of, search_texts
 from training.evaluation.scores import Measured, score
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Recipe
 from training.refusal import Refusal
+from training.run_directory import RunDirectory
 
 
 class NotEvaluated(Refusal):

@@ -21,7 +21,8 @@ from training.decoding import searching_of
 from training.evaluation.bitext import Bitext
 from training.evaluation.network import Reader, bitext_of, search_texts
 from training.evaluation.scores import bleu_for
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Recipe
+from training.run_directory import RunDirectory
 from training.search import Hypothesis, default_max_length, norm_of
 
 BEAM_SIZES = (1, 2, 4, 6)

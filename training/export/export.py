@@ -25,7 +25,8 @@ from training.export.publication import (
     today,
 )
 from training.recipe import Corpus as RecipeCorpus
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Recipe
+from training.run_directory import RunDirectory
 
 CALIBRATION_SENTENCES = 200
 """Of the validation set, all directions together, and as many of the text trained on."""

@@ -19,8 +19,9 @@ from training.evaluation.diagnostics import Bucket, diagnose
 from training.evaluation.hop import Evaluation
 from training.evaluation.network import bitext_of
 from training.figures.curves import Average, History
-from training.recipe import Recipe, RunDirectory
+from training.recipe import Recipe
 from training.refusal import Refusal
+from training.run_directory import RunDirectory
 from training.search import default_max_length, greedy
 
 _PLEASANT = range(8, 15)

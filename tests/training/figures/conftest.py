@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.tiny_training import tiny_recipe
 from training.cli import main
-from training.recipe import RunDirectory
 from training.recipes import RECIPES
+from training.run_directory import RunDirectory
 
 
 @pytest.fixture(scope="package")

@@ -14,7 +14,7 @@ from tests.support.tiny_training import tiny_config
 from training.cli import main
 from training.figures import registry
 from training.figures.registry import FIGURES
-from training.recipe import RunDirectory
+from training.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[3]
 

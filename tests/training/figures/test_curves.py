@@ -10,8 +10,8 @@ import pytest
 
 from training.figures.curves import Average, History, binned, learning_curves
 from training.figures.material import Material
-from training.recipe import RunDirectory
 from training.refusal import Refusal
+from training.run_directory import RunDirectory
 
 
 def write_log(path: Path, steps: int, scale: float, **valid: float) -> Path:
