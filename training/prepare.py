@@ -145,7 +145,7 @@ def _cleaned(
             max_words=data.max_length,
             max_ratio=data.max_ratio,
             same_numbers=data.same_numbers,
-            copies=corpus.generator is not None,
+            generated=corpus.generator is not None,
             machine=corpus.translated,
             known=known,
         )

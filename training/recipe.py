@@ -219,7 +219,7 @@ class Recipe:
     __pydantic_config__ = _CHECKED
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
-    """Of the run's directory and of the bundle."""
+    """Of the run's directory, and of the bundle unless that has a name of its own."""
     data: Data
     vocabulary: Vocabulary
     network: Network
@@ -232,6 +232,8 @@ class Recipe:
     """The run whose averaged weights and vocabulary this one starts from (fine-tuning)."""
     decoding: dict[str, int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
+    bundle: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] | None = None
+    """The bundle's name, if it is not the recipe's."""
     description: str = ""
     """What the model can and cannot do, in Markdown; a paragraph of its card."""
     effort: str = ""
@@ -266,6 +268,10 @@ class Recipe:
                     f"recipe {self.name!r} is bidirectional, and either language may be the "
                     "source; it needs a shared vocabulary"
                 )
+
+    @property
+    def bundle_name(self) -> str:
+        return self.bundle or self.name
 
     def to_dict(self) -> dict[str, Any]:
         document: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")

@@ -128,7 +128,7 @@ def test_what_a_machine_does_to_no_end_is_dropped_by_name(made: str, objection: 
 
 
 def test_copies_are_kept_where_copying_is_the_task() -> None:
-    cleaner = Cleaner(max_words=20, max_ratio=3.0, copies=True)
+    cleaner = Cleaner(max_words=20, max_ratio=3.0, generated=True)
     assert list(cleaner.clean([Pair("1 2 3 4", "1 2 3 4")])) == [Pair("1 2 3 4", "1 2 3 4")]
 
 

@@ -65,8 +65,9 @@ class Cleaner:
     max_words: int
     max_ratio: float
     same_numbers: bool = False
-    copies: bool = False
-    """Keep pairs of which both sides are the same: copying may be the task."""
+    generated: bool = False
+    """Keep pairs of which both sides are the same, since copying may be the task, and pairs that
+    come again, since of one digit there are only ten."""
     machine: Literal["source", "target"] | None = None
     """The side that is a machine's work, and may loop or go on for ever."""
     known: Seen = field(default_factory=Seen)
@@ -94,7 +95,7 @@ class Cleaner:
             return "too long"
         if max(source, target) > 10 and max(source, target) > self.max_ratio * min(source, target):
             return "length ratio"
-        if not self.copies and source > 3 and _letters(pair.source) == _letters(pair.target):
+        if not self.generated and source > 3 and _letters(pair.source) == _letters(pair.target):
             return "untranslated"
         if self.same_numbers and numbers(pair.source) != numbers(pair.target):
             return "other numbers"
@@ -105,7 +106,7 @@ class Cleaner:
             if _LOOP.search(made) and not _LOOP.search(found):
                 return "machine repeats itself"
         # Asked last, since whoever asks is remembered.
-        if not self.known.add(f"{pair.source}\n{pair.target}"):
+        if not self.generated and not self.known.add(f"{pair.source}\n{pair.target}"):
             return "duplicate"
         return None
 

@@ -40,7 +40,7 @@ def export(
     data_directory: Path,
     precisions: Sequence[Precision],
 ) -> tuple[Bundle, Proof]:
-    """Publish ``bundles/<recipe name>`` with the precisions asked for; all of them are proved.
+    """Publish the recipe's bundle in ``bundles`` with the precisions asked for; all of them are proved.
 
     Raises ``ParityError``, and publishes nothing, if the graphs do not compute what the network
     does.
@@ -55,7 +55,7 @@ def export(
         for source, target in data.directions
     )
     publication = Publication(
-        name=recipe.name,
+        name=recipe.bundle_name,
         network=network,
         directions=directions,
         tokenizers=tokenizers,

@@ -54,6 +54,7 @@ def reduced(recipe: Recipe, corpus: str | None = None) -> Recipe:
         ),
         average=min(recipe.average, 2),
         initial=None if recipe.initial is None else f"{recipe.initial}-reduced",
+        bundle=None,
     )
 
 

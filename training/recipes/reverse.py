@@ -44,7 +44,7 @@ def reverse() -> Recipe:
             label_smoothing=0.0,
             precision="fp32",
         ),
-        budget=Budget(steps=2100, validate_every=700, keep_checkpoints=1),
+        budget=Budget(steps=2500, validate_every=500, keep_checkpoints=1),
         average=1,
         effort="two minutes on two cores",
     )
