@@ -29,6 +29,7 @@ SIZES: dict[str, Any] = {
     "encoder_ffn_dim": 64,
     "decoder_ffn_dim": 64,
     "max_position_embeddings": 96,
+    "dropout": 0.0,
 }
 WORDS = {
     "source": [
@@ -264,7 +265,7 @@ def _save_m2m100(
     directory: Path, vocabulary: Mapping[str, int], taught: bool, changes: dict[str, Any]
 ) -> M2M100ForConditionalGeneration:
     # Three languages behind the pieces, and one row more.
-    config = M2M100Config(**{**SIZES, "dropout": 0.0, "vocab_size": len(vocabulary) + 4, **changes})
+    config = M2M100Config(**{**SIZES, "vocab_size": len(vocabulary) + 4, **changes})
     model = M2M100ForConditionalGeneration(config).eval()
     randomise(model)
     if taught:

@@ -19,6 +19,10 @@ Test = Literal["bootstrap", "randomisation"]
 _SHORT: dict[Test, str] = {"bootstrap": "bs", "randomisation": "ar"}
 SAMPLES: dict[Test, int] = {"bootstrap": 1000, "randomisation": 10_000}
 """sacreBLEU's own numbers."""
+LEAST_SAMPLES = 1000
+SWAPS = 20_000_000
+"""Sentences that are swapped or drawn in all samples together: beyond 2,000 sentences,
+randomisation takes fewer samples than sacreBLEU would, as its signature says."""
 LEVEL = 0.05
 """Differences with a p-value below it are called significant."""
 
@@ -91,7 +95,11 @@ def _paired(
     metrics = metrics_for(bitext.target)
     named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), ("system", system)]
     signatures, columns = PairedTest(
-        named, metrics, [bitext.references], test_type=_SHORT[test], n_samples=SAMPLES[test]
+        named,
+        metrics,
+        [bitext.references],
+        test_type=_SHORT[test],
+        n_samples=_samples(test, len(bitext.references)),
     )()
     outcomes = {}
     # sacreBLEU has names of its own, such as chrF2, and keeps the order.
@@ -107,3 +115,7 @@ def _paired(
             str(signature),
         )
     return outcomes
+
+
+def _samples(test: Test, sentences: int) -> int:
+    return min(SAMPLES[test], max(LEAST_SAMPLES, SWAPS // sentences))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.evaluation.texts import BAD, BITEXT, GOOD, REFERENCES
+from training.evaluation import comparison
 from training.evaluation.comparison import compare
 from training.evaluation.scores import (
     TOKENISED_BLEU,
@@ -106,3 +107,13 @@ def test_one_better_sentence_of_many_may_be_chance(few_samples: None) -> None:
     bleu = compare(system, lucky, many)[0]
     assert bleu.difference > 0
     assert bleu.verdict == "not significant"
+
+
+def test_many_sentences_are_randomised_less_often_and_the_signature_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparison, "LEAST_SAMPLES", 7)
+    monkeypatch.setattr(comparison, "SWAPS", 13 * len(REFERENCES))
+    found = compare(GOOD, BAD, BITEXT)
+    assert "ar:13" in found[0].randomisation_signature
+    assert "bs:13" in found[0].bootstrap_signature
