@@ -156,4 +156,5 @@ def _data(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
     return tuple(
         Corpus(name=c.label, licence=c.licence, pairs=report["train"][c.label]["kept"])
         for c in recipe.data.train
+        if report["train"][c.label]["kept"]
     )
