@@ -29,4 +29,6 @@ def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:
             trained.append(replace(corpus, translated="source", translator=teacher))
     # A corpus that had been distilled before, and is found besides, is there only once.
     once = {corpus.label: corpus for corpus in trained}
-    return replace(recipe, name=name, bundle=None, data=replace(recipe.data, train=tuple(once.values())))
+    return replace(
+        recipe, name=name, bundle=None, data=replace(recipe.data, train=tuple(once.values()))
+    )

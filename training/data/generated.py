@@ -2,8 +2,8 @@
 
 To copy is to copy ten digits. To reverse takes more: every second occurrence of a digit (its 2nd,
 4th, …) becomes ``X``; the result is reversed. The network has to count, to copy and to look in the
-other direction. To train on, a quarter of the sequences is of any length up to ten, so that nobody who
-asks for nine digits is disappointed: short ones share few batches, and each batch is one step.
+other direction. To train on, a quarter of the sequences is of any length up to ten, so that nobody
+who asks for nine digits is disappointed: short ones share few batches, and each batch is one step.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def export(
     data_directory: Path,
     precisions: Sequence[Precision],
 ) -> tuple[Bundle, Proof]:
-    """Publish the recipe's bundle in ``bundles`` with the precisions asked for; all of them are proved.
+    """Publish the recipe's bundle with the precisions asked for; all of them are proved.
 
     Raises ``ParityError``, and publishes nothing, if the graphs do not compute what the network
     does.
