@@ -92,7 +92,9 @@ async def test_accepted_requests_are_answered_and_new_ones_refused(
         heard = [answer for of_one in await asyncio.gather(*asking) for answer in of_one]
         code = await asyncio.to_thread(server.process.wait, 30)
     outcomes = Counter(outcome for _, _, outcome in heard)
-    assert outcomes.keys() == {200, 503, GONE}, outcomes
+    assert outcomes.keys() >= {200, 503, GONE}, outcomes
+    # Who knocks while the door falls shut is reset by the kernel, and was never let in.
+    assert all(asked > told for asked, _, outcome in heard if outcome not in {200, 503, GONE})
     assert outcomes[200] > CLIENTS / 2
     across = [outcome for asked, answered, outcome in heard if asked < told < answered]
     assert across.count(200) > CLIENTS / 4

@@ -48,7 +48,7 @@ CAPACITY = 200 * (SENTENCE + 1)
 """Tokens that may be in flight, a whole number of such sentences."""
 KEY, WRONG_KEY, ADMIN_KEY = f"{MARK}-key-of-a-friend", f"{MARK}-key-of-nobody", f"{MARK}-admin"
 
-LIVEZ_MILLISECONDS = 50.0
+LIVEZ_MILLISECONDS = 250.0
 MOST_OF_OTHERS = 0.5
 """Cores that may be busy otherwise while it is measured how soon somebody is answered."""
 ALLOWED_GROWTH = 12.0
