@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Hops that know how much they need have said so already.
         with writing(getattr(options, "runs", Path())):
             options.perform(options)
+            sys.stdout.flush()
     except REFUSALS as error:
         print(f"training: {error}", file=sys.stderr)
         return 2
@@ -72,6 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
+    except BrokenPipeError:
+        # Whoever reads what is printed, such as head, has read enough; nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return 0
 
 
