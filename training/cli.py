@@ -52,7 +52,7 @@ COMMANDS = (
     figures,
     import_,
 )
-REFUSALS = (Refusal, InvalidBundle, FileNotFoundError, FloatingPointError)
+REFUSALS = (Refusal, InvalidBundle, FileNotFoundError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
 
-from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
+from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, sha256_of
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
 from training import checkpoint
@@ -31,9 +30,7 @@ _OF_TRAINING = (
 def vocabulary_of(run: RunDirectory) -> dict[str, str]:
     """The SHA-256 of each of a run's tokenizers, by the file's name."""
     paths = (run.path / name for name in (TOKENIZER, SOURCE_TOKENIZER, TARGET_TOKENIZER))
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()
-    }
+    return {path.name: sha256_of(path) for path in paths if path.exists()}
 
 
 def require_same_run(

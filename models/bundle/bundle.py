@@ -194,7 +194,7 @@ def _compare(path: Path, expected: File) -> None:
             raise InvalidBundle(
                 f"{path} has {status.st_size} bytes; the manifest says {expected.size}"
             )
-        if _sha256(path) != expected.sha256:
+        if sha256_of(path) != expected.sha256:
             raise InvalidBundle(f"{path} is not the file the manifest was written for")
     except FileNotFoundError as error:
         raise InvalidBundle(f"{path.parent} lacks {path.name}") from error
@@ -203,10 +203,11 @@ def _compare(path: Path, expected: File) -> None:
 
 
 def _describe(path: Path) -> File:
-    return File(size=path.stat().st_size, sha256=_sha256(path))
+    return File(size=path.stat().st_size, sha256=sha256_of(path))
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

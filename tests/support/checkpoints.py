@@ -225,15 +225,20 @@ def _cutter(path: Path, vocabulary: Mapping[str, int], unk: str) -> Callable[[st
     ]
 
 
-def write_m2m100(
-    directory: Path, *, taught: bool = False, **changes: Any
-) -> M2M100ForConditionalGeneration:
-    """A checkpoint as M2M100 has them: one SentencePiece model, languages behind its pieces."""
+def _train_shared(directory: Path) -> dict[str, int]:
+    """One SentencePiece model of both languages, in a directory made for it; its vocabulary."""
     directory.mkdir(parents=True)
     texts = [*sentences("source", 200), *sentences("target", 200)]
     pieces = train_spm(texts, directory / "sentencepiece.bpe.model", 90, model_type="bpe")
     vocab = dict.fromkeys(["<s>", "<pad>", "</s>", "<unk>", *pieces])
-    vocabulary = {piece: i for i, piece in enumerate(vocab)}
+    return {piece: i for i, piece in enumerate(vocab)}
+
+
+def write_m2m100(
+    directory: Path, *, taught: bool = False, **changes: Any
+) -> M2M100ForConditionalGeneration:
+    """A checkpoint as M2M100 has them: one SentencePiece model, languages behind its pieces."""
+    vocabulary = _train_shared(directory)
     (directory / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
     special = {"additional_special_tokens": ["__de__", "__en__", "__zh__"]}
     (directory / "special_tokens_map.json").write_text(json.dumps(special), encoding="utf-8")
@@ -244,11 +249,7 @@ def write_nllb(
     directory: Path, *, taught: bool = False, **changes: Any
 ) -> M2M100ForConditionalGeneration:
     """A checkpoint as NLLB has them: every name in ``tokenizer.json``."""
-    directory.mkdir(parents=True)
-    texts = [*sentences("source", 200), *sentences("target", 200)]
-    pieces = train_spm(texts, directory / "sentencepiece.bpe.model", 90, model_type="bpe")
-    vocab = dict.fromkeys(["<s>", "<pad>", "</s>", "<unk>", *pieces])
-    vocabulary = {piece: i for i, piece in enumerate(vocab)}
+    vocabulary = _train_shared(directory)
     languages = ["deu_Latn", "eng_Latn", "zho_Hant"]
     added = {name: len(vocabulary) + i for i, name in enumerate([*languages, "<mask>"])}
     document = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import logging
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 import onnx
 import sacrebleu
 
-from models.bundle.bundle import MODEL_CARD, SHORTLIST, Bundle, graph_file, weights_file
+from models.bundle.bundle import MODEL_CARD, SHORTLIST, Bundle, graph_file, sha256_of, weights_file
 from models.bundle.card import render_card
 from models.bundle.manifest import (
     GRAPHS,
@@ -116,7 +115,7 @@ def publish(
                 onnx.save(model, directory / graph_file(graph, precision))
             weights.write(directory / weights.name)
             # Of fp32, which is always there: a version follows from the weights alone.
-            version = version or _sha256(directory / weights.name)[:12]
+            version = version or sha256_of(directory / weights.name)[:12]
         translated = _translate(publication, directory, written, sentences)
         check_translations(translated)
         for precision in written:
@@ -145,11 +144,6 @@ def publish(
             names = [*(graph_file(graph, precision) for graph in GRAPHS), weights_file(precision)]
             files |= {name: directory / name for name in names}
         return Bundle.write(bundles / publication.name, manifest, files), proof
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _translate(
