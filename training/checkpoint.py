@@ -141,6 +141,8 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     first = documents[0]
     if any(document["config"] != first["config"] for document in documents):
         raise CheckpointError("the checkpoints are of different networks")
+    if any(document["vocabulary"] != first["vocabulary"] for document in documents):
+        raise CheckpointError("the checkpoints are of different vocabularies")
     weights: dict[str, Tensor] = {
         name: (sum(d["network"][name].double() for d in documents) / len(documents)).to(
             tensor.dtype
@@ -150,6 +152,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     return {
         "config": first["config"],
         "recipe": first["recipe"],
+        "vocabulary": first["vocabulary"],
         "network": weights,
         "averaged": [document["step"] for document in documents],
     }

@@ -9,22 +9,13 @@ import torch
 from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, sha256_of
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
-from training import checkpoint
 from training.checkpoint import CheckpointError
 from training.execution import Execution
-from training.recipe import InvalidRecipe, Recipe
+from training.recipe import Recipe
 from training.run_directory import RunDirectory
 
 _DECIDING = ("data", "vocabulary", "network", "optimisation", "seed", "initial")
 """The parts of a recipe that decide what a step computes."""
-
-_OF_TRAINING = (
-    "residual_dropout",
-    "attention_dropout",
-    "feed_forward_dropout",
-    "embedding_dropout",
-)
-"""What may differ between two networks that the same weights fit."""
 
 
 def vocabulary_of(run: RunDirectory) -> dict[str, str]:
@@ -74,39 +65,6 @@ def require_same_run(
             f"{document['length_multiple']}, which decides who shares a batch; go on with "
             f"--length-multiple {document['length_multiple']}"
         )
-
-
-def start_from(recipe: Recipe, run: RunDirectory, network: Transformer) -> None:
-    """Give ``network`` the averaged weights of the run that the recipe starts from.
-
-    Raises ``InvalidRecipe`` if there are none, or they are of another network or vocabulary.
-    """
-    assert recipe.initial is not None
-    initial = RunDirectory(run.path.parent / recipe.initial)
-    if not initial.averaged.exists():
-        raise InvalidRecipe(
-            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, and "
-            f"{initial.averaged} does not exist; run `python -m training run {recipe.initial}` "
-            "first"
-        )
-    document = checkpoint.load(initial.averaged)
-    if vocabulary_of(initial) != vocabulary_of(run):
-        raise InvalidRecipe(
-            f"{run.path} was prepared with another vocabulary than {initial.path}, from which "
-            f"{recipe.name!r} starts; run `python -m training prepare` again"
-        )
-    found = TransformerConfig(**document["config"])
-    different = [
-        name
-        for name in found.__slots__
-        if name not in _OF_TRAINING and getattr(found, name) != getattr(network.config, name)
-    ]
-    if different:
-        raise InvalidRecipe(
-            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, whose network has "
-            f"another {' and another '.join(different)}; give it the same, dropout excepted"
-        )
-    network.load_state_dict(document["network"])
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

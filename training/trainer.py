@@ -26,6 +26,7 @@ from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
 from training.distributed import World
 from training.execution import Execution
+from training.initial import start_from
 from training.learner import Learner, Outcome
 from training.log import RunLog, SilentLog
 from training.recipe import InvalidRecipe, Recipe
@@ -33,7 +34,6 @@ from training.resuming import (
     random_state,
     require_same_run,
     restore_random_state,
-    start_from,
     vocabulary_of,
 )
 from training.run_directory import RunDirectory

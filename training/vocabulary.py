@@ -26,19 +26,20 @@ def make_vocabularies(
     count: int,
 ) -> RunDirectory:
     """Write the tokenizers of a recipe to ``directory``, as those of a run; learn them from
-    ``count`` pairs, or take over those of the recipe's ``initial`` run, which lies beside ``run``.
+    ``count`` pairs, or take over those of the recipe's ``initial`` run, which lies beside ``run``,
+    if the recipe describes its vocabulary as that run's does.
 
     Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, or the other run is of other
-    languages, of another vocabulary or not prepared.
+    languages, shares its vocabulary where this one does not, or is not prepared.
     """
     made = RunDirectory(directory)
     if recipe.initial is not None:
         initial = RunDirectory(run.path.parent / recipe.initial)
-        _require_same_languages(recipe, initial)
-        names = [TOKENIZER] if recipe.vocabulary.shared else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
-        for name in names:
-            shutil.copyfile(initial.path / name, directory / name)
-        return made
+        if _recipe_to_start_from(recipe, initial).vocabulary == recipe.vocabulary:
+            shared = recipe.vocabulary.shared
+            for name in [TOKENIZER] if shared else [SOURCE_TOKENIZER, TARGET_TOKENIZER]:
+                shutil.copyfile(initial.path / name, directory / name)
+            return made
     if recipe.vocabulary.shared:
         _learn(recipe, (side for pair in sampled(pairs(), count) for side in pair), made.tokenizer)
     else:
@@ -71,7 +72,7 @@ def _learn(recipe: Recipe, texts: Iterable[str], path: Path) -> None:
         raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error
 
 
-def _require_same_languages(recipe: Recipe, initial: RunDirectory) -> None:
+def _recipe_to_start_from(recipe: Recipe, initial: RunDirectory) -> Recipe:
     if not initial.recipe.exists() or not initial.data.is_dir():
         raise InvalidRecipe(
             f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, and {initial.path} "
@@ -83,11 +84,12 @@ def _require_same_languages(recipe: Recipe, initial: RunDirectory) -> None:
             f"recipe {recipe.name!r} translates {_spoken(recipe)}, and the run {recipe.initial!r} "
             f"that it starts from {_spoken(other)}; start from a run of the same languages"
         )
-    if other.vocabulary != recipe.vocabulary:
+    if other.vocabulary.shared != recipe.vocabulary.shared:
         raise InvalidRecipe(
-            f"recipe {recipe.name!r} has another vocabulary than the run {recipe.initial!r} that "
-            "it starts from; give it the same"
+            f"one of recipe {recipe.name!r} and the run {recipe.initial!r} that it starts from has "
+            "a vocabulary for both sides, and the other one for each; let both share, or neither"
         )
+    return other
 
 
 def _spoken(recipe: Recipe) -> str:

@@ -19,6 +19,7 @@ def document(network: Transformer, step: int = 1) -> dict[str, Any]:
     return {
         "config": asdict(network.config),
         "recipe": {"name": "tiny"},
+        "vocabulary": {"tokenizer.model": "of some run"},
         "step": step,
         "network": network.state_dict(),
     }
@@ -111,6 +112,14 @@ def test_there_must_be_something_to_average() -> None:
 def test_different_networks_have_no_average(tmp_path: Path) -> None:
     paths = saved(tmp_path, [tiny_network(), tiny_network(width=8)])
     with pytest.raises(CheckpointError, match="of different networks"):
+        checkpoint.average(paths)
+
+
+def test_weights_of_different_vocabularies_have_no_average(tmp_path: Path) -> None:
+    paths = saved(tmp_path, [tiny_network(), tiny_network()])
+    other = document(tiny_network(), 2) | {"vocabulary": {"tokenizer.model": "of another"}}
+    checkpoint.save(other, paths[1])
+    with pytest.raises(CheckpointError, match="of different vocabularies"):
         checkpoint.average(paths)
 
 

@@ -282,13 +282,24 @@ def test_a_run_that_starts_from_another_takes_its_vocabulary(
         assert ours.vocabulary_size == theirs.vocabulary_size
 
 
+def test_a_run_that_starts_from_another_may_have_a_vocabulary_of_its_own(data: Path) -> None:
+    first = replace(found_recipe(), name="first")
+    prepare(first, RunDirectory(data / "first"), data)
+    put(data, "one", [("7 8 9", "9 8 7")])
+    larger = replace(first.vocabulary, size=first.vocabulary.size + 1)
+    second, run = replace(first, vocabulary=larger, initial="first"), RunDirectory(data / "second")
+    prepare(second, run, data)
+    tokenizer = run.tokenizers().source
+    assert "▁9" in tokenizer.pieces(range(tokenizer.vocabulary_size))
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
         (lambda r: replace(r, initial="nowhere"), "nowhere has not been prepared; run `python -m"),
         (lambda r: with_data(r, bidirectional=True), "x-digits to x-reversed and x-reversed to x"),
         (lambda r: with_data(r, source="x-other"), "start from a run of the same languages"),
-        (lambda r: replace(r, vocabulary=replace(r.vocabulary, size=14)), "another vocabulary"),
+        (lambda r: separate(r), "let both share, or neither"),
     ],
 )
 def test_a_run_cannot_start_from_just_any_other(

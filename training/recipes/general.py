@@ -1,10 +1,10 @@
 """German and English of every kind, both ways in one network.
 
 ``general-de-en`` learns from everything at hand, ``general-free-de-en`` from what is under free
-licences only, ``general-large-de-en`` is a teacher for the two, and ``everyday-de-en`` is what two
-cores can learn in some hours: everyday sentences and captions.
+licences only, and ``general-large-de-en`` is a teacher for the two. ``everyday-de-en`` and
+``everyday-en-de`` are what two cores can learn in some hours: everyday sentences and captions.
 
-The two that are published must be small: as int8 a parameter is a byte. Six layers encode and two
+What is published must be small: as int8 a parameter is a byte. Six layers encode and two
 decode, since a decoder's layers are what a token costs.
 """
 
@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from training.recipe import Budget, Corpus, Data, Network, Optimisation, Recipe, Vocabulary
-from training.recipes.multi30k import DESCRIPTIONS
 from training.recipes.multi30k import LICENCE as MULTI30K
+from training.recipes.multi30k import multi30k_augmented
 
 TATOEBA = Corpus(name="tatoeba/train", licence="CC BY 2.0 FR")
 CAPTIONS = Corpus(name="multi30k/train", licence=MULTI30K)
+CHAT = Corpus(name="bcontrast/train", licence="CC BY-SA 4.0")
 
 FREE = (
     TATOEBA,
@@ -28,7 +29,7 @@ FREE = (
     ),
     Corpus(name="debian-web/train", licence="MIT or GPL-2+, older parts OPL"),
     Corpus(name="php-manual/train", licence="CC BY 3.0 or later"),
-    Corpus(name="bcontrast/train", licence="CC BY-SA 4.0", repeat=2),
+    replace(CHAT, repeat=2),
     Corpus(name="mlqe-pe/train", licence="CC0-1.0", repeat=3),
 )
 OTHERS = (
@@ -109,46 +110,36 @@ def general_large_de_en() -> Recipe:
     )
 
 
-def everyday_de_en() -> Recipe:
-    """Two further captions of each picture, in either language, are translated into the other."""
-    found = [Corpus(name=name, licence=MULTI30K) for name in DESCRIPTIONS[:2]]
-    captions = (
-        *(replace(each, translated="source", translator="multi30k-en-de") for each in found),
-        *(replace(each, translated="target", translator="multi30k-de-en") for each in found),
-    )
-    return Recipe(
-        name="everyday-de-en",
-        data=Data(
-            source="de",
-            target="en",
-            train=(TATOEBA, replace(CAPTIONS, repeat=2), *captions),
-            valid=Corpus(name="tatoeba/valid", licence="CC BY 2.0 FR"),
-            test=Corpus(name="tatoeba/test", licence="CC BY 2.0 FR"),
-            bidirectional=True,
-            max_length=96,
+def everyday(source: str, target: str) -> Recipe:
+    """A network of captions goes on, with a vocabulary of its own, to what people say every day.
+
+    Two further captions of each picture are translated back, so that captions stay what they were.
+    """
+    captions = multi30k_augmented(source, target)
+    found = [corpus for corpus in captions.data.train if corpus.translated]
+    return replace(
+        captions,
+        name=f"everyday-{source}-{target}",
+        bundle=None,
+        data=replace(
+            captions.data,
+            train=(replace(TATOEBA, repeat=2), replace(CAPTIONS, repeat=2), CHAT, *found[:2]),
+            valid=Corpus(name="tatoeba/valid", licence=TATOEBA.licence),
+            test=Corpus(name="tatoeba/test", licence=TATOEBA.licence),
         ),
         vocabulary=Vocabulary(size=8_000, character_coverage=0.9998),
-        network=Network(
-            encoder_layers=4,
-            decoder_layers=3,
-            width=256,
-            heads=4,
-            feed_forward=1024,
-            norm="before",
-            residual_dropout=0.1,
-            embedding_dropout=0.1,
-            max_length=192,
-        ),
-        optimisation=Optimisation(
-            tokens_per_batch=4_000,
-            schedule="linear",
-            peak_learning_rate=1.5e-3,
-            warmup=1_000,
-        ),
-        budget=Budget(
-            steps=24_000, validate_every=1_000, save_every=250, keep_checkpoints=8, patience=8
-        ),
-        average=8,
-        effort="some hours on two cores, with the bundles multi30k-de-en and multi30k-en-de at "
-        "hand",
+        network=replace(captions.network, residual_dropout=0.1),
+        optimisation=replace(captions.optimisation, peak_learning_rate=1e-3),
+        budget=Budget(steps=7_000, validate_every=500, keep_checkpoints=8),
+        initial=captions.name,
+        effort=f"two hours on two cores, after the run {captions.name} and with the bundle "
+        f"multi30k-{target}-{source} at hand",
     )
+
+
+def everyday_de_en() -> Recipe:
+    return everyday("de", "en")
+
+
+def everyday_en_de() -> Recipe:
+    return everyday("en", "de")
