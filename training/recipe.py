@@ -229,7 +229,8 @@ class Recipe:
     """How many of the last checkpoints make the exported weights (section 6.1)."""
     seed: int = 1
     initial: str | None = None
-    """The run whose averaged weights and vocabulary this one starts from (fine-tuning)."""
+    """The run whose averaged weights this one starts from (transfer learning), and its vocabulary,
+    too, if that is described alike and of the same languages (fine-tuning)."""
     decoding: dict[str, int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
     bundle: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] | None = None

@@ -27,15 +27,16 @@ def make_vocabularies(
 ) -> RunDirectory:
     """Write the tokenizers of a recipe to ``directory``, as those of a run; learn them from
     ``count`` pairs, or take over those of the recipe's ``initial`` run, which lies beside ``run``,
-    if the recipe describes its vocabulary as that run's does.
+    if the recipe has its languages and describes the vocabulary as that run's does.
 
-    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, or the other run is of other
-    languages, shares its vocabulary where this one does not, or is not prepared.
+    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, or the other run shares its
+    vocabulary where this one does not, or is not prepared.
     """
     made = RunDirectory(directory)
     if recipe.initial is not None:
         initial = RunDirectory(run.path.parent / recipe.initial)
-        if _recipe_to_start_from(recipe, initial).vocabulary == recipe.vocabulary:
+        other = _recipe_to_start_from(recipe, initial)
+        if (other.data.directions, other.vocabulary) == (recipe.data.directions, recipe.vocabulary):
             shared = recipe.vocabulary.shared
             for name in [TOKENIZER] if shared else [SOURCE_TOKENIZER, TARGET_TOKENIZER]:
                 shutil.copyfile(initial.path / name, directory / name)
@@ -79,18 +80,9 @@ def _recipe_to_start_from(recipe: Recipe, initial: RunDirectory) -> Recipe:
             f"has not been prepared; run `python -m training run {recipe.initial}` first"
         )
     other = Recipe.from_dict(json.loads(initial.recipe.read_text(encoding="utf-8")))
-    if other.data.directions != recipe.data.directions:
-        raise InvalidRecipe(
-            f"recipe {recipe.name!r} translates {_spoken(recipe)}, and the run {recipe.initial!r} "
-            f"that it starts from {_spoken(other)}; start from a run of the same languages"
-        )
     if other.vocabulary.shared != recipe.vocabulary.shared:
         raise InvalidRecipe(
             f"one of recipe {recipe.name!r} and the run {recipe.initial!r} that it starts from has "
             "a vocabulary for both sides, and the other one for each; let both share, or neither"
         )
     return other
-
-
-def _spoken(recipe: Recipe) -> str:
-    return " and ".join(f"{source} to {target}" for source, target in recipe.data.directions)

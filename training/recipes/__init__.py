@@ -16,7 +16,6 @@ from training.recipes.general import (
     general_large_de_en,
 )
 from training.recipes.multi30k import (
-    multi30k,
     multi30k_augmented_de_en,
     multi30k_augmented_en_de,
     multi30k_back_translated,
@@ -25,6 +24,7 @@ from training.recipes.multi30k import (
     multi30k_en_de,
     multi30k_r_drop,
     multi30k_student,
+    multi30k_transferred,
 )
 from training.recipes.paper import (
     paper_base_en_de,
@@ -41,12 +41,12 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     copy,
     multi30k_de_en,
     multi30k_en_de,
-    *(
-        partial(multi30k, source, target)
-        for source, target in (("fr", "en"), ("en", "fr"), ("cs", "en"), ("en", "cs"))
-    ),
     multi30k_augmented_de_en,
     multi30k_augmented_en_de,
+    *(
+        partial(multi30k_transferred, source, target)
+        for source, target in (("fr", "en"), ("en", "fr"), ("cs", "en"), ("en", "cs"))
+    ),
     multi30k_back_translated,
     multi30k_bidirectional,
     multi30k_student,

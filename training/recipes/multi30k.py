@@ -156,3 +156,17 @@ def multi30k_augmented_de_en() -> Recipe:
 
 def multi30k_augmented_en_de() -> Recipe:
     return multi30k_augmented("en", "de")
+
+
+def multi30k_transferred(source: str, target: str) -> Recipe:
+    """French or Czech, from the run that reads or writes the same English (Kocmi and Bojar, 2018,
+    "Trivial Transfer Learning for Low-Resource Neural Machine Translation")."""
+    parent = multi30k_augmented("de", "en") if target == "en" else multi30k_augmented("en", "de")
+    one_way = multi30k(source, target)
+    return replace(
+        one_way,
+        optimisation=replace(one_way.optimisation, peak_learning_rate=1e-3, warmup=300),
+        budget=Budget(steps=3_000, validate_every=250, keep_checkpoints=8),
+        initial=parent.name,
+        effort=f"an hour on two cores, after the run {parent.name}",
+    )
