@@ -13,8 +13,10 @@ import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import pytest
 from hypothesis import settings
 
-# A busy machine makes examples slow, not wrong.
-settings.register_profile("dragoman", deadline=None)
+# A busy machine makes examples slow, not wrong. The same examples every time, so that a failure is
+# the fault of what was changed; `--hypothesis-profile=elsewhere` looks for others.
+settings.register_profile("dragoman", deadline=None, derandomize=True)
+settings.register_profile("elsewhere", deadline=None)
 settings.load_profile("dragoman")
 
 
