@@ -50,8 +50,3 @@ def test_words_that_mean_the_same_are_aligned(
         for link in alignment.links()
     }
     assert same <= linked
-
-
-def test_the_bundles_say_which_layer_aligns_best() -> None:
-    for path in sorted(BUNDLES.glob("multi30k-*")):
-        assert Bundle.open(path).manifest.alignment is not None
