@@ -70,7 +70,7 @@ def export(
             recipe=recipe.name,
             commit=commit(),
             created=today(),
-            data=_data(recipe, run),
+            data=data_of(recipe, run),
             description=recipe.description,
         ),
         shortlist=run.shortlist if run.shortlist.exists() else None,
@@ -151,10 +151,22 @@ def _tokenizer_files(run: RunDirectory) -> dict[str, Path]:
     return {TOKENIZER: run.tokenizer}
 
 
-def _data(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
+def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
+    """The corpora of a run, and those that are only in the run it started from: their licences bind
+    whoever uses its weights, too."""
     report = json.loads(run.report.read_text(encoding="utf-8"))
-    return tuple(
+    own = tuple(
         Corpus(name=c.label, licence=c.licence, pairs=report["train"][c.label]["kept"])
         for c in recipe.data.train
         if report["train"][c.label]["kept"]
+    )
+    if recipe.initial is None:
+        return own
+    initial = RunDirectory(run.path.parent / recipe.initial)
+    earlier = Recipe.from_dict(json.loads(initial.recipe.read_text(encoding="utf-8")))
+    same = {c.name for c in own} if earlier.data.directions == recipe.data.directions else set()
+    return own + tuple(
+        corpus.model_copy(update={"name": f"{corpus.name}, in {earlier.name}"})
+        for corpus in data_of(earlier, initial)
+        if corpus.name not in same
     )

@@ -132,6 +132,9 @@ def everyday(source: str, target: str) -> Recipe:
         optimisation=replace(captions.optimisation, peak_learning_rate=1e-3),
         budget=Budget(steps=7_000, validate_every=500, keep_checkpoints=8),
         initial=captions.name,
+        description="It translates short sentences of everyday talk, and captions of pictures. Of "
+        "news, technical and literary text it has seen next to nothing, and translates it poorly: "
+        "long sentences lose their thread, rare words and names are misspelt or made up.",
         effort=f"two hours on two cores, after the run {captions.name} and with the bundle "
         f"multi30k-{target}-{source} at hand",
     )

@@ -54,6 +54,8 @@ def multi30k(source: str, target: str) -> Recipe:
         ),
         budget=Budget(steps=7_200, validate_every=230, keep_checkpoints=8, patience=12),
         average=4,
+        description="It translates captions of pictures: who is where and does what. Whatever else "
+        "it is given, it makes a caption of.",
         effort="two hours on two cores",
     )
 
