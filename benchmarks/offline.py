@@ -29,7 +29,7 @@ from models.bundle.manifest import Precision
 from training.data.corpus import CorpusError, default_data_directory
 
 QUICK = ("fixed-1/*", "fixed-32/*", "newstest/*", "multi30k/*")
-MULTI30K = Path("bundles/multi30k-de-en")
+COMMITTED = Path("bundles/everyday-de-en")
 _HEADER = (
     f"{'cell':<22}{'dragoman':>10}{'ctranslate2':>13}  {'setting':<15}{'ratio':>6}  "
     f"{'lowest-highest':<15}{'same':>6}{'others':>8}"
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cell.precision, cell.workload == "multi30k"
 
     for (precision, small), group in groupby(cells, precision_and_model):
-        bundle = Bundle.open(MULTI30K) if small else base_bundle(options.cache)
+        bundle = Bundle.open(COMMITTED) if small else base_bundle(options.cache)
         if precision not in bundle.manifest.precisions:
             print(f"{bundle.path} offers no {precision}: its cells are left out")
             continue

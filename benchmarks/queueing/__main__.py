@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--record", type=Path, default=RECORD, help="where costs are kept")
     commands = parser.add_subparsers(dest="command", required=True)
     validate = commands.add_parser("validate", help="measure costs, predict, measure, compare")
-    validate.add_argument("--bundle", type=Path, default=Path("bundles/multi30k-de-en"))
+    validate.add_argument("--bundle", type=Path, default=Path("bundles/everyday-de-en"))
     validate.add_argument("--data", type=Path, default=default_data_directory())
     validate.add_argument("--loads", type=_share, nargs="+", default=Protocol().loads)
     validate.add_argument("--rounds", type=int, default=Protocol().rounds)

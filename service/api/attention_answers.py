@@ -30,7 +30,7 @@ class SentenceAnswer(BaseModel):
 
 
 class LegAnswer(BaseModel):
-    model: str = Field(examples=["multi30k-de-en"])
+    model: str = Field(examples=["everyday-de-en"])
     version: str
     source: str = Field(examples=["de"])
     target: str = Field(examples=["en"])
@@ -89,7 +89,7 @@ class AlignmentAnswer(BaseModel):
 
 
 class AttentionAnswer(BaseModel):
-    model: str = Field(examples=["multi30k-de-en"])
+    model: str = Field(examples=["everyday-de-en"])
     kind: Literal["cross", "encoder", "decoder"]
     rows: list[str] = Field(description="Who looks: a piece for each row of weights.")
     columns: list[str] = Field(description="What is looked at: a piece for each column.")

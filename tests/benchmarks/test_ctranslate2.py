@@ -65,7 +65,7 @@ def test_a_converted_network_gives_every_token_the_same_probability(
 
 
 def test_a_committed_bundle_and_its_conversion_are_one_model(tmp_path: Path) -> None:
-    bundle = Bundle.open(BUNDLES / "multi30k-de-en")
+    bundle = Bundle.open(BUNDLES / "everyday-de-en")
     path = convert(bundle, "int8", tmp_path / "converted")
     examples = bundle.manifest.examples
     pairs = [(example.source_ids, example.target_ids["int8"]) for example in examples]

@@ -47,7 +47,7 @@ async def test_a_translation_is_what_the_service_says(client: Client, http: http
         assert translation.text == answer["translatedText"]
         assert list(translation.alternatives) == answer["alternatives"]
         assert list(translation.scores) == answer["scores"]
-        assert translation.model == answer["model"] == "multi30k-de-en"
+        assert translation.model == answer["model"] == "everyday-de-en"
         assert translation.detected is not None
         assert translation.detected.language == translation.source == "de"
         assert translation.detected.confidence == answer["detectedLanguage"]["confidence"]

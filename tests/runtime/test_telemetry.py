@@ -24,7 +24,7 @@ onnxruntime.InferenceSession({graph!r})
 def test_onnx_runtime_keeps_no_identifier_and_has_nothing_to_send(
     module: str, name: str, tmp_path: Path
 ) -> None:
-    graph = str(ROOT / "bundles" / "multi30k-de-en" / "encoder.int8.onnx")
+    graph = str(ROOT / "bundles" / "everyday-de-en" / "encoder.int8.onnx")
     (tmp_path / "temporary").mkdir()
     # It is silent in tests and CI, too, which it knows by their variables.
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

@@ -21,8 +21,8 @@ SAME = {"kleines": "little", "Mädchen": "girl", "roten": "red", "Kleid": "dress
 @pytest.mark.parametrize(
     ("name", "source_text", "target_text", "same"),
     [
-        ("multi30k-de-en", GERMAN, ENGLISH, set(SAME.items())),
-        ("multi30k-en-de", ENGLISH, GERMAN, {(en, de) for de, en in SAME.items()}),
+        ("everyday-de-en", GERMAN, ENGLISH, set(SAME.items())),
+        ("everyday-en-de", ENGLISH, GERMAN, {(en, de) for de, en in SAME.items()}),
     ],
 )
 def test_words_that_mean_the_same_are_aligned(

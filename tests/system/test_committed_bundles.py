@@ -68,7 +68,7 @@ def test_sentences_sent_at_once_are_decoded_together_and_come_out_as_if_alone(
     # All different, since whoever asks the same at the same time is answered together.
     texts = [f"{caption.rstrip('.')} ({number})." for caption in CAPTIONS for number in range(8)]
     alone = [translate(client, text) for text in texts]
-    model = {"model": "multi30k-de-en"}
+    model = {"model": "everyday-de-en"}
     joined = count(client, "nmt_batch_joins_total", batch="running", **model)
     left = count(client, "nmt_batch_retires_total", batch="running", **model)
     steps = count(client, "nmt_decode_step_duration_seconds_count", **model)
@@ -91,7 +91,7 @@ def test_blanks_and_lines_come_back_as_they_were(client: httpx.Client) -> None:
     assert translated.endswith("  \n")
 
 
-@pytest.mark.parametrize("name", ["multi30k-de-en", "multi30k-en-de"])
+@pytest.mark.parametrize("name", ["everyday-de-en", "everyday-en-de"])
 def test_a_committed_bundle_is_whole_and_says_how_good_it_is(name: str) -> None:
     manifest = Bundle.open(BUNDLES / name).manifest
     assert manifest.precisions == ("int8",)

@@ -171,7 +171,7 @@ async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         # They are about the whole process, which is ours.
         monkeypatch.setattr(ray, name, lambda *_: None)
     bundles = tmp_path / "bundles"
-    shutil.copytree(ROOT / "bundles" / "multi30k-de-en", bundles / "multi30k-de-en")
+    shutil.copytree(ROOT / "bundles" / "everyday-de-en", bundles / "everyday-de-en")
     monkeypatch.setenv("DRAGOMAN_BUNDLES", str(bundles))
     monkeypatch.setenv("DRAGOMAN_STATE", str(tmp_path / "state"))
     (port,) = free_ports(1)
@@ -187,16 +187,16 @@ async def test_a_replica_is_replaced_once_an_engine_has_died(replica: Any) -> No
     async with app.router.lifespan_context(app):
         await replica.check_health()
         await replica._service.repository.offer.models[0].engine.close()
-        with pytest.raises(Exception, match="the engine of multi30k-de-en has stopped"):
+        with pytest.raises(Exception, match="the engine of everyday-de-en has stopped"):
             await replica.check_health()
 
 
 @pytest.mark.anyio
 async def test_a_replica_that_never_loads_is_replaced_and_says_why(replica: Any) -> None:
-    (replica.bundles / "multi30k-de-en" / "tokenizer.model").write_bytes(b"")
+    (replica.bundles / "everyday-de-en" / "tokenizer.model").write_bytes(b"")
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
-        with pytest.raises(NotReady, match="multi30k-de-en"):
+        with pytest.raises(NotReady, match="everyday-de-en"):
             await replica.check_health()
 
 
@@ -205,7 +205,7 @@ async def test_a_replica_stays_when_others_would_find_no_more_than_it(replica: A
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
         await replica.check_health()
-        shutil.rmtree(replica.bundles / "multi30k-de-en")
+        shutil.rmtree(replica.bundles / "everyday-de-en")
         await replica._service.reloader.reload()
         await replica.check_health()
 

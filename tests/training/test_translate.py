@@ -21,7 +21,7 @@ from training.translate import NoTranslator, translate_corpora
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
 FOUND = Corpus(name="captions", licence="CC0-1.0")
-BACK = replace(FOUND, translated="source", translator="multi30k-en-de")
+BACK = replace(FOUND, translated="source", translator="everyday-en-de")
 """German made of English, in a recipe from German to English."""
 
 
@@ -81,15 +81,15 @@ Asked = list[tuple[str, str, str, str]]
 def test_the_side_that_is_found_is_translated_into_the_other(
     data: Path, run: RunDirectory, asked: Asked
 ) -> None:
-    forth = replace(FOUND, translated="target", translator="multi30k-de-en")
+    forth = replace(FOUND, translated="target", translator="everyday-de-en")
     made = translate_corpora(recipe_on(FOUND, BACK, forth), run, data, BUNDLES)
     assert asked == [
-        ("multi30k-en-de", "en", "de", "captions.en"),
-        ("multi30k-de-en", "de", "en", "captions.de"),
+        ("everyday-en-de", "en", "de", "captions.en"),
+        ("everyday-de-en", "de", "en", "captions.de"),
     ]
     assert list(made) == [
-        "captions, source by multi30k-en-de",
-        "captions, target by multi30k-de-en",
+        "captions, source by everyday-en-de",
+        "captions, target by everyday-de-en",
     ]
     assert len({*made.values()}) == 2
 
@@ -110,11 +110,11 @@ def test_prepare_reads_what_was_translated_and_says_what_to_run_if_nothing_was(
     data: Path, run: RunDirectory, asked: Asked
 ) -> None:
     recipe = recipe_on(FOUND, BACK)
-    with pytest.raises(CorpusError, match="into de by multi30k-en-de; run `python -m training tr"):
+    with pytest.raises(CorpusError, match="into de by everyday-en-de; run `python -m training tr"):
         prepare(recipe, run, data)
     translate_corpora(recipe, run, data, BUNDLES)
     report = prepare(recipe, run, data)
-    assert report["train"]["captions, source by multi30k-en-de"]["kept"] == 3
+    assert report["train"]["captions, source by everyday-en-de"]["kept"] == 3
     shards, tokenizer = Shards.open(run.shards("train")), run.tokenizers().source
     assert tokenizer.decode(shards.source[3].tolist()) == ".gniklaw si nam A"
     assert tokenizer.decode(shards.target[3].tolist()) == "A man is walking."
@@ -124,7 +124,7 @@ def test_prepare_reads_what_was_translated_and_says_what_to_run_if_nothing_was(
     ("corpus", "complaint"),
     [
         (replace(BACK, translator="nobody"), "there is no bundle 'nobody' in .*bundles; train and"),
-        (replace(BACK, translator="multi30k-de-en"), "translates de-en; corpus 'captions' is to"),
+        (replace(BACK, translator="everyday-de-en"), "translates de-en; corpus 'captions' is to"),
     ],
 )
 def test_a_translator_that_cannot_is_refused_before_any_work(
@@ -173,15 +173,15 @@ def test_distill_takes_all_hops_and_keeps_the_recipe(
     command = ["distill", "multi30k-de-en", "--reduced", "--corpus", "captions"]
     command += ["--set", "data.valid.name=held", "--set", "vocabulary.size=40", *places]
     command += ["--set", "vocabulary.kind=word"]
-    assert main([*command, "--teacher", "multi30k-de-en", "--name", "student"]) == 0
-    assert asked == [("multi30k-de-en", "de", "en", "captions.de")]
+    assert main([*command, "--teacher", "everyday-de-en", "--name", "student"]) == 0
+    assert asked == [("everyday-de-en", "de", "en", "captions.de")]
     assert taken == ["train", "average", "evaluate", "shortlist", "export"]
     run = RunDirectory(tmp_path / "runs" / "student")
     recipe = read_recipe(run.derived)
-    assert recipe.data.train[0].translator == str(BUNDLES / "multi30k-de-en")
+    assert recipe.data.train[0].translator == str(BUNDLES / "everyday-de-en")
     assert recipe.vocabulary.size == 40
     # The same command again translates and prepares nothing.
     shutil.rmtree(data)
     monkeypatch.setattr("training.commands.prepare.perform", taking("prepare"))
-    assert main([*command, "--teacher", "multi30k-de-en", "--name", "student"]) == 2
-    assert main([*command, "--teacher", "multi30k-de-en", "--name", "multi30k-de-en"]) == 2
+    assert main([*command, "--teacher", "everyday-de-en", "--name", "student"]) == 2
+    assert main([*command, "--teacher", "everyday-de-en", "--name", "multi30k-de-en"]) == 2

@@ -22,6 +22,7 @@ from training.recipes.multi30k import (
     multi30k_bidirectional,
     multi30k_de_en,
     multi30k_en_de,
+    multi30k_fine_tuned_en_de,
     multi30k_r_drop,
     multi30k_student,
     multi30k_transferred,
@@ -43,6 +44,7 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     multi30k_en_de,
     multi30k_augmented_de_en,
     multi30k_augmented_en_de,
+    multi30k_fine_tuned_en_de,
     *(
         partial(multi30k_transferred, source, target)
         for source, target in (("fr", "en"), ("en", "fr"), ("cs", "en"), ("en", "cs"))

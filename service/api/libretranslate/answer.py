@@ -48,7 +48,7 @@ class TranslateAnswer(BaseModel):
     model: str | list[str | None] | None = Field(
         description="Who translated; two names joined by `+` are a way through a third language, "
         "and nobody translates a language into itself.",
-        examples=["multi30k-de-en"],
+        examples=["everyday-de-en"],
     )
     finish_reason: FinishedBy | list[FinishedBy] = Field(
         description="`length` if a sentence was cut at its longest allowed length.",
