@@ -141,6 +141,11 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     first = documents[0]
     if any(document["config"] != first["config"] for document in documents):
         raise CheckpointError("the checkpoints are of different networks")
+    if any("vocabulary" not in document for document in documents):
+        raise CheckpointError(
+            "the checkpoints were written by another version of this program, and do not say what "
+            "they were trained on; delete them to train again"
+        )
     if any(document["vocabulary"] != first["vocabulary"] for document in documents):
         raise CheckpointError("the checkpoints are of different vocabularies")
     weights: dict[str, Tensor] = {

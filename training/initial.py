@@ -46,7 +46,7 @@ def start_from(recipe: Recipe, run: RunDirectory, network: Transformer) -> None:
             "first"
         )
     document = checkpoint.load(initial.averaged)
-    if document["vocabulary"] != vocabulary_of(initial):
+    if document.get("vocabulary") != vocabulary_of(initial):
         raise InvalidRecipe(
             f"{initial.path} was prepared with another vocabulary than it had been trained with; "
             f"run `python -m training run {recipe.initial}` again before {recipe.name!r} starts "

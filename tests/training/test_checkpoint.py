@@ -123,6 +123,14 @@ def test_weights_of_different_vocabularies_have_no_average(tmp_path: Path) -> No
         checkpoint.average(paths)
 
 
+def test_weights_of_no_vocabulary_have_no_average(tmp_path: Path) -> None:
+    paths = saved(tmp_path, [tiny_network()])
+    old = {key: value for key, value in document(tiny_network(), 1).items() if key != "vocabulary"}
+    checkpoint.save(old, paths[0])
+    with pytest.raises(CheckpointError, match="another version of this program"):
+        checkpoint.average(paths)
+
+
 class _Malicious:
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path("executed"),)
