@@ -46,13 +46,14 @@ def start_from(recipe: Recipe, run: RunDirectory, network: Transformer) -> None:
             "first"
         )
     document = checkpoint.load(initial.averaged)
-    if document.get("vocabulary") != vocabulary_of(initial):
+    pieces = vocabulary_of(initial)
+    if document.get("vocabulary") != pieces:
         raise InvalidRecipe(
             f"{initial.path} was prepared with another vocabulary than it had been trained with; "
             f"run `python -m training run {recipe.initial}` again before {recipe.name!r} starts "
             "from it"
         )
-    same_pieces = vocabulary_of(initial) == vocabulary_of(run)
+    same_pieces = pieces == vocabulary_of(run)
     _require_same_network(recipe, network.config, document["config"], same_pieces)
     weights = document["network"]
     if not same_pieces:

@@ -9,15 +9,13 @@ from functools import partial
 from training.recipe import InvalidRecipe, Recipe
 from training.recipes.deep_shallow import multi30k_6_2, multi30k_12_1, paper_6_2, paper_12_1
 from training.recipes.general import (
-    everyday_de_en,
-    everyday_en_de,
+    everyday,
     general_de_en,
     general_free_de_en,
     general_large_de_en,
 )
 from training.recipes.multi30k import (
-    multi30k_augmented_de_en,
-    multi30k_augmented_en_de,
+    multi30k_augmented,
     multi30k_back_translated,
     multi30k_bidirectional,
     multi30k_de_en,
@@ -37,13 +35,14 @@ from training.recipes.reverse import copy, reverse
 from training.recipes.table3 import TABLE_3
 from training.recipes.tensor2tensor import tensor2tensor_v1, tensor2tensor_v2
 
+_BOTH_WAYS = (("de", "en"), ("en", "de"))
+
 _OFFERED: tuple[Callable[[], Recipe], ...] = (
     reverse,
     copy,
     multi30k_de_en,
     multi30k_en_de,
-    multi30k_augmented_de_en,
-    multi30k_augmented_en_de,
+    *(partial(multi30k_augmented, *pair) for pair in _BOTH_WAYS),
     multi30k_fine_tuned_en_de,
     *(
         partial(multi30k_transferred, source, target)
@@ -55,8 +54,7 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     multi30k_r_drop,
     multi30k_12_1,
     multi30k_6_2,
-    everyday_de_en,
-    everyday_en_de,
+    *(partial(everyday, *pair) for pair in _BOTH_WAYS),
     general_de_en,
     general_free_de_en,
     general_large_de_en,

@@ -1,11 +1,12 @@
-"""German and English of every kind, both ways in one network.
+"""German and English beyond captions.
 
 ``general-de-en`` learns from everything at hand, ``general-free-de-en`` from what is under free
-licences only, and ``general-large-de-en`` is a teacher for the two. ``everyday-de-en`` and
-``everyday-en-de`` are what two cores can learn in some hours: everyday sentences and captions.
+licences only, and ``general-large-de-en`` is a teacher for the two; all go both ways in one
+network. ``everyday-de-en`` and ``everyday-en-de`` are what two cores can learn in some hours:
+everyday sentences and captions.
 
-What is published must be small: as int8 a parameter is a byte. Six layers encode and two
-decode, since a decoder's layers are what a token costs.
+What is published must be small: as int8 a parameter is a byte. Where a GPU trains, six layers
+encode and two decode, since a decoder's layers are what a token costs.
 """
 
 from __future__ import annotations
@@ -138,11 +139,3 @@ def everyday(source: str, target: str) -> Recipe:
         effort=f"two hours on two cores, after the run {captions.name} and with the bundle "
         f"multi30k-{target}-{source} at hand",
     )
-
-
-def everyday_de_en() -> Recipe:
-    return everyday("de", "en")
-
-
-def everyday_en_de() -> Recipe:
-    return everyday("en", "de")

@@ -152,17 +152,9 @@ def multi30k_augmented(source: str, target: str) -> Recipe:
     )
 
 
-def multi30k_augmented_de_en() -> Recipe:
-    return multi30k_augmented("de", "en")
-
-
-def multi30k_augmented_en_de() -> Recipe:
-    return multi30k_augmented("en", "de")
-
-
 def multi30k_fine_tuned_en_de() -> Recipe:
     """The augmented run ends on what people wrote, both sides of it."""
-    augmented = multi30k_augmented_en_de()
+    augmented = multi30k_augmented("en", "de")
     plain = multi30k_en_de()
     return replace(
         augmented,
