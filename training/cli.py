@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from training.commands import (
     translate,
     tune,
 )
-from training.disk import writing
+from training.disk import writing_to
 from training.refusal import Refusal
 
 COMMANDS = (
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(options.threads)
     try:
         # Hops that know how much they need have said so already.
-        with writing(getattr(options, "runs", Path())):
+        with writing_to(_places(options)):
             options.perform(options)
             sys.stdout.flush()
     except REFUSALS as error:
@@ -79,6 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0
+
+
+def _places(options: argparse.Namespace) -> dict[str, Path]:
+    """Where a command may write, by the option or variable that says so."""
+    found = {f"--{name}": getattr(options, name, None) for name in ("runs", "bundles", "output")}
+    places = {option: path for option, path in found.items() if isinstance(path, Path)}
+    # Graphs are written there before they are proved.
+    return {**places, "the variable TMPDIR": Path(tempfile.gettempdir())}
 
 
 def _parser() -> argparse.ArgumentParser:

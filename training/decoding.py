@@ -13,17 +13,25 @@ from training.search import Searching
 
 
 def decoding_of(recipe: Recipe, run: RunDirectory) -> DecodingDefaults:
-    """Raises ``InvalidRecipe`` if what was found best cannot be read."""
+    """Raises ``InvalidRecipe`` if what was found best cannot be read, or the recipe has asked for
+    something else since."""
     if not run.decoding.exists():
         return DecodingDefaults.model_validate(recipe.decoding)
     try:
         document = json.loads(run.decoding.read_text(encoding="utf-8"))
-        return DecodingDefaults.model_validate(document["decoding"])
+        tuned, instead = document["decoding"], document["instead_of"]
+        found = DecodingDefaults.model_validate(tuned)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRecipe(
             f"{run.decoding} cannot be read: {' '.join(str(error).split())}; remove it, or run "
             "`python -m training tune` again"
         ) from error
+    if instead != recipe.decoding:
+        raise InvalidRecipe(
+            f"{run.decoding} says {tuned}, found best instead of {instead}, and the recipe "
+            f"asks for {recipe.decoding}; remove the file to have what the recipe says"
+        )
+    return found
 
 
 def searching_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from training.refusal import Refusal
@@ -15,33 +15,55 @@ class CannotWrite(Refusal):
     """A directory cannot be written to, or its disk is full, and what to do."""
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNUSABLE = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+)
+
+
+def writing(
+    directory: Path, needed: Callable[[], int] = lambda: 0
+) -> contextlib.AbstractContextManager[None]:
+    """``writing_to`` a run."""
+    return writing_to({"--runs": directory}, needed)
+
+
 @contextlib.contextmanager
-def writing(directory: Path, needed: Callable[[], int] = lambda: 0) -> Iterator[None]:
+def writing_to(places: Mapping[str, Path], needed: Callable[[], int] = lambda: 0) -> Iterator[None]:
     """Turns what the system says of a disk into ``CannotWrite``.
 
-    ``needed`` says how many bytes are needed in all, about; it is asked when the disk is full.
+    ``places`` are directories by the option that chooses them; of several, the full one is where
+    least is free. ``needed`` says how many bytes are needed in all, about; it is asked when a disk
+    is full.
     """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CannotWrite(_full(directory, needed())) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+        if error.errno in _FULL:
+            free = {option: _free(directory) for option, directory in places.items()}
+            option = min(free, key=lambda option: free[option])
+            count = needed()
+            about = f"; about {megabytes(count)} are needed in all" if count else ""
             raise CannotWrite(
-                f"{error.filename or directory} cannot be used: {error.strerror}; choose "
-                "another directory with --runs or --bundles"
+                f"the disk of {places[option]} is full: {megabytes(free[option])} are free{about}; "
+                f"make room, or choose another directory with {option}"
+            ) from error
+        if error.errno in _UNUSABLE:
+            where = error.filename or " or ".join(map(str, places.values()))
+            raise CannotWrite(
+                f"{where} cannot be used: {error.strerror}; change that, or choose another place"
             ) from error
         raise
 
 
-def _full(directory: Path, needed: int) -> str:
+def _free(directory: Path) -> int:
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    free = shutil.disk_usage(existing).free
-    about = f"; about {megabytes(needed)} are needed in all" if needed else ""
-    return (
-        f"the disk of {directory} is full: {megabytes(free)} are free{about}; make room, or choose "
-        "another directory with --runs"
-    )
+    return shutil.disk_usage(existing).free
 
 
 def megabytes(count: int) -> str:

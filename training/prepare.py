@@ -16,14 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from models.bundle.bundle import sha256_of
 from models.bundle.tokenizer import Tokenizers
+from training.checkpoint import CheckpointError, checkpoints
 from training.data.cleaning import Cleaner
 from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
 from training.data.seen import Seen
 from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.disk import writing
-from training.recipe import Corpus, Recipe
+from training.recipe import Corpus, InvalidRecipe, Recipe
+from training.resuming import trained_on
 from training.run_directory import RunDirectory
 from training.vocabulary import make_vocabularies
 
@@ -41,8 +44,8 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
     """Write tokenizers, shards and a report of what each filter dropped; returns the report.
 
     Raises ``CorpusError`` if a corpus is missing or broken, ``InvalidRecipe`` if the text cannot
-    fill the vocabulary, ``CannotWrite`` if the disk is full; what was prepared before is then as
-    it was.
+    fill the vocabulary, ``CannotWrite`` if the disk is full, and ``CheckpointError`` if the run was
+    trained on what is no longer found; what was prepared before is then as it was.
     """
     unfinished = RunDirectory(run.path / "prepare.partial")
     try:
@@ -50,6 +53,7 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
             shutil.rmtree(unfinished.path, ignore_errors=True)
             unfinished.path.mkdir(parents=True)
             report = _prepare(recipe, run, unfinished, data_directory)
+            _require_same_if_trained(run, unfinished)
             _replace(run, unfinished)
     finally:
         shutil.rmtree(unfinished.path, ignore_errors=True)
@@ -58,15 +62,20 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
 
 def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool:
     """Whether the run is prepared for just this recipe, from files of the same sizes."""
-    if not run.data.is_dir() or not run.recipe.exists():
+    if not run.data.is_dir():
         return False
-    prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
-    report = json.loads(run.report.read_text(encoding="utf-8"))
-    return (prepared.data, prepared.vocabulary, prepared.initial) == (
-        recipe.data,
-        recipe.vocabulary,
-        recipe.initial,
-    ) and report["bytes"] == _sizes(recipe, run, data_directory)
+    try:
+        prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
+        report = json.loads(run.report.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, InvalidRecipe):
+        # Of another version, or damaged: it is made again.
+        return False
+    same = ("data", "vocabulary", "initial")
+    return (
+        all(getattr(prepared, name) == getattr(recipe, name) for name in same)
+        and {"bytes", "shards"} <= report.keys()
+        and report["bytes"] == _sizes(recipe, run, data_directory)
+    )
 
 
 def _sizes(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, list[int]]:
@@ -114,6 +123,9 @@ def _prepare(
     if not recipe.vocabulary.shared:
         report["source vocabulary"] = encoder.tokenizers.source.vocabulary_size
     report["bytes"] = _sizes(recipe, run, data_directory)
+    report["shards"] = {
+        path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())
+    }
     report |= _write_valid(recipe, unfinished, encoder.tokenizers, data_directory)
     unfinished.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
     unfinished.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -241,6 +253,16 @@ def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
     return round(text * (1 + BYTES_OF_IDS * copies))
 
 
+def _require_same_if_trained(run: RunDirectory, prepared: RunDirectory) -> None:
+    """Whoever adds a line to a corpus shall not lose the tokenizer of a trained network."""
+    if checkpoints(run.path) and trained_on(run) != trained_on(prepared):
+        raise CheckpointError(
+            f"{run.path} has been trained on other text, or with other pieces, than the recipe "
+            "finds today, and stays as it is; choose another directory with --runs, or remove "
+            f"{run.path} to begin again"
+        )
+
+
 def _replace(run: RunDirectory, prepared: RunDirectory) -> None:
     """Put what was prepared into its place.
 
@@ -250,8 +272,9 @@ def _replace(run: RunDirectory, prepared: RunDirectory) -> None:
     old = prepared.path / "old"
     if run.data.exists():
         run.data.rename(old)
-    # A shortlist is of the vocabulary that it was made for.
+    # A shortlist is of the vocabulary that it was made for, what was tuned of the network.
     run.shortlist.unlink(missing_ok=True)
+    run.decoding.unlink(missing_ok=True)
     pieces = (RunDirectory.tokenizer, RunDirectory.source_tokenizer, RunDirectory.target_tokenizer)
     for place in (*pieces, RunDirectory.recipe, RunDirectory.report):
         made, wanted = place.__get__(prepared), place.__get__(run)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from models.bundle.languages import canonical
 from models.bundle.manifest import DecodingDefaults
 from models.transformer.config import Activation, Positions, TransformerConfig
 from training.data.generated import Generator
@@ -70,12 +72,13 @@ class Corpus:
         """What reports call it: a corpus may be there once as found and once as translated."""
         if self.translated is None:
             return self.name
-        return f"{self.name}, {self.translated} by {self.translator}"
+        # A card is read elsewhere, where a path means nothing.
+        return f"{self.name}, {self.translated} by {PurePath(self.translator or '').name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Languages are BCP 47 codes; ``x-…`` is of private use."""
+    """Languages are BCP 47 codes in their usual spelling; ``x-…`` is of private use."""
 
     __pydantic_config__ = _CHECKED
 
@@ -96,6 +99,14 @@ class Data:
     def __post_init__(self) -> None:
         if self.source == self.target:
             raise InvalidRecipe(f"source and target are both {self.source!r}")
+        for code in (self.source, self.target):
+            _require_usual(code)
+        for place, corpus in (("valid", self.valid), ("test", self.test)):
+            if corpus.translated is not None or corpus.repeat > 1:
+                raise InvalidRecipe(
+                    f"data.{place}, {corpus.name!r}, is compared with as it is, once: it has "
+                    "neither `translated` nor `repeat`"
+                )
         labels = [corpus.label for corpus in self.train]
         if len(set(labels)) < len(labels):
             raise InvalidRecipe(
@@ -227,7 +238,7 @@ class Recipe:
     budget: Budget
     average: Count = 5
     """How many of the last checkpoints make the exported weights (section 6.1)."""
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0)] = 1
     initial: str | None = None
     """The run whose averaged weights this one starts from (transfer learning), and its vocabulary,
     too, if that is described alike and of the same languages (fine-tuning)."""
@@ -286,11 +297,23 @@ class Recipe:
         and what is allowed.
         """
         try:
-            # As JSON, so that strictness takes a list for a tuple and an object for a dataclass.
-            return _ADAPTER.validate_json(json.dumps(document), strict=True)
+            # As JSON, so that strictness takes a list for a tuple and an object for a dataclass;
+            # what JSON lacks, such as a date of TOML, as its text.
+            return _ADAPTER.validate_json(json.dumps(document, default=str), strict=True)
         except ValidationError as error:
             wrong = "; ".join(map(_complaint, error.errors()))
             raise InvalidRecipe(f"the recipe does not fit: {wrong}") from error
+
+
+def _require_usual(code: str) -> None:
+    try:
+        usual = canonical(code)
+    except ValueError as error:
+        raise InvalidRecipe(f"{error}; for a language of your own, write x-NAME") from error
+    if usual != code:
+        raise InvalidRecipe(
+            f"the language {code!r} is written {usual!r}, here and at the end of files' names"
+        )
 
 
 def _complaint(error: ErrorDetails, within: tuple[str, ...] = ()) -> str:

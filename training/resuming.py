@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -24,6 +25,18 @@ def vocabulary_of(run: RunDirectory) -> dict[str, str]:
     return {path.name: sha256_of(path) for path in paths if path.exists()}
 
 
+def trained_on(run: RunDirectory) -> dict[str, Any]:
+    """What a prepared run learns from: its tokenizers and its token ids, by SHA-256."""
+    try:
+        report = json.loads(run.report.read_text(encoding="utf-8"))
+        return {"vocabulary": vocabulary_of(run), "shards": report["shards"]}
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{run.report} does not say what {run.path} was prepared with; it is damaged, or of "
+            f"another version of this program: remove {run.path} to begin again"
+        ) from error
+
+
 def require_same_run(
     document: dict[str, Any],
     recipe: Recipe,
@@ -35,7 +48,7 @@ def require_same_run(
 
     Raises ``CheckpointError`` saying what is different.
     """
-    if "vocabulary" not in document:
+    if not {"vocabulary", "shards"} <= document.keys():
         raise CheckpointError(
             f"the checkpoint in {run.path} was written by another version of this program, and "
             "does not say what it was trained on; delete the checkpoints to train again"
@@ -58,6 +71,12 @@ def require_same_run(
             f"the checkpoint in {run.path} was trained with another vocabulary than the tokenizer "
             "there has: the recipe was prepared again, and ids mean other pieces; delete the "
             "checkpoints, or bring the tokenizer back that they were trained with"
+        )
+    if document["shards"] != trained_on(run)["shards"]:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained on other text than lies there: the recipe "
+            "was prepared again, and a place in the data means another; delete the checkpoints, or "
+            "bring the text back that they were trained on"
         )
     if document["length_multiple"] != execution.length_multiple:
         raise CheckpointError(

@@ -12,8 +12,6 @@ from training.recipe import Data
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """Where a run keeps what it makes."""
-
     path: Path
 
     @property

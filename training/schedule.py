@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from training.recipe import InvalidRecipe, Recipe
+from training.recipe import Recipe
 
 Schedule = Callable[[int], float]
 
@@ -46,9 +46,8 @@ def schedule_of(recipe: Recipe) -> Schedule:
     warmup = max(1, optimisation.warmup)
     if optimisation.schedule == "noam":
         return noam(recipe.network.width, warmup)
-    if optimisation.peak_learning_rate is None:
-        raise InvalidRecipe(f"schedule {optimisation.schedule!r} needs a peak_learning_rate")
     peak = optimisation.peak_learning_rate
+    assert peak is not None, "a recipe with any other schedule has one"
     match optimisation.schedule:
         case "inverse_sqrt":
             return inverse_sqrt(peak, warmup)

@@ -34,12 +34,12 @@ from training.resuming import (
     random_state,
     require_same_run,
     restore_random_state,
-    vocabulary_of,
+    trained_on,
 )
 from training.run_directory import RunDirectory
 from training.schedule import schedule_of
 from training.throughput import Meter, Speed
-from training.validation import Validation, validate
+from training.validation import Validation, Validator
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +73,11 @@ class Trainer:
         self.execution = Execution() if execution is None else execution
         self.world = World() if world is None else world
         # Before the tokenizers: their absence says that the recipe has not been prepared.
-        train, self.valid = Shards.open(run.shards("train")), Shards.open(run.shards("valid"))
+        train = Shards.open(run.shards("train"))
         _require_prepared_for(recipe, run)
         self.tokenizers = run.tokenizers()
         self.special: SpecialIds = self.tokenizers.target.special_ids
+        self.validator = Validator(run, recipe.data, self.tokenizers.target, device)
         optimisation = recipe.optimisation
         batches = BatchLoader(
             train,
@@ -84,6 +85,7 @@ class Trainer:
             optimisation.tokens_per_batch,
             recipe.seed,
             self.execution.length_multiple,
+            recipe.network.max_length,
         )
         self.loader = PortionLoader(
             batches, optimisation.accumulate, self.world.rank, self.world.size
@@ -198,7 +200,7 @@ class Trainer:
 
     def _validate(self, log: RunLog | SilentLog) -> None:
         if self.world.first:
-            result = validate(self.network, self.valid, self.tokenizers.target, self.device)
+            result = self.validator.validate(self.network)
             log.write("valid", self.progress.step, **dataclasses.asdict(result))
             logger.info("step %d: %s", self.progress.step, result)
             self._judge(result)
@@ -235,7 +237,7 @@ class Trainer:
         return {
             "config": dataclasses.asdict(self.network.config),
             "recipe": self.recipe.to_dict(),
-            "vocabulary": vocabulary_of(self.run),
+            **trained_on(self.run),
             "length_multiple": self.execution.length_multiple,
             "step": self.progress.step,
             "progress": dataclasses.asdict(self.progress),

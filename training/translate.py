@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 from models.bundle.bundle import Bundle
+from training.checkpoint import checkpoints
 from training.data.corpus import find_side, translated_side
 from training.disk import writing
 from training.recipe import Corpus, Data, Recipe
@@ -45,7 +47,16 @@ def translate_corpora(
         bundle = translators[corpus.label]
         with writing(output.parent):
             output.parent.mkdir(parents=True, exist_ok=True)
-            _forget_other_work(output, bundle, input)
+            work = _Work(
+                output, {"version": bundle.manifest.version, "bytes": input.stat().st_size}
+            )
+            if work.is_other and output.exists() and checkpoints(run.path):
+                logger.info(
+                    "%s: another version of %s made it; it stays, as %s was trained on it",
+                    *(corpus.label, bundle.path, run.path),
+                )
+            elif work.is_other:
+                work.begin()
             if not output.exists():
                 logger.info("%s: %s", corpus.label, bundle.path)
                 # A line that cannot be translated becomes an empty one, which is dropped.
@@ -88,12 +99,29 @@ def translator_of(corpus: Corpus, data: Data, bundles: Path) -> Bundle:
     return bundle
 
 
-def _forget_other_work(output: Path, bundle: Bundle, input: Path) -> None:
-    """Remove what another version of the bundle, or another text, has left."""
-    work = {"version": bundle.manifest.version, "bytes": input.stat().st_size}
-    note = output.with_name(f"{output.name}.json")
-    if note.exists() and json.loads(note.read_text(encoding="utf-8")) == work:
-        return
-    for stale in output.parent.glob(f"{output.name}*"):
-        stale.unlink()
-    note.write_text(json.dumps(work), encoding="utf-8")
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A translation, and a note beside it of what it is made from."""
+
+    output: Path
+    made_from: dict[str, str | int]
+
+    @property
+    def _note(self) -> Path:
+        return self.output.with_name(f"{self.output.name}.json")
+
+    @property
+    def is_other(self) -> bool:
+        """Whether it is of another version of the bundle, of another text, or of none."""
+        return (
+            not self._note.exists()
+            or json.loads(self._note.read_text(encoding="utf-8")) != self.made_from
+        )
+
+    def begin(self) -> None:
+        for stale in self.output.parent.glob(f"{self.output.name}*"):
+            stale.unlink()
+        # Half a note would look like damage for ever.
+        partial = self._note.with_suffix(".partial")
+        partial.write_text(json.dumps(self.made_from), encoding="utf-8")
+        partial.replace(self._note)

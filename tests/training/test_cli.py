@@ -18,6 +18,8 @@ from models.bundle.shortlist import Shortlist
 from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_recipe, with_budget
 from training import checkpoint
 from training.cli import COMMANDS, main
+from training.commands import translate
+from training.commands.run import HOPS
 from training.export.builder import WeightFile
 from training.export.weights import collect_weights
 from training.recipes import RECIPES
@@ -156,15 +158,70 @@ def test_a_recipe_that_cannot_be_is_said_in_one_line(
     assert errors.startswith("training: ") and complaint in errors
 
 
+@pytest.mark.parametrize("hop", [hop.__name__ for hop in HOPS if hop is not translate])
 def test_a_full_disk_is_said_in_one_line_whichever_hop_fills_it(
-    training: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    training: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hop: str,
 ) -> None:
     def fill(options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("training.commands.train.perform", fill)
+    for each in HOPS:
+        monkeypatch.setattr(f"{each.__name__}.perform", lambda options: None)
+    monkeypatch.setattr(f"{hop}.perform", fill)
     assert training("run", "tiny") == 2
-    assert "is full: " in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert " is full: " in errors and errors.count("\n") == 1
+
+
+def test_a_figure_that_cannot_be_written_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("training.figures.style.write", fill)
+    assert main(["figures", "masks", "--run", "some", "--run", "other", "-o", str(tmp_path)]) == 2
+    assert " is full: " in capsys.readouterr().err
+
+
+def test_a_test_set_that_is_not_there_is_missed_before_the_hours_of_training(
+    training: Command, run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = "--set", 'data.test={"name": "held", "licence": "CC0-1.0"}'
+    assert training("run", "tiny", *found) == 2
+    assert "corpus 'held' has no x-" in capsys.readouterr().err
+    assert not run.path.exists()
+
+
+def test_a_network_is_used_with_its_own_pieces_and_text_only(
+    training: Command, run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for hop in ("prepare", "train", "average"):
+        assert training(hop, "tiny") == 0
+    report = json.loads(run.report.read_text(encoding="utf-8"))
+    other = {**report, "shards": {"source.tokens": "of something else"}}
+    run.report.write_text(json.dumps(other), encoding="utf-8")
+    assert training("train", "tiny", "--steps", "9") == 2
+    assert "trained on other text than lies there" in capsys.readouterr().err
+    run.tokenizer.write_bytes(
+        (ROOT / "bundles" / "everyday-de-en" / "tokenizer.model").read_bytes()
+    )
+    for hop in ("evaluate", "export"):
+        assert training(hop, "tiny") == 2
+        assert "trained with another vocabulary than the tokenizer" in capsys.readouterr().err
+    assert not (tmp_path / "bundles").exists()
+
+
+@pytest.mark.parametrize("name", ["gpu", "mps", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(
+    training: Command, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    with pytest.raises(SystemExit):
+        training("train", "tiny", "--device", name)
+    assert f"argument --device: '{name}'" in capsys.readouterr().err
 
 
 def test_a_second_run_prepares_nothing(

@@ -3,10 +3,11 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from training.disk import CannotWrite, megabytes, writing
+from training.disk import CannotWrite, megabytes, writing, writing_to
 
 
 def test_a_full_disk_is_said_with_what_is_needed(tmp_path: Path) -> None:
@@ -20,7 +21,7 @@ def test_a_full_disk_is_said_with_what_is_needed(tmp_path: Path) -> None:
 def test_a_file_in_the_directorys_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with (
-        pytest.raises(CannotWrite, match=r"runs/one cannot be used: .*; choose another"),
+        pytest.raises(CannotWrite, match=r"runs/one cannot be used: .*; .*another place"),
         writing(tmp_path / "runs" / "one"),
     ):
         (tmp_path / "runs" / "one").mkdir(parents=True)
@@ -38,3 +39,17 @@ def test_megabytes_are_at_least_one() -> None:
         "1 MB",
         "2,000 MB",
     ]
+
+
+def test_of_several_disks_the_full_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "full").mkdir()
+    free = {tmp_path: 5_000_000_000, tmp_path / "full": 0}
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free[path]))
+    places = {"--runs": tmp_path / "runs", "--bundles": tmp_path / "full"}
+    with (
+        pytest.raises(CannotWrite, match=r"full is full: 0 MB are free; .* with --bundles$"),
+        writing_to(places),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -13,6 +13,7 @@ import pytest
 
 from models.bundle.tokenizer import Tokenizer
 from tests.support.tiny_training import prepared, tiny_recipe, with_network
+from training.checkpoint import CheckpointError
 from training.data.corpus import CorpusError, Pair
 from training.data.generated import generate
 from training.data.shards import Shards, ShardWriter
@@ -348,3 +349,35 @@ def raiser(error: BaseException) -> Callable[..., None]:
 
 def with_data(recipe: Recipe, **changes: Any) -> Recipe:
     return replace(recipe, data=replace(recipe.data, **changes))
+
+
+@pytest.mark.parametrize("kind", ["word", "unigram"])
+def test_a_trained_run_keeps_what_it_was_trained_on(data: Path, kind: str) -> None:
+    run, recipe = RunDirectory(data / "run"), found_recipe()
+    prepare(recipe, run, data)
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    (run.path / "checkpoint-00000004.pt").touch()
+    # The same text is the same run.
+    prepare(recipe, run, data)
+    added = ("9 8 7", "7 8 9") if kind == "unigram" else ("1 3 2", "2 3 1")
+    put(data, "one", [("1 2 3", "3 2 1"), added])
+    with pytest.raises(CheckpointError, match="run has been trained on other text, or with other"):
+        prepare(recipe, run, data)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_damaged_report_is_made_again(data: Path) -> None:
+    run, recipe = RunDirectory(data / "run"), found_recipe()
+    prepare(recipe, run, data)
+    assert is_prepared(recipe, run, data)
+    for damaged in ("{", "{}"):
+        run.report.write_text(damaged, encoding="utf-8")
+        assert not is_prepared(recipe, run, data)
+
+
+def test_what_was_tuned_goes_with_what_it_was_tuned_on(data: Path) -> None:
+    run = RunDirectory(data / "run")
+    run.path.mkdir()
+    run.decoding.write_text("{}", encoding="utf-8")
+    prepare(found_recipe(), run, data)
+    assert not run.decoding.exists()

@@ -171,3 +171,34 @@ def test_a_bidirectional_run_has_shards_of_each_direction(tmp_path: Path) -> Non
     both = run.shards_of("valid", replace(data, bidirectional=True))
     assert list(both) == [("x-digits", "x-reversed"), ("x-reversed", "x-digits")]
     assert len({run.shards("valid"), *both.values()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint"),
+    [
+        ("DE", "the language 'DE' is written 'de'"),
+        ("pt_BR", "the language 'pt_BR' is written 'pt-BR'"),
+        ("german", "for a language of your own, write x-NAME"),
+        ("cz", "'cz' is not the code of a known language"),
+    ],
+)
+def test_a_language_has_one_spelling(code: str, complaint: str) -> None:
+    with pytest.raises(InvalidRecipe, match=complaint):
+        replace(tiny_recipe().data, source=code)
+
+
+@pytest.mark.parametrize("place", ["valid", "test"])
+def test_what_is_compared_with_is_neither_made_nor_repeated(place: str) -> None:
+    data = tiny_recipe().data
+    found = Corpus(name="held", licence="CC0-1.0")
+    for changed in (
+        replace(found, repeat=2),
+        replace(found, translated="source", translator="other"),
+    ):
+        with pytest.raises(InvalidRecipe, match=f"data.{place}, 'held', is compared with as it is"):
+            replace(data, **{place: changed})  # type: ignore[arg-type]
+
+
+def test_a_label_names_a_translator_wherever_it_lies() -> None:
+    corpus = Corpus(name="mine", licence="CC0-1.0", translated="target", translator="/at/home/big")
+    assert corpus.label == "mine, target by big"

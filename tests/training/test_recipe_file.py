@@ -104,3 +104,12 @@ def test_a_field_that_cannot_be_set_says_why(setting: str, complaint: str) -> No
     with pytest.raises(InvalidRecipe) as refused:
         overridden(tiny_recipe(), [setting])
     assert complaint in str(refused.value)
+
+
+def test_a_date_is_no_error_where_words_are_meant(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"effort = 2026-11-22\n{TOML}", encoding="utf-8")
+    assert read_recipe(path).effort == "2026-11-22"
+    path.write_text(f"seed = 2026-11-22\n{TOML}", encoding="utf-8")
+    with pytest.raises(InvalidRecipe, match=r"seed: .*, not '2026-11-22'"):
+        read_recipe(path)

@@ -124,6 +124,7 @@ WHOLE = (
     "multi30k-de-en-augmented",
     "multi30k-de-en-r-drop",
     "multi30k-de-en-student",
+    "multi30k-de-en-bidirectional",
     "everyday-de-en",
     "paper-base-en-fr",
     "paper-base-en-de-learned-positions",

@@ -29,7 +29,7 @@ from training.learner import Diverged
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 from training.trainer import Trainer
-from training.validation import Validation
+from training.validation import Validation, Validator
 
 CPU = torch.device("cpu")
 NO_DROPOUT = {
@@ -145,9 +145,7 @@ def test_training_stops_when_validation_gains_nothing_more(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bleu = iter([1.0, 3.0, 2.0, 3.0, 9.0])
-    monkeypatch.setattr(
-        "training.trainer.validate", lambda *_: Validation(1.0, math.e, next(bleu), 0.0)
-    )
+    monkeypatch.setattr(Validator, "validate", lambda *_: Validation(1.0, math.e, next(bleu), 0.0))
     recipe = with_budget(tiny_recipe(), steps=100, validate_every=2, patience=2)
     progress = Trainer(recipe, run, CPU).train()
     assert (progress.step, progress.best_step, progress.best_bleu) == (8, 4, 3.0)

@@ -185,3 +185,18 @@ def test_distill_takes_all_hops_and_keeps_the_recipe(
     monkeypatch.setattr("training.commands.prepare.perform", taking("prepare"))
     assert main([*command, "--teacher", "everyday-de-en", "--name", "student"]) == 2
     assert main([*command, "--teacher", "everyday-de-en", "--name", "multi30k-de-en"]) == 2
+
+
+def test_what_a_run_was_trained_on_is_not_translated_again(
+    data: Path, run: RunDirectory, asked: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    (output,) = translate_corpora(recipe_on(BACK), run, data, BUNDLES).values()
+    note = output.with_name(f"{output.name}.json")
+    note.write_text('{"version": "another"}', encoding="utf-8")
+    (run.path / "checkpoint-00000004.pt").touch()
+    with caplog.at_level("INFO"):
+        translate_corpora(recipe_on(BACK), run, data, BUNDLES)
+    assert len(asked) == 1 and "it stays" in caplog.text
+    (run.path / "checkpoint-00000004.pt").unlink()
+    translate_corpora(recipe_on(BACK), run, data, BUNDLES)
+    assert len(asked) == 2

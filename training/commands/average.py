@@ -11,12 +11,7 @@ from training.commands.options import recipe_of, recipe_parser, run_of
 
 def add_to(commands: Commands) -> None:
     parser = recipe_parser(commands, "average", "average the weights of the last checkpoints")
-    add_options(parser)
     parser.set_defaults(perform=perform)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """It has none of its own."""
 
 
 def perform(options: argparse.Namespace) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-import torch
-
 from training.averaged import averaged_network
 from training.commands import Commands
 from training.commands.options import recipe_of, recipe_parser, run_of
@@ -14,16 +12,11 @@ from training.evaluation.hop import evaluate
 
 def add_to(commands: Commands) -> None:
     parser = recipe_parser(commands, "evaluate", "translate the test set and score it")
-    add_options(parser)
     parser.set_defaults(perform=perform)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """It has none of its own."""
 
 
 def perform(options: argparse.Namespace) -> None:
     recipe = recipe_of(options)
     run = run_of(options, recipe)
-    device = torch.device(options.device)
+    device = options.device
     print(evaluate(recipe, run, averaged_network(run), options.data, device).to_json(), end="")

@@ -37,7 +37,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--list", action="store_true", help="say which figures there are")
     parser.add_argument(
         "--run",
-        dest="runs",
+        dest="drawn",
         metavar="DIRECTORY",
         type=Path,
         action="append",
@@ -111,7 +111,7 @@ def _material(options: argparse.Namespace) -> Material:
     from training.figures.material import Material
     from training.figures.style import COLOURS
 
-    runs = tuple(dict.fromkeys(options.runs or (RUN,)))
+    runs = tuple(dict.fromkeys(options.drawn or (RUN,)))
     if len(runs) > len(COLOURS):
         raise TooManyRuns(f"{len(runs)} runs cannot be told apart; compare {len(COLOURS)} at most")
     return Material(

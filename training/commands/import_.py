@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from training.commands import Commands
+from training.commands.options import count
 from training.export.publication import PRECISIONS
 from training.importing.importing import import_checkpoint
 from training.importing.refusals import UnknownLanguages
@@ -66,7 +67,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "-o", "--bundles", type=Path, default=Path("bundles"), help="where to publish"
     )
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
+    parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
     parser.set_defaults(perform=perform)
 
 
@@ -80,7 +81,7 @@ def perform(options: argparse.Namespace) -> None:
         sources=options.languages or options.sources,
         targets=options.languages or options.targets,
         precisions=tuple(options.precisions),
-        texts=dict(map(_text, options.calibrate)),
+        texts=tuple(map(_text, options.calibrate)),
     )
     print(json.dumps(asdict(proof), indent=2))
     print(f"published {bundle.path}")

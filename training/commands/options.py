@@ -62,7 +62,12 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument(
+        "--device",
+        type=device,
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="cpu, cuda or cuda:NUMBER (default: cuda where there is a GPU)",
+    )
     parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
 
 
@@ -88,6 +93,21 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 def run_of(options: argparse.Namespace, recipe: Recipe) -> RunDirectory:
     runs: Path = options.runs
     return RunDirectory(runs / recipe.name)
+
+
+def device(text: str) -> torch.device:
+    try:
+        found = torch.device(text)
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no device; say cpu or cuda") from error
+    if found.type not in ("cpu", "cuda"):
+        raise argparse.ArgumentTypeError(f"{text!r} has not been tried; say cpu or cuda")
+    devices = torch.cuda.device_count()
+    if found.type == "cuda" and (found.index or 0) >= devices:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not here: PyTorch {torch.__version__} sees {devices} CUDA devices"
+        )
+    return found
 
 
 def count(text: str) -> int:

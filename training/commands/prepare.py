@@ -14,12 +14,7 @@ def add_to(commands: Commands) -> None:
     parser = recipe_parser(
         commands, "prepare", "read and clean the corpora, learn the vocabulary, write token ids"
     )
-    add_options(parser)
     parser.set_defaults(perform=perform)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """It has none of its own."""
 
 
 def perform(options: argparse.Namespace) -> None:

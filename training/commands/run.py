@@ -17,6 +17,7 @@ from training.commands import (
 )
 from training.commands.options import recipe_of, recipe_parser, run_of
 from training.distributed import is_distributed
+from training.evaluation.network import bitext_of
 from training.prepare import is_prepared
 from training.refusal import Refusal
 
@@ -35,9 +36,10 @@ def add_to(commands: Commands) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Those of every hop."""
+    """Those of every hop that has any."""
     for hop in HOPS:
-        hop.add_options(parser)
+        if hasattr(hop, "add_options"):
+            hop.add_options(parser)
 
 
 def perform(options: argparse.Namespace) -> None:
@@ -49,6 +51,9 @@ def perform(options: argparse.Namespace) -> None:
         )
     recipe = recipe_of(options)
     run = run_of(options, recipe)
+    # Nobody should train for days to hear that there is nothing to evaluate with.
+    for direction in recipe.data.directions:
+        bitext_of(recipe.data.test, recipe.data, direction, options.data)
     for hop in HOPS:
         if hop is prepare and is_prepared(recipe, run, options.data):
             logger.info("%s is prepared", run.path)

@@ -66,7 +66,7 @@ def execution_of(options: argparse.Namespace, device: torch.device) -> Execution
 
 def perform(options: argparse.Namespace) -> None:
     recipe = recipe_of(options)
-    device = own_device(torch.device(options.device))
+    device = own_device(options.device)
     execution = execution_of(options, device)
     world = join(device)
     try:

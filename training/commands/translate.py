@@ -14,12 +14,7 @@ def add_to(commands: Commands) -> None:
     parser = recipe_parser(
         commands, "translate", "translate corpora that the recipe wants in a bundle's words"
     )
-    add_options(parser)
     parser.set_defaults(perform=perform)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """It has none of its own."""
 
 
 def perform(options: argparse.Namespace) -> None:

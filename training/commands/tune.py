@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-import torch
-
 from training.averaged import averaged_network
 from training.commands import Commands
 from training.commands.options import positive, recipe_of, recipe_parser, run_of
@@ -42,7 +40,7 @@ def perform(options: argparse.Namespace) -> None:
         run,
         averaged_network(run),
         options.data,
-        torch.device(options.device),
+        options.device,
         beam_sizes=options.beam_sizes,
         sentences=options.sentences,
     )

@@ -68,7 +68,8 @@ class Planned:
 
 
 class BatchLoader:
-    """Endless batches; ``cursor`` says where the next one is."""
+    """Endless batches; ``cursor`` says where the next one is. No row is rounded up to more than
+    ``longest`` positions, those that the network has."""
 
     def __init__(
         self,
@@ -77,12 +78,14 @@ class BatchLoader:
         tokens_per_batch: int,
         seed: int,
         length_multiple: int = 1,
+        longest: int | None = None,
     ) -> None:
         if special.pad != 0:
             raise ValueError("batches are padded with id 0")
         self.shards = shards
         self.special = special
         self.length_multiple = length_multiple
+        self.longest = longest
         self._budget = tokens_per_batch
         self._seed = seed
         self._epoch = -1
@@ -101,6 +104,7 @@ class BatchLoader:
             self.special,
             rows=planned.rows,
             length_multiple=self.length_multiple,
+            longest=self.longest,
         )
 
     def plan(self) -> Planned:
@@ -182,6 +186,7 @@ def collate(
     *,
     rows: int | None = None,
     length_multiple: int = 1,
+    longest: int | None = None,
 ) -> Batch:
     """The pairs of ``indices``, framed and padded, as tensors on the CPU.
 
@@ -189,9 +194,10 @@ def collate(
     padding alone would be no number.
     """
     rows = len(indices) if rows is None else rows
-    source_BS = _padded(shards.source, indices, rows, length_multiple, last=special.eos)
-    input_BT = _padded(shards.target, indices, rows, length_multiple, first=special.bos)
-    output_BT = _padded(shards.target, indices, rows, length_multiple, last=special.eos)
+    shape = _Shape(rows, length_multiple, longest)
+    source_BS = _padded(shards.source, indices, shape, last=special.eos)
+    input_BT = _padded(shards.target, indices, shape, first=special.bos)
+    output_BT = _padded(shards.target, indices, shape, last=special.eos)
     output_BT[len(indices) :] = special.pad
     flat = output_BT.reshape(-1)
     (real,) = np.nonzero(flat)
@@ -203,11 +209,21 @@ def collate(
     return Batch(*map(torch.from_numpy, (source_BS, input_BT, output_BT, positions_N, targets_N)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    rows: int
+    multiple: int
+    longest: int | None
+
+    def columns(self, needed: int) -> int:
+        rounded = -(-needed // self.multiple) * self.multiple
+        return rounded if self.longest is None else max(needed, min(rounded, self.longest))
+
+
 def _padded(
     side: Side,
     indices: Indices,
-    rows: int,
-    multiple: int,
+    shape: _Shape,
     *,
     first: int | None = None,
     last: int | None = None,
@@ -216,7 +232,7 @@ def _padded(
     starts = side.offsets[indices]
     lengths = side.offsets[indices + 1] - starts
     longest = int(lengths.max(initial=0)) + 1
-    padded_BT = np.zeros((rows, -(-longest // multiple) * multiple), np.int64)
+    padded_BT = np.zeros((shape.rows, shape.columns(longest)), np.int64)
     column = np.arange(longest - 1)
     real = column < lengths[:, None]
     shift = 0 if first is None else 1

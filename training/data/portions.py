@@ -97,4 +97,5 @@ class PortionLoader:
             self._loader.special,
             rows=rows,
             length_multiple=self._loader.length_multiple,
+            longest=self._loader.longest,
         )

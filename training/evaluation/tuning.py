@@ -61,6 +61,8 @@ class Tuning:
     """Of each direction."""
     decoding: DecodingDefaults
     """The best; of equals the narrowest beam."""
+    instead_of: dict[str, int | float | str]
+    """What the recipe says."""
     trials: tuple[Trial, ...]
     """Best first."""
 
@@ -69,6 +71,7 @@ class Tuning:
             "validation_set": self.validation_set,
             "sentences": self.sentences,
             "decoding": self.decoding.model_dump(mode="json"),
+            "instead_of": self.instead_of,
             "trials": [asdict(trial) for trial in self.trials],
         }
         return json.dumps(document, indent=2) + "\n"
@@ -123,7 +126,7 @@ def tune(
     # Sorting keeps the order of equals, and narrow beams came first.
     trials.sort(key=lambda trial: -trial.bleu)
     used = max(len(bitext.references) for bitext in texts)
-    tuning = Tuning(data.valid.name, used, trials[0].decoding, tuple(trials))
+    tuning = Tuning(data.valid.name, used, trials[0].decoding, recipe.decoding, tuple(trials))
     run.decoding.write_text(tuning.to_json(), encoding="utf-8")
     return tuning
 

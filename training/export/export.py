@@ -10,7 +10,7 @@ from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, 
 from models.bundle.manifest import Corpus, Direction, Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizers
 from models.transformer.transformer import Transformer
-from training.data.corpus import Pair, read_pairs
+from training.data.corpus import CorpusError, Pair, read_pairs
 from training.data.shards import Shards
 from training.data.tags import source_prefix
 from training.decoding import decoding_of
@@ -79,6 +79,11 @@ def export(
     sentences = [
         Sentence(pair.source, i, pair.target) for i, pair in fits.pairs(data.test, PROOF_SENTENCES)
     ]
+    if not sentences:
+        raise CorpusError(
+            f"no pair of {data.test.name} is short enough for the network to be proved with; name "
+            "another test set"
+        )
     return publish(publication, sentences, _calibration(recipe, run, fits), bundles, precisions)
 
 
@@ -103,8 +108,7 @@ class _Fitting:
         each = count // len(self.directions)
         forward = list(read_pairs(corpus, data.source, data.target, self._data))
         for i, direction in enumerate(self.directions):
-            turned = direction.source != data.source
-            pairs = [Pair(*reversed(pair)) for pair in forward] if turned else forward
+            pairs = [Pair(*reversed(pair)) for pair in forward] if i else forward
             found += [(i, pair) for pair in pairs if self._fits(direction, pair)][:each]
         return found
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
-import sacrebleu
 
 from models.bundle.bundle import MODEL_CARD, SHORTLIST, Bundle, graph_file, sha256_of, weights_file
 from models.bundle.card import render_card
@@ -29,6 +28,7 @@ from models.bundle.manifest import (
 from models.bundle.tokenizer import Tokenizers
 from models.transformer.transformer import Transformer
 from training.decoding import searching_of
+from training.evaluation.scores import bleu_for
 from training.export.calibration import Pair, calibrate
 from training.export.graphs import build_graph, dimensions_of
 from training.export.parity import Translated, check_attention, check_translations, translate_all
@@ -185,11 +185,12 @@ def _proof(
         if not places:
             continue
         references = [[sentences[place].reference or "" for place in places]]
+        scored = bleu_for(direction.target)
         several = len(publication.directions) > 1
         where = f" {direction.source}-{direction.target}" if several else ""
         for who, ids in outputs.items():
             texts = [decode(ids[place]) for place in places]
-            bleu[f"{who}{where}"] = sacrebleu.corpus_bleu(texts, references).score
+            bleu[f"{who}{where}"] = scored.corpus_score(texts, references).score
     return Proof(
         sentences=len(sentences),
         differing={p: sum(map(tuple.__ne__, originals, outputs[p])) for p in precisions},

@@ -50,7 +50,7 @@ def import_checkpoint(
     sources: Sequence[str] = (),
     targets: Sequence[str] = (),
     precisions: Sequence[Precision] = (),
-    texts: Texts | None = None,
+    texts: Texts = (),
 ) -> tuple[Bundle, Proof]:
     """Publish ``bundles/<name>``, or by the directory's name.
 
@@ -60,7 +60,6 @@ def import_checkpoint(
     ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts``, ``CorpusError`` and, if the
     graphs do not compute what the network does, ``ParityError``.
     """
-    texts = texts or {}
     precisions = precisions or (("int8",) if texts else ("fp32",))
     if "int8" in precisions and not texts:
         raise NeedsTexts(

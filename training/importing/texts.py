@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from models.bundle.manifest import Direction
@@ -23,8 +23,8 @@ MADE_UP = 8
 CALIBRATING = 400
 """Sentences, of all directions together."""
 
-Texts = Mapping[str | None, Path]
-"""Files of one sentence per line, by the code of their language; ``None`` if nobody said it."""
+Texts = Sequence[tuple[str | None, Path]]
+"""Files of one sentence per line, each with the code of its language; ``None`` if nobody said."""
 
 
 def texts_by_direction(
@@ -37,12 +37,12 @@ def texts_by_direction(
     """
     spoken = list(dict.fromkeys(direction.source for direction in directions))
     found: dict[str, list[str]] = {}
-    for code, path in texts.items():
+    for code, path in texts:
         if code is None and len(spoken) > 1:
             raise UnknownLanguages(
                 f"{path} could be of any of {', '.join(spoken)}; say CODE={path.name} which"
             )
-        language = spoken[0] if code is None else usual_code(code)
+        language = spoken[0] if code is None else _language(code)
         if language not in spoken:
             raise UnknownLanguages(
                 f"{path} is of {language}; the bundle translates from {', '.join(spoken)}"
@@ -52,8 +52,15 @@ def texts_by_direction(
         fitting = [line for line in lines if line and len(tokenizer.encode(line)) <= longest]
         if not fitting:
             raise UnknownLanguages(f"{path} has no sentence that the network can read")
-        found[language] = fitting
+        found.setdefault(language, []).extend(fitting)
     return [found.get(direction.source, []) for direction in directions]
+
+
+def _language(code: str) -> str:
+    try:
+        return usual_code(code)
+    except ValueError as error:
+        raise UnknownLanguages(str(error)) from error
 
 
 def proving(texts: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Sentence]:

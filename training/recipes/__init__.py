@@ -10,6 +10,7 @@ from training.recipe import InvalidRecipe, Recipe
 from training.recipes.deep_shallow import multi30k_6_2, multi30k_12_1, paper_6_2, paper_12_1
 from training.recipes.general import (
     everyday,
+    everyday_fine_tuned,
     general_de_en,
     general_free_de_en,
     general_large_de_en,
@@ -55,6 +56,7 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     multi30k_12_1,
     multi30k_6_2,
     *(partial(everyday, *pair) for pair in _BOTH_WAYS),
+    *(partial(everyday_fine_tuned, *pair) for pair in _BOTH_WAYS),
     general_de_en,
     general_free_de_en,
     general_large_de_en,

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from training.recipe import Budget, Corpus, Data, Network, Optimisation, Recipe, Vocabulary
 from training.recipes.multi30k import LICENCE as MULTI30K
-from training.recipes.multi30k import multi30k_augmented
+from training.recipes.multi30k import fine_tuned, multi30k_augmented
 
 TATOEBA = Corpus(name="tatoeba/train", licence="CC BY 2.0 FR")
 CAPTIONS = Corpus(name="multi30k/train", licence=MULTI30K)
@@ -139,3 +139,7 @@ def everyday(source: str, target: str) -> Recipe:
         effort=f"two hours on two cores, after the run {captions.name} and with the bundle "
         f"multi30k-{target}-{source} at hand",
     )
+
+
+def everyday_fine_tuned(source: str, target: str) -> Recipe:
+    return fine_tuned(everyday(source, target), steps=1_200)

@@ -48,6 +48,9 @@ def test_what_is_tuned_on_validation_is_what_evaluates_and_exports(tmp_path: Pat
     assert scores == sorted(scores, reverse=True)
     assert decoding_of(recipe, run) == tuning.decoding == tuning.trials[0].decoding
     assert evaluate(recipe, run, network, tmp_path).decoding == tuning.decoding
+    # Whoever asks for something else since is not given this.
+    with pytest.raises(InvalidRecipe, match=r"asks for {'beam_size': 7}; remove the file"):
+        decoding_of(replace(recipe, decoding={"beam_size": 7}), run)
 
 
 def test_of_equals_the_narrowest_beam_is_chosen(tmp_path: Path) -> None:

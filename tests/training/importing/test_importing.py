@@ -99,7 +99,7 @@ def test_without_texts_there_is_no_int8_and_no_example(m2m100: Path, tmp_path: P
 def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     write_marian(checkpoint, tags=TAGS, encoder_layers=1, decoder_layers=1)
-    bundle, _ = import_checkpoint(checkpoint, tmp_path, name="many", texts={None: text})
+    bundle, _ = import_checkpoint(checkpoint, tmp_path, name="many", texts=[(None, text)])
     tokenizer = bundle.tokenizers().source
     assert [(d.source, d.target, d.source_prefix) for d in bundle.manifest.directions] == [
         ("de", "fr", (tokenizer.id_of(">>fra<<"),)),
@@ -117,9 +117,9 @@ def test_texts_are_of_a_language(m2m100: Path, text: Path, tmp_path: Path) -> No
     with pytest.raises(
         UnknownLanguages, match=r"could be of any of de, en; say CODE=sentences\.de"
     ):
-        import_checkpoint(m2m100, tmp_path, texts={None: text}, **both)  # type: ignore[arg-type]
+        import_checkpoint(m2m100, tmp_path, texts=[(None, text)], **both)  # type: ignore[arg-type]
     with pytest.raises(UnknownLanguages, match="is of fr; the bundle translates from de, en"):
-        import_checkpoint(m2m100, tmp_path, texts={"fr": text}, **both)  # type: ignore[arg-type]
+        import_checkpoint(m2m100, tmp_path, texts=[("fr", text)], **both)  # type: ignore[arg-type]
     arguments = ["import", str(m2m100), "-o", str(tmp_path), "--languages", "de", "en"]
     assert main([*arguments, "--calibrate", f"deu_Latn={text}"]) == 0
     manifest = Bundle.open(tmp_path / "m2m").manifest
