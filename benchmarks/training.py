@@ -40,9 +40,9 @@ from training.data.shards import Shards
 from training.execution import Execution
 from training.learner import Learner
 from training.recipe import Optimisation
+from training.recipes import recipe_named
 from training.throughput import training_flops
 
-PAPER_VOCABULARY = 37_000
 PAIRS = 40_000
 LONGEST = 120
 RATE = 1e-4
@@ -56,22 +56,15 @@ class Size:
     tokens_on_cpu: int
 
 
-def _config(layers: int, width: int, heads: int, inner: int, vocabulary: int) -> TransformerConfig:
-    return TransformerConfig(
-        source_vocabulary=vocabulary,
-        target_vocabulary=vocabulary,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        width=width,
-        heads=heads,
-        feed_forward=inner,
-    )
+def _of(name: str) -> TransformerConfig:
+    recipe = recipe_named(name)
+    return recipe.network.config(recipe.vocabulary.size)
 
 
 SIZES = {
-    "small": Size(_config(3, 256, 4, 512, 5120), 16_000, 2_000),
-    "base": Size(_config(6, 512, 8, 2048, PAPER_VOCABULARY), 25_000, 1_000),
-    "big": Size(_config(6, 1024, 16, 4096, PAPER_VOCABULARY), 25_000, 500),
+    "small": Size(_of("multi30k-de-en"), 16_000, 2_000),
+    "base": Size(_of("paper-base-en-de"), 25_000, 1_000),
+    "big": Size(_of("paper-big-en-de"), 25_000, 500),
 }
 """The network of the Multi30k recipes, and the paper's two."""
 

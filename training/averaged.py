@@ -1,6 +1,9 @@
-"""The network that a run ends with: the average of its last checkpoints."""
+"""The network that a run ends with: the average of its last checkpoints, or the best of all."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
 
 from models.transformer.transformer import Transformer
 from training import checkpoint
@@ -8,16 +11,48 @@ from training.resuming import vocabulary_of
 from training.run_directory import RunDirectory
 
 
+def average(run: RunDirectory, count: int) -> list[int]:
+    """Average the last ``count`` checkpoints; returns their steps. Raises ``CheckpointError``."""
+    return _write(run, checkpoint.checkpoints(run.path)[-count:])
+
+
+def take_best(run: RunDirectory) -> int:
+    """Instead of an average the checkpoint that validated best; returns its step.
+
+    Raises ``CheckpointError`` if there is none.
+    """
+    found = checkpoint.checkpoints(run.path)
+    step = checkpoint.load(found[-1])["progress"]["best_step"] if found else 0
+    best = checkpoint.path_of(run.path, step)
+    if best not in found:
+        raise checkpoint.CheckpointError(
+            f"{run.path} has no checkpoint of the step that validated best, {step}; validate, and "
+            "let every validation be a step that is saved (budget.save_every)"
+        )
+    return _write(run, [best])[0]
+
+
+def _write(run: RunDirectory, paths: Sequence[Path]) -> list[int]:
+    document = checkpoint.average(paths)
+    last = checkpoint.checkpoints(run.path)[-1]
+    checkpoint.save({**document, "last": last.name}, run.averaged)
+    steps: list[int] = document["averaged"]
+    return steps
+
+
 def averaged_network(run: RunDirectory) -> Transformer:
-    """In evaluation mode. Raises ``CheckpointError`` if there is none, or it is not of the last
-    checkpoints or not of the run's vocabulary."""
+    """In evaluation mode.
+
+    Raises ``CheckpointError`` if there is none, or the run has gone on since, or has another
+    vocabulary.
+    """
     if not run.averaged.exists():
         raise checkpoint.CheckpointError(
             f"{run.averaged} does not exist; run `python -m training average RECIPE` first"
         )
     document = checkpoint.load(run.averaged)
     newer = checkpoint.checkpoints(run.path)
-    if newer and newer[-1] > checkpoint.path_of(run.path, max(document["averaged"])):
+    if newer and newer[-1].name > document["last"]:
         raise checkpoint.CheckpointError(
             f"{run.averaged} is older than {newer[-1].name}; run `python -m training average "
             "RECIPE` again"

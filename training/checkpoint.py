@@ -128,9 +128,11 @@ def sweep(directory: Path) -> None:
         path.unlink()
 
 
-def prune(directory: Path, keep: int) -> None:
+def prune(directory: Path, keep: int, spared: int = 0) -> None:
+    """Remove all but the last ``keep``, and the one of step ``spared``."""
     for path in checkpoints(directory)[:-keep]:
-        path.unlink()
+        if path != path_of(directory, spared):
+            path.unlink()
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:

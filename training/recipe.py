@@ -218,7 +218,7 @@ class Budget:
     save_every: Count | None = None
     """Steps between checkpoints; ``None``: whenever it is validated."""
     keep_checkpoints: Count = 5
-    """At least as many as are averaged."""
+    """The last, at least as many as are averaged; the one that validated best is kept besides."""
     patience: Count | None = None
     """Stop after so many validations without a better BLEU."""
 

@@ -219,7 +219,8 @@ class Trainer:
         document = self.state_dict()
         if self.world.first:
             checkpoint.save(document, checkpoint.path_of(self.run.path, self.progress.step))
-            checkpoint.prune(self.run.path, self.recipe.budget.keep_checkpoints)
+            keep = self.recipe.budget.keep_checkpoints
+            checkpoint.prune(self.run.path, keep, spared=self.progress.best_step)
         self.world.told(None)
 
     def _begin(self) -> None:

@@ -117,16 +117,19 @@ def teach(
     words = dict(zip(WORDS["source"], WORDS["target"], strict=True))
     optimiser = torch.optim.Adam(model.parameters(), lr=4e-3)
     model.train()
-    for start in range(0, len(sources), BATCH):
-        batch = sources[start : start + BATCH]
-        targets = [" ".join(words[word] for word in reversed(text.split())) for text in batch]
-        pad = model.config.pad_token_id
-        ids = _padded([read(text) for text in batch], pad)
-        labels = _padded([write(text) for text in targets], -100)
-        loss = model(input_ids=ids, attention_mask=ids != pad, labels=labels).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+    # Dropout draws the same whichever tests came before.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        for start in range(0, len(sources), BATCH):
+            batch = sources[start : start + BATCH]
+            targets = [" ".join(words[word] for word in reversed(text.split())) for text in batch]
+            pad = model.config.pad_token_id
+            ids = _padded([read(text) for text in batch], pad)
+            labels = _padded([write(text) for text in targets], -100)
+            loss = model(input_ids=ids, attention_mask=ids != pad, labels=labels).loss
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
     model.eval()
 
 

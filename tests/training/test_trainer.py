@@ -19,6 +19,7 @@ from tests.support.tiny_training import (
     with_optimisation,
 )
 from training import checkpoint
+from training.averaged import average, averaged_network, take_best
 from training.checkpoint import CheckpointError
 from training.data.batching import Cursor, collate
 from training.data.portions import Amount, Portion
@@ -122,9 +123,9 @@ def test_the_log_has_a_line_for_every_step_and_validation(run: RunDirectory) -> 
     assert [line["step"] for line in events(run, "train")] == list(range(1, 11))
     # Every fourth, and the last.
     assert [line["step"] for line in events(run, "valid")] == [4, 8, 10]
-    assert [path.name for path in checkpoint.checkpoints(run.path)] == [
-        "checkpoint-00000008.pt",
-        "checkpoint-00000010.pt",
+    # The one that validated best may be there, too.
+    assert checkpoint.checkpoints(run.path)[-2:] == [
+        checkpoint.path_of(run.path, step) for step in (8, 10)
     ]
     rates = [line["learning_rate"] for line in events(run, "train")]
     assert rates == [pytest.approx(1e-3 * step) for step in range(1, 11)]
@@ -151,6 +152,17 @@ def test_training_stops_when_validation_gains_nothing_more(
     assert (progress.step, progress.best_step, progress.best_bleu) == (8, 4, 3.0)
     # Nor does it start again.
     assert Trainer(recipe, run, CPU).train().step == 8
+    # The best can be had though it is not among the last.
+    kept = checkpoint.checkpoints(run.path)
+    assert kept == [checkpoint.path_of(run.path, step) for step in (4, 6, 8)]
+    best = checkpoint.load(checkpoint.path_of(run.path, 4))["network"]
+    assert take_best(run) == 4
+    for name, weight in averaged_network(run).state_dict().items():
+        assert torch.equal(weight, best[name])
+    assert average(run, 2) == [6, 8]
+    checkpoint.path_of(run.path, 4).unlink()
+    with pytest.raises(checkpoint.CheckpointError, match="step that validated best, 4; validate"):
+        take_best(run)
 
 
 def test_a_loss_that_is_no_number_is_named_before_it_spoils_a_weight(
@@ -341,9 +353,8 @@ def test_how_fast_it_is_is_logged_with_every_checkpoint(run: RunDirectory) -> No
 
 def averaged(run: RunDirectory, recipe: Recipe) -> dict[str, Any]:
     Trainer(with_budget(recipe, steps=4), run, CPU).train()
-    document = checkpoint.average(checkpoint.checkpoints(run.path))
-    checkpoint.save(document, run.averaged)
-    return document
+    average(run, recipe.average)
+    return checkpoint.load(run.averaged)
 
 
 def beside(run: RunDirectory, name: str) -> RunDirectory:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import argparse
 
-from training import checkpoint
+from training.averaged import average, take_best
 from training.commands import Commands
 from training.commands.options import recipe_of, recipe_parser, run_of
 
 
 def add_to(commands: Commands) -> None:
     parser = recipe_parser(commands, "average", "average the weights of the last checkpoints")
+    add_options(parser)
     parser.set_defaults(perform=perform)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--best",
+        action="store_true",
+        help="no average: take the checkpoint that validated best, where patience ran out since",
+    )
 
 
 def perform(options: argparse.Namespace) -> None:
     recipe = recipe_of(options)
     run = run_of(options, recipe)
-    document = checkpoint.average(checkpoint.checkpoints(run.path)[-recipe.average :])
-    checkpoint.save(document, run.averaged)
-    print(f"averaged steps {', '.join(map(str, document['averaged']))}")
+    if options.best:
+        print(f"took step {take_best(run)}, which validated best")
+    else:
+        print(f"averaged steps {', '.join(map(str, average(run, recipe.average)))}")
