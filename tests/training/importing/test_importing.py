@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -14,6 +14,8 @@ import torch
 from transformers import MarianMTModel, MarianTokenizer
 
 from models.bundle.bundle import SHORTLIST, Bundle
+from models.bundle.manifest import Direction
+from models.bundle.tokenizer import Tokenizer
 from tests.support.checkpoints import sentences, write_m2m100, write_marian
 from tests.support.server import running
 from training.cli import main
@@ -24,6 +26,7 @@ from training.importing.refusals import (
     UnknownLanguages,
     UnsupportedCheckpoint,
 )
+from training.importing.texts import texts_by_direction
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -110,6 +113,24 @@ def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path
     assert {example.direction for example in bundle.manifest.examples} <= {0, 1}
     with pytest.raises(UnknownLanguages, match="es is not a target language"):
         import_checkpoint(checkpoint, tmp_path, name="many", targets=["es"])
+
+
+def test_several_files_of_a_language_are_one_text(tmp_path: Path) -> None:
+    class Letters:
+        def encode(self, text: str) -> list[int]:
+            return list(map(ord, text))
+
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}1\n{name}2\n", encoding="utf-8")
+    (found,) = texts_by_direction(
+        [(None, tmp_path / "a"), ("de", tmp_path / "b")],
+        [Direction(source="de", target="en")],
+        cast(Tokenizer, Letters()),
+        9,
+    )
+    assert found == ["a1", "a2", "b1", "b2"]
+    with pytest.raises(UnknownLanguages, match="'xx' is not the code of a known language"):
+        texts_by_direction([("xx", tmp_path / "a")], [], cast(Tokenizer, Letters()), 9)
 
 
 def test_texts_are_of_a_language(m2m100: Path, text: Path, tmp_path: Path) -> None:
