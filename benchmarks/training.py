@@ -56,15 +56,15 @@ class Size:
     tokens_on_cpu: int
 
 
-def _of(name: str) -> TransformerConfig:
+def _network_of(name: str) -> TransformerConfig:
     recipe = recipe_named(name)
     return recipe.network.config(recipe.vocabulary.size)
 
 
 SIZES = {
-    "small": Size(_of("multi30k-de-en"), 16_000, 2_000),
-    "base": Size(_of("paper-base-en-de"), 25_000, 1_000),
-    "big": Size(_of("paper-big-en-de"), 25_000, 500),
+    "small": Size(_network_of("multi30k-de-en"), 16_000, 2_000),
+    "base": Size(_network_of("paper-base-en-de"), 25_000, 1_000),
+    "big": Size(_network_of("paper-big-en-de"), 25_000, 500),
 }
 """The network of the Multi30k recipes, and the paper's two."""
 
