@@ -22,7 +22,9 @@ def take_best(run: RunDirectory) -> int:
     Raises ``CheckpointError`` if there is none.
     """
     found = checkpoint.checkpoints(run.path)
-    step = checkpoint.load(found[-1])["progress"]["best_step"] if found else 0
+    if not found:
+        raise checkpoint.CheckpointError(f"{run.path} has no checkpoint; train first")
+    step = checkpoint.load(found[-1])["progress"]["best_step"]
     best = checkpoint.path_of(run.path, step)
     if best not in found:
         raise checkpoint.CheckpointError(

@@ -163,6 +163,8 @@ def test_training_stops_when_validation_gains_nothing_more(
     checkpoint.path_of(run.path, 4).unlink()
     with pytest.raises(checkpoint.CheckpointError, match="step that validated best, 4; validate"):
         take_best(run)
+    with pytest.raises(checkpoint.CheckpointError, match="has no checkpoint; train first"):
+        take_best(RunDirectory(run.path / "elsewhere"))
 
 
 def test_a_loss_that_is_no_number_is_named_before_it_spoils_a_weight(
