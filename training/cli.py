@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(options.threads)
     try:
         # Hops that know how much they need have said so already.
-        with writing_to(_places(options)):
+        with writing_to(lambda: _places(options)):
             options.perform(options)
             sys.stdout.flush()
     except REFUSALS as error:

@@ -30,31 +30,34 @@ def writing(
     directory: Path, needed: Callable[[], int] = lambda: 0
 ) -> contextlib.AbstractContextManager[None]:
     """``writing_to`` a run."""
-    return writing_to({"--runs": directory}, needed)
+    return writing_to(lambda: {"--runs": directory}, needed)
 
 
 @contextlib.contextmanager
-def writing_to(places: Mapping[str, Path], needed: Callable[[], int] = lambda: 0) -> Iterator[None]:
+def writing_to(
+    places: Callable[[], Mapping[str, Path]], needed: Callable[[], int] = lambda: 0
+) -> Iterator[None]:
     """Turns what the system says of a disk into ``CannotWrite``.
 
-    ``places`` are directories by the option that chooses them; of several, the full one is where
-    least is free. ``needed`` says how many bytes are needed in all, about; it is asked when a disk
-    is full.
+    ``places`` says directories by the option that chooses them; of several, the full one is where
+    least is free. ``needed`` says how many bytes are needed in all, about. Both are asked when
+    something has gone wrong.
     """
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            free = {option: _free(directory) for option, directory in places.items()}
-            option = min(free, key=lambda option: free[option])
+            free, option, directory = min(
+                (_free(directory), option, directory) for option, directory in places().items()
+            )
             count = needed()
             about = f"; about {megabytes(count)} are needed in all" if count else ""
             raise CannotWrite(
-                f"the disk of {places[option]} is full: {megabytes(free[option])} are free{about}; "
+                f"the disk of {directory} is full: {megabytes(free)} are free{about}; "
                 f"make room, or choose another directory with {option}"
             ) from error
         if error.errno in _UNUSABLE:
-            where = error.filename or " or ".join(map(str, places.values()))
+            where = error.filename or " or ".join(map(str, places().values()))
             raise CannotWrite(
                 f"{where} cannot be used: {error.strerror}; change that, or choose another place"
             ) from error

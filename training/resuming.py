@@ -66,13 +66,14 @@ def require_same_run(
             f"{' and another '.join(changed)} than the recipe {recipe.name!r} has; "
             "choose another directory with --runs, or delete the checkpoints"
         )
-    if document["vocabulary"] != vocabulary_of(run):
+    found = trained_on(run)
+    if document["vocabulary"] != found["vocabulary"]:
         raise CheckpointError(
             f"the checkpoint in {run.path} was trained with another vocabulary than the tokenizer "
             "there has: the recipe was prepared again, and ids mean other pieces; delete the "
             "checkpoints, or bring the tokenizer back that they were trained with"
         )
-    if document["shards"] != trained_on(run)["shards"]:
+    if document["shards"] != found["shards"]:
         raise CheckpointError(
             f"the checkpoint in {run.path} was trained on other text than lies there: the recipe "
             "was prepared again, and a place in the data means another; delete the checkpoints, or "

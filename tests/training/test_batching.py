@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -190,10 +189,8 @@ def test_padding_has_id_0(shards: Shards) -> None:
         BatchLoader(shards, SpecialIds(pad=3, unk=1, bos=2, eos=0), BUDGET, seed=1)
 
 
-def test_no_row_is_rounded_up_to_more_than_the_network_reads() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        shards = Shards.write(Path(name) / "train", [(range(4, 13), [4, 5]), ([4], range(4, 14))])
-        loader = BatchLoader(shards, SPECIAL_IDS, 100, seed=1, length_multiple=8, longest=11)
-        batch = loader.next()
+def test_no_row_is_rounded_up_to_more_than_the_network_reads(tmp_path: Path) -> None:
+    shards = Shards.write(tmp_path / "train", [(range(4, 13), [4, 5]), ([4], range(4, 14))])
+    batch = BatchLoader(shards, SPECIAL_IDS, 100, seed=1, length_multiple=8, longest=11).next()
     assert batch.source_BS.shape == batch.input_BT.shape == (6, 11)
     assert batch.num_target_tokens == 3 + 11

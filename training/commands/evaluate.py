@@ -18,5 +18,5 @@ def add_to(commands: Commands) -> None:
 def perform(options: argparse.Namespace) -> None:
     recipe = recipe_of(options)
     run = run_of(options, recipe)
-    device = options.device
-    print(evaluate(recipe, run, averaged_network(run), options.data, device).to_json(), end="")
+    evaluation = evaluate(recipe, run, averaged_network(run), options.data, options.device)
+    print(evaluation.to_json(), end="")

@@ -41,6 +41,14 @@ def usual_code(code: str) -> str:
     return canonical(language.to_tag())
 
 
+def asked_code(code: str) -> str:
+    """The usual code of a language that somebody asked for; raises ``UnknownLanguages``."""
+    try:
+        return usual_code(code)
+    except ValueError as error:
+        raise UnknownLanguages(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Languages:
     """By code, what tells the network of a language.
@@ -101,10 +109,7 @@ class Languages:
             return list(known)
         codes = []
         for code in wanted:
-            try:
-                usual = usual_code(code)
-            except ValueError as error:
-                raise UnknownLanguages(str(error)) from error
+            usual = asked_code(code)
             if usual not in known and _without_script(usual) in known:
                 usual = _without_script(usual)
             if usual not in known and not any_name:

@@ -12,7 +12,7 @@ from training.batched_search import search_all
 from training.data.corpus import read_lines
 from training.export.calibration import Pair
 from training.export.publication import Publication, Sentence
-from training.importing.languages import usual_code
+from training.importing.languages import asked_code
 from training.importing.refusals import UnknownLanguages
 from training.search import Searching
 
@@ -42,7 +42,7 @@ def texts_by_direction(
             raise UnknownLanguages(
                 f"{path} could be of any of {', '.join(spoken)}; say CODE={path.name} which"
             )
-        language = spoken[0] if code is None else _language(code)
+        language = spoken[0] if code is None else asked_code(code)
         if language not in spoken:
             raise UnknownLanguages(
                 f"{path} is of {language}; the bundle translates from {', '.join(spoken)}"
@@ -54,13 +54,6 @@ def texts_by_direction(
             raise UnknownLanguages(f"{path} has no sentence that the network can read")
         found.setdefault(language, []).extend(fitting)
     return [found.get(direction.source, []) for direction in directions]
-
-
-def _language(code: str) -> str:
-    try:
-        return usual_code(code)
-    except ValueError as error:
-        raise UnknownLanguages(str(error)) from error
 
 
 def proving(texts: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Sentence]:

@@ -162,12 +162,11 @@ def multi30k_fine_tuned_en_de() -> Recipe:
 def fine_tuned(before: Recipe, steps: int) -> Recipe:
     """Run ``before`` ends on what people wrote, both sides of it. Its bundle takes the place of
     the one of ``before``."""
-    bundle = before.bundle or before.name
     written = tuple(corpus for corpus in before.data.train if corpus.translated is None)
     return replace(
         before,
-        name=f"{bundle}-fine-tuned",
-        bundle=bundle,
+        name=f"{before.bundle_name}-fine-tuned",
+        bundle=before.bundle_name,
         data=replace(before.data, train=written),
         optimisation=replace(before.optimisation, peak_learning_rate=3e-4, warmup=60),
         budget=Budget(steps=steps, validate_every=300, save_every=100, keep_checkpoints=6),
