@@ -6,7 +6,7 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -128,11 +128,20 @@ def sweep(directory: Path) -> None:
         path.unlink()
 
 
-def prune(directory: Path, keep: int, spared: int = 0) -> None:
-    """Remove all but the last ``keep``, and the one of step ``spared``."""
+def prune(directory: Path, keep: int, spared: Set[int] = frozenset()) -> None:
+    """Remove all but the last ``keep``, and those of the steps ``spared``."""
+    kept = {path_of(directory, step) for step in spared}
     for path in checkpoints(directory)[:-keep]:
-        if path != path_of(directory, spared):
+        if path not in kept:
             path.unlink()
+
+
+def step_of(path: Path) -> int:
+    """The step after which a checkpoint was saved, by its name."""
+    found = _NAME.fullmatch(path.name)
+    if found is None:
+        raise ValueError(f"{path} is not named like a checkpoint")
+    return int(found[1])
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ because padding stands at the end. Where padding of the source is to be hidden, 
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import resource
 import sys
 from typing import Literal
@@ -44,6 +46,12 @@ _PEAKS = {
 it contains."""
 
 
+# Parameters of glibc's mallopt(3).
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
+_NEVER = 2**31 - 1
+
+
 def peak_flops(name: str) -> float | None:
     """FLOP/s that a device of this name can reach in dense bf16 products, if that is known."""
     # "NVIDIA L4" is in "NVIDIA L40S" otherwise.
@@ -72,10 +80,19 @@ def attention_kernels(device: torch.device, dtype: torch.dtype | None) -> list[S
 
 
 def prepare(device: torch.device) -> None:
-    """Set what is set once for a process: products left in fp32 may round their factors to TF32."""
+    """Set what is set once for a process.
+
+    On CUDA products left in fp32 may round their factors to TF32. On a CPU under glibc, memory that
+    tensors free stays with the process: by default each large tensor is mapped anew, and page
+    faults take a tenth of a step.
+    """
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.allow_tf32 = True
+    elif sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
 
 def peak_memory(device: torch.device) -> int:

@@ -16,11 +16,10 @@ from training import device as devices
 from training.data.portions import Portion
 from training.distributed import World, unsynchronised
 from training.execution import Execution, ImpossibleExecution
-from training.objective import disagreement, smoothed_loss, smoothed_loss_by_formula
+from training.objective import disagreement, projected_loss, smoothed_loss
+from training.optimiser import optimiser_for
 from training.recipe import Optimisation
 from training.refusal import Refusal
-
-Loss = Callable[[Tensor, Tensor, float, int], Tensor]
 
 
 class Diverged(Refusal):
@@ -61,12 +60,14 @@ class Outcome:
 class Objective(nn.Module):
     """The network and its loss as one module: what a compiler and DDP want to see."""
 
-    def __init__(self, network: Transformer, optimisation: Optimisation, loss: Loss) -> None:
+    def __init__(
+        self, network: Transformer, optimisation: Optimisation, compiled: bool = False
+    ) -> None:
         super().__init__()
         self.network = network
         self.smoothing = optimisation.label_smoothing
         self.r_drop = optimisation.r_drop
-        self.loss = loss
+        self.compiled = compiled
 
     def forward(
         self, source_BS: Tensor, input_BT: Tensor, positions_N: Tensor, targets_N: Tensor
@@ -83,11 +84,14 @@ class Objective(nn.Module):
         hidden_BTW = self.network.decode(self.network.encode(source_BS), source_BS, input_BT)
         # Padding is left out before the projection, which costs more than the rest together.
         hidden_NW = hidden_BTW.flatten(0, 1).index_select(0, positions_N)
-        logits_NV = self.network.project(hidden_NW)
         pad = self.network.config.pad_id
+        if not self.compiled and not self.r_drop:
+            generator = self.network.generator
+            return projected_loss(hidden_NW, generator, targets_N, self.smoothing, pad)
+        logits_NV = self.network.project(hidden_NW)
         if not self.r_drop:
-            return self.loss(logits_NV, targets_N, self.smoothing, pad)
-        likelihoods = self.loss(logits_NV, targets_N.repeat(2), self.smoothing, pad)
+            return smoothed_loss(logits_NV, targets_N, self.smoothing, pad)
+        likelihoods = smoothed_loss(logits_NV, targets_N.repeat(2), self.smoothing, pad)
         one_NV, other_NV = logits_NV.chunk(2)
         apart = disagreement(one_NV, other_NV, targets_N, pad)
         return 0.5 * likelihoods + 0.5 * self.r_drop * apart
@@ -124,8 +128,7 @@ class Learner:
         self._clip_norm = optimisation.clip_norm
         self._graphs = execution.cuda_graphs
         network.recomputing = execution.activation_checkpointing
-        loss = smoothed_loss_by_formula if execution.compile else smoothed_loss
-        objective = Objective(network, optimisation, loss)
+        objective = Objective(network, optimisation, execution.compile)
         if execution.compile:
             # Lengths and rows are symbols in the code: one graph serves all shapes.
             mode = "reduce-overhead" if execution.cuda_graphs else None
@@ -144,7 +147,7 @@ class Learner:
         lags behind, ``Outcome.read`` raises that, and the weights are spoiled.
         """
         self.network.train()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         with _fitting():
             total = self._gradients(portion)
             norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._clip_norm)
@@ -181,26 +184,6 @@ class Learner:
                 (loss * (self.world.size / tokens)).backward()
             total += loss.detach() / tokens
         return total
-
-
-def optimiser_for(network: nn.Module, optimisation: Optimisation) -> torch.optim.AdamW:
-    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019) of matrices alone.
-
-    Biases and norms are not decayed: they scale or shift what is there, and are pulled to nothing
-    by no overfitting. Without decay it is Adam.
-    """
-    matrices = [p for p in network.parameters() if p.dim() > 1]
-    others = [p for p in network.parameters() if p.dim() <= 1]
-    return torch.optim.AdamW(
-        [
-            {"params": matrices, "weight_decay": optimisation.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ],
-        lr=0.0,
-        betas=optimisation.betas,
-        eps=optimisation.epsilon,
-        fused=True,
-    )
 
 
 @contextmanager

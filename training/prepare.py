@@ -11,7 +11,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from typing import Any
 from models.bundle.bundle import sha256_of
 from models.bundle.tokenizer import Tokenizers
 from training.checkpoint import CheckpointError, checkpoints
-from training.data.cleaning import Cleaner
+from training.data.augmentation import Augmenter
+from training.data.cleaning import Cleaner, sides_of
 from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
 from training.data.seen import Seen
 from training.data.shards import IdPair, ShardWriter
@@ -28,7 +30,7 @@ from training.disk import writing
 from training.recipe import Corpus, InvalidRecipe, Recipe
 from training.resuming import trained_on
 from training.run_directory import RunDirectory
-from training.vocabulary import make_vocabularies
+from training.vocabulary import make_vocabularies, sampled
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool
     except (FileNotFoundError, ValueError, InvalidRecipe):
         # Of another version, or damaged: it is made again.
         return False
-    same = ("data", "vocabulary", "initial")
+    same = ("data", "vocabulary", "initial", "seed")
     return (
         all(getattr(prepared, name) == getattr(recipe, name) for name in same)
         and {"bytes", "shards"} <= report.keys()
@@ -86,9 +88,13 @@ def _sizes(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str,
             path.stat().st_size
             for path in sides(corpus, data.source, data.target, data_directory, run.translated)
         ]
-        for corpus in (*data.train, data.valid)
+        for corpus in (*data.train, data.valid, *_corpora_held_out(recipe))
         if corpus.generator is None
     }
+
+
+def _corpora_held_out(recipe: Recipe) -> list[Corpus]:
+    return [Corpus(name=name, licence="") for name in recipe.data.held_out]
 
 
 def _prepare(
@@ -106,13 +112,22 @@ def _prepare(
         kept,
     )
     encoder = _Encoder(recipe, unfinished.tokenizers())
+    augmenter = Augmenter(data.augmentation, data.source, data.target, recipe.seed)
+    domains: Counter[str] = Counter()
     with ShardWriter(unfinished.shards("train")) as train:
         for text in clean:
-            for pairs in encoder.encoded(text.read()):
-                train.append([both for pair in pairs for both in pair * text.corpus.repeat])
+            before = sum(train.tokens)
+            for i in range(text.corpus.repeat):
+                # Each time through a corpus changes other pairs.
+                augmented = augmenter.augmented(text.read(), f"{text.corpus.label} {i}")
+                for pairs in encoder.encoded(augmented):
+                    train.append(list(itertools.chain.from_iterable(pairs)))
+            domains[text.corpus.domain] += sum(train.tokens) - before
     _require(train.pairs, data.train)
     report = {
         "train": counts,
+        "augmented": dict(augmenter.counts),
+        "domains": _shares(domains, data.largest_domain),
         "pairs": encoder.kept,
         "too many pieces": encoder.too_long,
         "examples in an epoch": train.pairs,
@@ -139,10 +154,41 @@ class _CleanText:
     corpus: Corpus
     source: Path
     target: Path
-    pairs: int
+    found: int
+    """Pairs that passed the filters."""
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that are used."""
+        return min(self.found, self.corpus.most or self.found)
 
     def read(self) -> Iterator[Pair]:
-        return map(Pair, read_lines(self.source), read_lines(self.target))
+        pairs = map(Pair, read_lines(self.source), read_lines(self.target))
+        return sampled(pairs, self.found, self.pairs)
+
+
+def _held_out(recipe: Recipe, data_directory: Path) -> Set[str]:
+    """The texts of all sets to test with, as ``sides_of`` has them."""
+    data = recipe.data
+    return {
+        side
+        for corpus in _corpora_held_out(recipe)
+        for pair in read_pairs(corpus, data.source, data.target, data_directory)
+        for side in sides_of(pair)
+    }
+
+
+def _shares(domains: Counter[str], largest: float) -> dict[str, float]:
+    """Share of the tokens by domain. Raises ``InvalidRecipe`` if one has more than ``largest``."""
+    total = sum(domains.values())
+    shares = {domain: round(tokens / total, 4) for domain, tokens in domains.most_common()}
+    for domain, share in shares.items():
+        if share > largest:
+            raise InvalidRecipe(
+                f"the domain {domain!r} has {share:.1%} of the tokens, more than "
+                f"data.largest_domain, {largest:.1%}; lower the `repeat` or `most` of its corpora"
+            )
+    return shares
 
 
 def _cleaned(
@@ -151,6 +197,7 @@ def _cleaned(
     data = recipe.data
     directory.mkdir()
     known = Seen()
+    held_out = _held_out(recipe, data_directory)
     texts, counts = [], {}
     for i, corpus in enumerate(data.train):
         cleaner = Cleaner(
@@ -159,6 +206,9 @@ def _cleaned(
             same_numbers=data.same_numbers,
             generated=corpus.generator is not None,
             machine=corpus.translated,
+            noisy=(data.source, data.target) if corpus.noisy else None,
+            held_out=held_out,
+            same_template=data.same_template,
             known=known,
         )
         found = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
@@ -171,6 +221,7 @@ def _cleaned(
         counts[corpus.label] = {
             "read": cleaner.seen,
             "kept": cleaner.kept,
+            "used": texts[-1].pairs,
             "dropped": dict(cleaner.dropped),
         }
         logger.info("%s: %s", corpus.label, counts[corpus.label])

@@ -53,6 +53,13 @@ class Corpus:
     """A bundle's name in the directory of bundles, or the path of one."""
     repeat: Count = 1
     """How many times an epoch goes through it."""
+    most: Count | None = None
+    """Pairs used at most, evenly spread over those that pass the filters."""
+    domain: str = ""
+    """What it is about; the report of ``prepare`` adds up the tokens of each domain."""
+    noisy: bool = False
+    """Collected without review: pairs with a side in another language, or whose sides share most
+    of their words, are dropped."""
     origin: str | None = None
     """Where it is from, in words: told to whoever does not have it."""
 
@@ -77,6 +84,54 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Augmentation:
+    """Share of the training pairs that ``prepare`` changes, by kind; see
+    ``training.data.augmentation``. ``alone`` and ``fragments`` add pairs."""
+
+    __pydantic_config__ = _CHECKED
+
+    upper_case: Rate = 0.0
+    """Both sides in capitals."""
+    title_case: Rate = 0.0
+    """Every word of both sides with a capital."""
+    no_final_punctuation: Rate = 0.0
+    """Without the mark that ends the sentence."""
+    joined: Rate = 0.0
+    """Two or three successive pairs become one."""
+    fragments: Rate = 0.0
+    """Parts of both sides before or after a mark that each side has once."""
+    alone: Rate = 0.0
+    """A span of any kind below, from ``numbers`` on, without a sentence."""
+    marked: Rate = 0.0
+    """With a bullet, a dialogue dash, a number of a list or notes of music."""
+    bracketed: Rate = 0.0
+    quoted: Rate = 0.0
+    """The whole sentence, or a word that both sides share."""
+    names: Rate = 0.0
+    """A capitalised word that both sides share becomes one of another pair."""
+    numbers: Rate = 0.0
+    dates: Rate = 0.0
+    times: Rate = 0.0
+    amounts: Rate = 0.0
+    codes: Rate = 0.0
+    urls: Rate = 0.0
+    addresses: Rate = 0.0
+    user_names: Rate = 0.0
+    emoji: Rate = 0.0
+    placeholders: Rate = 0.0
+    foreign: Rate = 0.0
+    """Words in another script."""
+
+    def __post_init__(self) -> None:
+        changing = sum(getattr(self, each.name) for each in fields(self))
+        if changing >= 1:
+            raise InvalidRecipe(
+                f"data.augmentation: the rates add up to {changing:.3g}; each pair is changed in "
+                "at most one way, so they must stay below 1"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
     """Languages are BCP 47 codes in their usual spelling; ``x-…`` is of private use."""
 
@@ -95,6 +150,14 @@ class Data:
     """Largest quotient of the two sides' lengths kept, for sides beyond ten words."""
     same_numbers: bool = False
     """Drop pairs of which one side has a number that the other lacks."""
+    held_out: tuple[str, ...] = ()
+    """Corpora to test with: a pair with a side of four words or more that equals a side of theirs
+    is dropped."""
+    same_template: Count | None = None
+    """How many pairs may be the same but for their figures; boilerplate beyond it is dropped."""
+    largest_domain: Share = 1.0
+    """Share of the tokens that one domain may have; ``prepare`` refuses more."""
+    augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:
         if self.source == self.target:
@@ -132,7 +195,15 @@ class Vocabulary:
     kind: Literal["unigram", "bpe", "word"] = "unigram"
     shared: bool = True
     character_coverage: Share = 1.0
-    """Share of the characters that get pieces of their own; the rarest beyond it become unk."""
+    """Share of the characters that get pieces of their own. The rarest beyond it become unk, or
+    bytes in a lossless vocabulary."""
+    lossless: bool = False
+    """Keep the text as it is, cut numbers into digits, and spell characters without a piece as
+    bytes, so that ``unk`` is never produced."""
+
+    def __post_init__(self) -> None:
+        if self.lossless and self.kind == "word":
+            raise InvalidRecipe("a lossless vocabulary is of kind unigram or bpe, not word")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,10 +258,15 @@ class Optimisation:
     """Padded tokens, of the longer side, that one forward pass may hold."""
     accumulate: Count = 1
     """Batches per optimiser step."""
-    schedule: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
+    schedule: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant", "wsd"] = "noam"
     peak_learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Reached after ``warmup`` steps. ``noam`` derives it from the width instead."""
     warmup: Annotated[int, Field(ge=0)] = 4000
+    decay: Annotated[int, Field(ge=0)] = 0
+    """Steps of ``wsd`` (warm-up, stable, decay) before the last in which the rate falls to nothing.
+    A run that is given more steps goes on from its last checkpoint before the decay."""
+    optimiser: Literal["adam", "muon"] = "adam"
+    """``muon``: Muon for the matrices of the layers, Adam for embeddings, biases and norms."""
     betas: tuple[Rate, Rate] = (0.9, 0.98)
     epsilon: Annotated[float, Field(gt=0)] = 1e-9
     weight_decay: Weight = 0.0
@@ -205,6 +281,10 @@ class Optimisation:
     def __post_init__(self) -> None:
         if self.schedule != "noam" and self.peak_learning_rate is None:
             raise InvalidRecipe(f"schedule {self.schedule!r} needs a peak_learning_rate")
+        if (self.schedule == "wsd") != (self.decay > 0):
+            raise InvalidRecipe(
+                "schedule 'wsd' needs a decay, in steps, and no other schedule has one"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +413,7 @@ _PARTS: dict[str, type] = {
     "train": Corpus,
     "valid": Corpus,
     "test": Corpus,
+    "augmentation": Augmentation,
     "vocabulary": Vocabulary,
     "network": Network,
     "optimisation": Optimisation,

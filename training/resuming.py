@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,10 +14,14 @@ import torch
 from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, sha256_of
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
+from training import checkpoint
 from training.checkpoint import CheckpointError
 from training.execution import Execution
 from training.recipe import Recipe
 from training.run_directory import RunDirectory
+from training.schedule import stable_steps
+
+logger = logging.getLogger(__name__)
 
 _DECIDING = ("data", "vocabulary", "network", "optimisation", "seed", "initial")
 """The parts of a recipe that decide what a step computes."""
@@ -59,7 +67,8 @@ def require_same_run(
             f"{recipe.name!r} describes; choose another run directory"
         )
     saved = Recipe.from_dict(document["recipe"])
-    changed = [name for name in _DECIDING if getattr(saved, name) != getattr(recipe, name)]
+    before, after = _without_decay(saved), _without_decay(recipe)
+    changed = [name for name in _DECIDING if getattr(before, name) != getattr(after, name)]
     if changed:
         raise CheckpointError(
             f"the checkpoint in {run.path} was trained with another "
@@ -85,6 +94,37 @@ def require_same_run(
             f"{document['length_multiple']}, which decides who shares a batch; go on with "
             f"--length-multiple {document['length_multiple']}"
         )
+
+
+def load_to_continue(paths: Sequence[Path], recipe: Recipe) -> dict[str, Any]:
+    """The last checkpoint that ``recipe`` can go on from, of some, oldest first.
+
+    A run with the schedule ``wsd`` that is given more steps than it had cannot go on from a
+    checkpoint in its decay: the learning rate has fallen. It goes on from the last before it.
+    Raises ``CheckpointError`` if there is none.
+    """
+    last = checkpoint.load(paths[-1])
+    saved = Recipe.from_dict(last["recipe"])
+    stable = stable_steps(saved)
+    if not stable or stable_steps(recipe) == stable or last["step"] <= stable:
+        return last
+    earlier = [path for path in paths if checkpoint.step_of(path) <= stable]
+    if not earlier:
+        raise CheckpointError(
+            f"{paths[-1]} is in the decay of a run of {saved.budget.steps} steps, and no "
+            f"checkpoint from before step {stable} is left to go on to {recipe.budget.steps} "
+            "steps; name the run as the `initial` of another recipe instead"
+        )
+    logger.info("the decay after step %d is taken back", stable)
+    for path in paths[len(earlier) :]:
+        path.unlink()
+    return checkpoint.load(earlier[-1])
+
+
+def _without_decay(recipe: Recipe) -> Recipe:
+    """The recipe with the shortest decay, if any: like the budget, it may change during a run."""
+    optimisation = recipe.optimisation
+    return replace(recipe, optimisation=replace(optimisation, decay=min(1, optimisation.decay)))
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

@@ -41,6 +41,20 @@ def constant(peak: float, warmup: int) -> Schedule:
     return lambda step: peak * min(1.0, step / warmup)
 
 
+def wsd(peak: float, warmup: int, decay: int, steps: int) -> Schedule:
+    """Warm-up, stable, decay (Hu et al., 2024, section 4).
+
+    The rate rises to the peak, is constant, and falls to nothing in the last ``decay`` steps along
+    1 − √progress (Hägele et al., 2024, section 3).
+    """
+
+    def rate(step: int) -> float:
+        progress = (step - (steps - decay)) / (decay + 1)
+        return peak * min(1.0, step / warmup) * (1.0 - math.sqrt(max(0.0, progress)))
+
+    return rate
+
+
 def schedule_of(recipe: Recipe) -> Schedule:
     optimisation, steps = recipe.optimisation, recipe.budget.steps
     warmup = max(1, optimisation.warmup)
@@ -57,3 +71,11 @@ def schedule_of(recipe: Recipe) -> Schedule:
             return cosine(peak, warmup, steps)
         case "constant":
             return constant(peak, warmup)
+        case "wsd":
+            return wsd(peak, warmup, optimisation.decay, steps)
+
+
+def stable_steps(recipe: Recipe) -> int:
+    """The step before the decay of ``wsd``, from which a longer run can go on; else zero."""
+    decay = recipe.optimisation.decay
+    return max(0, recipe.budget.steps - decay) if decay else 0

@@ -31,13 +31,14 @@ from training.learner import Learner, Outcome
 from training.log import RunLog, SilentLog
 from training.recipe import InvalidRecipe, Recipe
 from training.resuming import (
+    load_to_continue,
     random_state,
     require_same_run,
     restore_random_state,
     trained_on,
 )
 from training.run_directory import RunDirectory
-from training.schedule import schedule_of
+from training.schedule import schedule_of, stable_steps
 from training.throughput import Meter, Speed
 from training.validation import Validation, Validator
 
@@ -180,7 +181,7 @@ class Trainer:
         budget, step = self.recipe.budget, self.progress.step
         validates = step % budget.validate_every == 0 or step >= budget.steps
         saves = step % (budget.save_every or budget.validate_every) == 0 or self._finished
-        return validates, saves
+        return validates, saves or step == stable_steps(self.recipe)
 
     def _record(self, outcome: Outcome, log: RunLog | SilentLog, bar: tqdm[Any]) -> None:
         loss, norm = outcome.read()
@@ -220,7 +221,8 @@ class Trainer:
         if self.world.first:
             checkpoint.save(document, checkpoint.path_of(self.run.path, self.progress.step))
             keep = self.recipe.budget.keep_checkpoints
-            checkpoint.prune(self.run.path, keep, spared=self.progress.best_step)
+            spared = {self.progress.best_step, stable_steps(self.recipe)}
+            checkpoint.prune(self.run.path, keep, spared)
         self.world.told(None)
 
     def _begin(self) -> None:
@@ -228,7 +230,7 @@ class Trainer:
             checkpoint.sweep(self.run.path)
         found = self.world.told(checkpoint.checkpoints(self.run.path))
         if found:
-            self.load_state_dict(checkpoint.load(found[-1]))
+            self.load_state_dict(load_to_continue(found, self.recipe))
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)
         elif self.recipe.initial is not None:
             start_from(self.recipe, self.run, self.network)

@@ -68,6 +68,7 @@ def _learn(recipe: Recipe, texts: Iterable[str], path: Path) -> None:
             kind=vocabulary.kind,
             character_coverage=vocabulary.character_coverage,
             control_symbols=tags_of(recipe.data),
+            lossless=vocabulary.lossless,
         )
     except ValueError as error:
         raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error

@@ -1,7 +1,8 @@
 """Text to token ids and back, by SentencePiece. The same tokenizer trains and serves.
 
-Adds no ``bos`` and no ``eos``: whoever builds a sequence knows where it starts and ends.
-A character without a piece becomes ``unk``, which is decoded to " ⁇ ".
+Adds no ``bos`` and no ``eos``: the caller that builds a sequence adds them. A lossless tokenizer
+spells a character without a piece as its UTF-8 bytes. Any other tokenizer makes it ``unk``, which
+is decoded to " ⁇ ".
 """
 
 from __future__ import annotations
@@ -23,6 +24,15 @@ Span = tuple[int, int]
 """Characters of a text from the first, up to but without the second."""
 
 Normalisation = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
+
+_QUOTATION_MARKS = "\u2018\u2019\u201a\u201c\u201d\u201e«»\u2039\u203a"
+REQUIRED_CHARACTERS = (
+    "abcdefghijklmnopqrstuvwxyzäöüßABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÜ0123456789"
+    f".,;:!?…'\"{_QUOTATION_MARKS}()[]{{}}<>-–—/\\|@#&*+=~^_`%‰°§©®™$€£¥¢№•·†×²³½"
+    "áàâçéèêëíîïñóôúûåæøœšžÉ"
+)
+"""Characters that get pieces of their own in every lossless vocabulary: the letters of German and
+English, the usual punctuation, symbols and currencies, and letters frequent in European names."""
 
 SPECIAL_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)
 """The special ids of every tokenizer that ``train_tokenizer`` makes."""
@@ -140,6 +150,7 @@ def train_tokenizer(
     normalisation: Normalisation = "nmt_nfkc",
     character_coverage: float = 1.0,
     control_symbols: Sequence[str] = (),
+    lossless: bool = False,
     threads: int = 2,
 ) -> Tokenizer:
     """Fit a SentencePiece model to sentences and write it to ``path``.
@@ -163,10 +174,13 @@ def train_tokenizer(
             unk_id=SPECIAL_IDS.unk,
             bos_id=SPECIAL_IDS.bos,
             eos_id=SPECIAL_IDS.eos,
-            normalization_rule_name=normalisation,
+            normalization_rule_name="identity" if lossless else normalisation,
+            remove_extra_whitespaces=not lossless,
             character_coverage=character_coverage,
             control_symbols=list(control_symbols),
-            byte_fallback=False,
+            byte_fallback=lossless,
+            split_digits=lossless,
+            required_chars=REQUIRED_CHARACTERS if lossless else "",
             max_sentence_length=_LONGEST_SENTENCE_BYTES,
             num_threads=threads,
             minloglevel=_ERRORS_ONLY,

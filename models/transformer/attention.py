@@ -91,18 +91,27 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
 
+    def queries(self, x_BQW: Tensor) -> Tensor:
+        """``[B, H, Q, D]``."""
+        return self._split(self.query(x_BQW))
+
     def keys_values(self, memory_BKW: Tensor) -> KeysValues:
-        return KeysValues(self._split(self.key(memory_BKW)), self._split(self.value(memory_BKW)))
+        key, value = self._projected(memory_BKW, self.key, self.value)
+        return KeysValues(key, value)
+
+    def queries_keys_values(self, x_BQW: Tensor) -> tuple[Tensor, KeysValues]:
+        """What self-attention needs, in one product."""
+        query, key, value = self._projected(x_BQW, self.query, self.key, self.value)
+        return query, KeysValues(key, value)
 
     def forward(
         self,
-        x_BQW: Tensor,
+        query_BHQD: Tensor,
         memory: KeysValues,
         visible: Visible,
         maps: list[Tensor] | None = None,
     ) -> Tensor:
-        """Attend from ``x`` to ``memory``. With ``maps``, the explicit path, appending its map."""
-        query_BHQD = self._split(self.query(x_BQW))
+        """Attend to ``memory``. With ``maps``, the explicit path, appending its map."""
         dropout = self.dropout if self.training else 0.0
         if maps is None:
             heads_BHQD = attend(query_BHQD, memory.key, memory.value, visible, dropout)
@@ -114,6 +123,13 @@ class MultiHeadAttention(nn.Module):
         joined_BQW = heads_BHQD.transpose(1, 2).flatten(2)
         projected: Tensor = self.output(joined_BQW)
         return projected
+
+    def _projected(self, x_BKW: Tensor, *layers: nn.Linear) -> list[Tensor]:
+        """As each layer would project ``x``. One wide product is faster than narrow ones."""
+        weight = torch.cat([layer.weight for layer in layers])
+        bias = torch.cat([layer.bias for layer in layers])
+        joined = functional.linear(x_BKW, weight, bias)
+        return [self._split(part) for part in joined.chunk(len(layers), dim=-1)]
 
     def _split(self, x_BKW: Tensor) -> Tensor:
         sentences, length, width = x_BKW.shape

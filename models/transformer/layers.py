@@ -111,7 +111,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BSW: Tensor, visible: Tensor, maps: list[Tensor] | None = None) -> Tensor:
         def attend_to_itself(y: Tensor) -> Tensor:
-            attended: Tensor = self.attention(y, self.attention.keys_values(y), visible, maps)
+            attended: Tensor = self.attention(*self.attention.queries_keys_values(y), visible, maps)
             return attended
 
         x_BSW = self.attention_residual(x_BSW, attend_to_itself)
@@ -146,13 +146,13 @@ class DecoderLayer(nn.Module):
         present: list[KeysValues] = []
 
         def attend_to_itself(y: Tensor) -> Tensor:
-            own = self.attention.keys_values(y)
+            query, own = self.attention.queries_keys_values(y)
             present.append(own if past is None else past.append(own))
-            attended: Tensor = self.attention(y, present[0], visible, self_maps)
+            attended: Tensor = self.attention(query, present[0], visible, self_maps)
             return attended
 
         def attend_to_source(y: Tensor) -> Tensor:
-            attended: Tensor = self.cross(y, source, source_visible, cross_maps)
+            attended: Tensor = self.cross(self.cross.queries(y), source, source_visible, cross_maps)
             return attended
 
         x_BTW = self.attention_residual(x_BTW, attend_to_itself)

@@ -89,7 +89,7 @@ def test_every_head_attends_in_its_own_part_of_the_width() -> None:
             for layer in (attention.query, attention.key, attention.value)
         )
         expected.append((query @ key.transpose(1, 2) / math.sqrt(3)).softmax(-1) @ value)
-    found = attention(x, attention.keys_values(x), None)
+    found = attention(*attention.queries_keys_values(x), None)
     torch.testing.assert_close(found, attention.output(torch.cat(expected, -1)))
 
 
@@ -105,8 +105,8 @@ def test_attention_drops_weights_only_in_training(monkeypatch: pytest.MonkeyPatc
         return attend(query, key, value, visible, 0.0)
 
     monkeypatch.setattr("models.transformer.attention.attend", recording)
-    attention.train()(x, attention.keys_values(x), None)
-    attention.eval()(x, attention.keys_values(x), None)
+    attention.train()(*attention.queries_keys_values(x), None)
+    attention.eval()(*attention.queries_keys_values(x), None)
     assert rates == [0.3, 0.0]
 
 

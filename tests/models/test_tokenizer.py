@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.bundle.manifest import InvalidBundle
-from models.bundle.tokenizer import SPECIAL_IDS, Kind, Span, Tokenizer, train_tokenizer
+from models.bundle.tokenizer import (
+    REQUIRED_CHARACTERS,
+    SPECIAL_IDS,
+    Kind,
+    Span,
+    Tokenizer,
+    train_tokenizer,
+)
 
 WORDS = ["Hund", "Katze", "läuft", "über", "die", "Wiese", "Mann", "Frau", "spielt", "mit", "und"]
 SIZES: dict[Kind, int] = {"unigram": 35, "bpe": 60, "word": len(WORDS) + 4}
@@ -212,3 +219,30 @@ def test_half_a_file_is_an_invalid_bundle(tmp_path: Path) -> None:
 def test_a_missing_file_is_an_invalid_bundle(tmp_path: Path) -> None:
     with pytest.raises(InvalidBundle, match="cannot be read: No such file"):
         Tokenizer.load(tmp_path / "tokenizer.model")
+
+
+@pytest.fixture(scope="module")
+def lossless(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("lossless") / "tokenizer.model"
+    texts = [f"{text} {number}" for number, text in enumerate(sentences())]
+    return train_tokenizer(texts, path, vocabulary_size=520, lossless=True)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\u2581")))
+def test_lossless_tokenizer_returns_any_unicode_text_and_never_unk(
+    lossless: Tokenizer, text: str
+) -> None:
+    ids = lossless.encode(text)
+    assert lossless.decode(ids) == text
+    assert SPECIAL_IDS.unk not in ids
+
+
+def test_lossless_tokenizer_cuts_numbers_into_digits(lossless: Tokenizer) -> None:
+    assert [piece for piece in lossless.pieces(lossless.encode("2026")) if piece != "▁"] == list(
+        "2026"
+    )
+
+
+def test_lossless_tokenizer_has_a_piece_for_every_required_character(lossless: Tokenizer) -> None:
+    for character in REQUIRED_CHARACTERS:
+        assert lossless.pieces([lossless.id_of(character)]) == (character,)

@@ -77,7 +77,7 @@ def test_pruning_keeps_the_last(tmp_path: Path, keep: int, left: list[int]) -> N
 def test_pruning_spares_the_best(tmp_path: Path) -> None:
     for step in (1, 2, 3, 4):
         checkpoint.path_of(tmp_path, step).touch()
-    checkpoint.prune(tmp_path, 2, spared=1)
+    checkpoint.prune(tmp_path, 2, {1})
     assert checkpoint.checkpoints(tmp_path) == [checkpoint.path_of(tmp_path, s) for s in (1, 3, 4)]
 
 

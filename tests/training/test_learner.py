@@ -67,7 +67,7 @@ def test_without_decay_the_optimiser_is_adam(shards: Shards) -> None:
     ours, plain = without_dropout(), without_dropout()
     steps(learner(ours), portions(shards), 6)
     adam = torch.optim.Adam(plain.parameters(), betas=PLAIN.betas, eps=PLAIN.epsilon)
-    objective = Objective(plain.train(), PLAIN, smoothed_loss)
+    objective = Objective(plain.train(), PLAIN)
     loader = portions(shards)
     for step in range(1, 7):
         portion = loader.next()
@@ -176,7 +176,7 @@ def test_r_drop_is_its_formula(shards: Shards) -> None:
     network = tiny_network(residual_dropout=0.2).train()
     (batch,) = portions(shards).next().batches
     torch.manual_seed(5)
-    found = Objective(network, optimisation, smoothed_loss)(
+    found = Objective(network, optimisation)(
         batch.source_BS, batch.input_BT, batch.positions_N, batch.targets_N
     )
     torch.manual_seed(5)
@@ -194,8 +194,8 @@ def test_r_drop_costs_nothing_where_passes_agree(shards: Shards) -> None:
     (batch,) = portions(shards).next().batches
     given = batch.source_BS, batch.input_BT, batch.positions_N, batch.targets_N
     network = without_dropout().train()
-    once = Objective(network, PLAIN, smoothed_loss)(*given)
-    twice = Objective(network, replace(PLAIN, r_drop=5.0), smoothed_loss)(*given)
+    once = Objective(network, PLAIN)(*given)
+    twice = Objective(network, replace(PLAIN, r_drop=5.0))(*given)
     torch.testing.assert_close(once, twice)
 
 

@@ -1,19 +1,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.nn.functional as functional
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from training.objective import (
     disagreement,
     negative_log_likelihood,
+    projected_loss,
     smoothed_loss,
-    smoothed_loss_by_formula,
     smoothed_targets,
 )
 
@@ -33,34 +34,71 @@ def test_the_loss_and_its_gradient_are_those_of_kl_div(
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, vocabulary, generator=generator) * scale
     targets = torch.randint(1, vocabulary, (rows,), generator=generator)
-    gradients = []
-    losses = []
-    for form in (smoothed_loss, smoothed_loss_by_formula, None):
-        ours = logits.clone().requires_grad_()
-        if form is not None:
-            loss = form(ours, targets, smoothing, PAD)
-        else:
-            wanted = smoothed_targets(targets, vocabulary, smoothing, PAD)
-            loss = functional.kl_div(ours.log_softmax(-1), wanted, reduction="sum")
-        loss.backward()  # type: ignore[no-untyped-call]
-        losses.append(loss.detach())
-        gradients.append(ours.grad)
-    for i in (0, 1):
-        torch.testing.assert_close(losses[i], losses[2], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(gradients[i], gradients[2], atol=1e-5, rtol=1e-4)
+    ours, theirs = (logits.clone().requires_grad_() for _ in range(2))
+    loss = smoothed_loss(ours, targets, smoothing, PAD)
+    wanted = smoothed_targets(targets, vocabulary, smoothing, PAD)
+    expected = functional.kl_div(theirs.log_softmax(-1), wanted, reduction="sum")
+    torch.testing.assert_close(loss, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.autograd.grad(loss, ours), torch.autograd.grad(expected, theirs), atol=1e-5, rtol=1e-4
+    )
 
 
-@pytest.mark.parametrize("form", [smoothed_loss, smoothed_loss_by_formula])
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(1, 9),
+    vocabulary=st.integers(3, 40),
+    smoothing=st.just(0.0) | st.floats(1e-6, 0.9),
+    bias=st.booleans(),
+)
+def test_projected_loss_and_gradients_equal_the_formula_on_all_logits(
+    seed: int, rows: int, vocabulary: int, smoothing: float, bias: bool
+) -> None:
+    torch.manual_seed(seed)
+    projection = nn.Linear(4, vocabulary, bias=bias)
+    hidden = torch.randn(rows, 4, requires_grad=True)
+    targets = torch.randint(0, vocabulary, (rows,))
+    wanted = [hidden, *projection.parameters()]
+    with patch("training.objective._CHUNK", 3):
+        found = projected_loss(hidden, projection, targets, smoothing, PAD)
+    expected = smoothed_loss(projection(hidden), targets, smoothing, PAD)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.autograd.grad(3.0 * found, wanted),
+        torch.autograd.grad(3.0 * expected, wanted),
+        atol=1e-4,
+        rtol=1e-4,
+    )
+
+
+def test_projected_loss_under_bf16_autocast_is_close_to_fp32() -> None:
+    torch.manual_seed(1)
+    projection = nn.Linear(16, 30, bias=False)
+    hidden = torch.randn(8, 16, requires_grad=True)
+    targets = torch.randint(1, 30, (8,))
+    expected = projected_loss(hidden, projection, targets, 0.1, PAD)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = projected_loss(hidden, projection, targets, 0.1, PAD)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0.01, atol=0.01)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, [hidden, projection.weight]),
+        torch.autograd.grad(expected, [hidden, projection.weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.02)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_padding_costs_nothing_and_gets_no_gradient(form: Any, smoothing: float) -> None:
+def test_padding_adds_no_loss_and_gets_no_gradient(smoothing: float) -> None:
     logits = torch.randn(5, 8)
     targets = torch.tensor([3, 7, 1, PAD, PAD])
     some, all_ = logits[:3].clone().requires_grad_(), logits.clone().requires_grad_()
-    expected = form(some, targets[:3], smoothing, PAD)
-    found = form(all_, targets, smoothing, PAD)
+    expected = smoothed_loss(some, targets[:3], smoothing, PAD)
+    found = smoothed_loss(all_, targets, smoothing, PAD)
     torch.testing.assert_close(found, expected)
-    expected.backward()
-    found.backward()
+    expected.backward()  # type: ignore[no-untyped-call]
+    found.backward()  # type: ignore[no-untyped-call]
     assert some.grad is not None and all_.grad is not None
     torch.testing.assert_close(all_.grad[:3], some.grad)
     assert not all_.grad[3:].any()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from html.entities import html5
 from typing import Literal
+
+from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
 from training.data.corpus import Pair
 from training.data.seen import Seen
@@ -18,6 +21,19 @@ _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 _NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u202f ]\d+)*")
 _LOOP = re.compile(r"(?:^| )(\S+(?: \S+){0,7})(?: \1){3,}(?= |$)|(\S{1,8}?)\2{7,}")
 """Up to eight words four times in a row, or up to eight characters eight times."""
+_DIGITS = re.compile(r"\d+")
+
+_PART = 2_000
+"""Pairs whose languages are identified at once, on all cores."""
+_LANGUAGES = ("EN", "DE", "FR", "ES", "IT", "NL")
+"""Languages that a side may be in by mistake, besides the two of the pair."""
+_DISTANCE = 0.3
+"""Lead in confidence that one language needs over the next; below it a side is not judged."""
+_FEWEST_WORDS = 4
+"""Words that a side needs for its language, its overlap, or its equality with a test sentence to
+mean something."""
+_MOST_SHARED = 0.6
+"""Share of the shorter side's words that may stand on the other side, too."""
 
 
 class _Visible(dict[int, int | str | None]):
@@ -70,17 +86,32 @@ class Cleaner:
     come again, since of one digit there are only ten."""
     machine: Literal["source", "target"] | None = None
     """The side that is a machine's work, and may loop or go on for ever."""
+    noisy: tuple[str, str] | None = None
+    """The languages that the sides are asserted to be in; ``None`` if nobody doubts them."""
+    held_out: Set[str] = frozenset()
+    """Texts to test with, as ``sides_of`` has them; no side may equal one."""
+    same_template: int | None = None
+    """How many pairs may be equal but for their figures."""
     known: Seen = field(default_factory=Seen)
-    """Pairs that were kept, of this corpus and of others."""
+    """Pairs that were kept, of this corpus and of others, and their templates."""
     seen: int = 0
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        for raw in pairs:
+        if self.noisy is None:
+            yield from self._clean(pairs, itertools.repeat(None))
+            return
+        identifier = _Identifier(*self.noisy)
+        pairs = iter(pairs)
+        while part := list(itertools.islice(pairs, _PART)):
+            yield from self._clean(part, identifier.objections(part))
+
+    def _clean(self, pairs: Iterable[Pair], objections: Iterable[str | None]) -> Iterator[Pair]:
+        for raw, doubt in zip(pairs, objections, strict=False):
             self.seen += 1
             pair = Pair(normalise(raw.source), normalise(raw.target))
-            objection = self._objection(pair)
+            objection = doubt or self._objection(pair)
             if objection is None:
                 self.kept += 1
                 yield pair
@@ -105,10 +136,65 @@ class Cleaner:
                 return "machine goes on"
             if _LOOP.search(made) and not _LOOP.search(found):
                 return "machine repeats itself"
-        # Asked last, since whoever asks is remembered.
+        if self.noisy is not None and _overlap(pair) > _MOST_SHARED:
+            return "overlap"
+        if not self.held_out.isdisjoint(sides_of(pair)):
+            return "held out"
+        # Last, since these two remember what they are asked about.
+        if self.same_template is not None and not self._few_alike(pair):
+            return "boilerplate"
         if not self.generated and not self.known.add(f"{pair.source}\n{pair.target}"):
             return "duplicate"
         return None
+
+    def _few_alike(self, pair: Pair) -> bool:
+        template = _DIGITS.sub("0", f"{pair.source}\n{pair.target}")
+        if template == f"{pair.source}\n{pair.target}":
+            return True
+        assert self.same_template is not None
+        return any(self.known.add(f"{template}\n{i}") for i in range(self.same_template))
+
+
+class _Identifier:
+    """Finds sides in another language than asserted, by ``lingua``."""
+
+    def __init__(self, source: str, target: str) -> None:
+        codes = {code.partition("-")[0].upper() for code in (source, target)}
+        self._wanted = [_language(code) for code in (source, target)]
+        languages = {_language(code) for code in (*codes, *_LANGUAGES)} - {None}
+        builder = LanguageDetectorBuilder.from_languages(*filter(None, languages))
+        self._detector = builder.with_minimum_relative_distance(_DISTANCE).build()
+
+    def objections(self, pairs: Sequence[Pair]) -> list[str | None]:
+        """For each pair ``"other language"`` or ``None``."""
+        wrong = [False] * len(pairs)
+        for side, wanted in zip(zip(*pairs, strict=True), self._wanted, strict=True):
+            if wanted is None:
+                continue
+            found = self._detector.detect_languages_in_parallel_of(list(side))
+            for i, language in enumerate(found):
+                if language not in (None, wanted) and len(side[i].split()) >= _FEWEST_WORDS:
+                    wrong[i] = True
+        return ["other language" if each else None for each in wrong]
+
+
+def _language(code: str) -> Language | None:
+    """``lingua``'s name of a language; ``None`` if it does not know it."""
+    iso = getattr(IsoCode639_1, code.partition("-")[0].upper(), None)
+    return None if iso is None else Language.from_iso_code_639_1(iso)
+
+
+def sides_of(pair: Pair) -> set[str]:
+    """The sides of four words and more, without case, blanks and marks."""
+    return {_letters(side) for side in pair if len(side.split()) >= _FEWEST_WORDS}
+
+
+def _overlap(pair: Pair) -> float:
+    """Share of the shorter side's words that stand on the other side, too."""
+    shorter, longer = sorted((side.casefold().split() for side in pair), key=len)
+    if len(shorter) < _FEWEST_WORDS:
+        return 0.0
+    return sum((Counter(shorter) & Counter(longer)).values()) / len(shorter)
 
 
 def _letters(text: str) -> str:

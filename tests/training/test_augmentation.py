@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.data.augmentation import SPANS, Augmenter
+from training.data.corpus import Pair
+from training.recipe import Augmentation, InvalidRecipe
+
+PAIRS = [
+    Pair("Anna wohnt seit 2019 in Berlin.", "Anna has lived in Berlin since 2019."),
+    Pair("Der Hund schläft.", "The dog is sleeping."),
+    Pair("Hinweis: Bitte warten", "Note: Please wait"),
+] * 40
+
+KINDS = [each.name for each in fields(Augmentation)]
+
+
+def augmented(seed: int = 1, name: str = "corpus", **rates: float) -> list[Pair]:
+    augmenter = Augmenter(Augmentation(**rates), "de", "en", seed)
+    return list(augmenter.augmented(PAIRS, name))
+
+
+def digits(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\d", text))
+
+
+def test_without_rates_pairs_stay_as_they_are() -> None:
+    assert augmented() == PAIRS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_changes_pairs_and_counts_them(kind: str) -> None:
+    augmenter = Augmenter(Augmentation(**{kind: 0.9}), "de", "en", 1)
+    made = list(augmenter.augmented(PAIRS, "corpus"))
+    assert made != PAIRS
+    assert set(augmenter.counts) == {kind}
+    assert augmenter.counts[kind] > 0
+    assert all(pair.source and pair.target for pair in made)
+
+
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS))
+def test_same_seed_and_corpus_give_the_same_pairs(seed: int, kind: str) -> None:
+    rates = {kind: 0.5}
+    assert augmented(seed, **rates) == augmented(seed, **rates)
+
+
+def test_another_seed_or_corpus_changes_other_pairs() -> None:
+    assert augmented(1, upper_case=0.5) != augmented(2, upper_case=0.5)
+    assert augmented(1, "a", upper_case=0.5) != augmented(1, "b", upper_case=0.5)
+
+
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(sorted(set(KINDS) - {"dates"})))
+def test_both_sides_keep_the_same_digits(seed: int, kind: str) -> None:
+    for pair in augmented(seed, **{kind: 0.9}):
+        assert digits(pair.source) == digits(pair.target)
+
+
+@pytest.mark.parametrize("kind", ["codes", "urls", "addresses", "user_names", "emoji", "foreign"])
+@given(seed=st.integers(0, 2**32))
+def test_spans_without_localisation_stand_on_both_sides(kind: str, seed: int) -> None:
+    for pair in augmented(seed, **{kind: 0.9}):
+        if pair not in PAIRS:
+            before = set(" ".join(" ".join(each) for each in PAIRS).split())
+            new = [word.strip(".,:()") for word in pair.source.split() if word not in before]
+            assert all(word in pair.target for word in new)
+
+
+def test_dates_and_amounts_are_written_as_each_language_does() -> None:
+    made = augmented(dates=0.9)
+    assert any("Mai" in pair.source and "May" in pair.target for pair in made)
+    amounts = augmented(amounts=0.9)
+    assert any(
+        re.search(r"\d\.\d{3},\d\d", pair.source) and re.search(r"\d,\d{3}\.\d\d", pair.target)
+        for pair in amounts
+    )
+
+
+def test_rates_that_exceed_all_pairs_are_refused() -> None:
+    with pytest.raises(InvalidRecipe, match=r"add up to 1\.2"):
+        Augmentation(numbers=0.6, urls=0.6)
+
+
+def test_languages_without_carriers_get_spans_alone() -> None:
+    augmenter = Augmenter(Augmentation(dates=0.9), "x-one", "fr", 1)
+    made = list(augmenter.augmented(PAIRS, "corpus"))
+    assert augmenter.counts["dates"] > 0
+    assert not any(" am " in pair.source for pair in made)
+
+
+def test_every_span_kind_is_a_rate_of_the_recipe() -> None:
+    assert set(SPANS) <= set(KINDS)

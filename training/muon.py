@@ -1,0 +1,63 @@
+"""Muon: momentum orthogonalised by Newton–Schulz iterations, for the matrices of hidden layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+_ITERATION = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the quintic iteration (Jordan et al., 2024, "Muon")."""
+_ITERATIONS = 5
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum of 0.95 with Nesterov's correction, made orthogonal and scaled to Adam's step size.
+
+    Scaled by 0.2·√max(rows, columns), an update has the root mean square of Adam's usual one, so
+    that both optimisers share a learning rate (Liu et al., 2025, "Muon is Scalable for LLM
+    Training", equation 4). ``torch.optim.Muon`` computes the same in bf16, which a processor
+    without such instructions emulates: four times as long as fp32 there.
+    """
+
+    def __init__(self, matrices: list[nn.Parameter], weight_decay: float) -> None:
+        super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update; ``closure`` is not supported."""
+        if closure is not None:
+            raise ValueError("Muon takes no closure")
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list[nn.Parameter]] = {}
+            for parameter in group["params"]:
+                by_shape.setdefault(parameter.shape, []).append(parameter)
+            for shape, parameters in by_shape.items():
+                directions = orthogonalised(torch.stack([*map(self._momentum, parameters)]))
+                scale = group["lr"] * 0.2 * max(shape) ** 0.5
+                for parameter, direction in zip(parameters, directions, strict=True):
+                    parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
+                    parameter.sub_(direction, alpha=scale)
+
+    def _momentum(self, parameter: nn.Parameter) -> Tensor:
+        gradient = cast(Tensor, parameter.grad)
+        state: dict[str, Any] = self.state[parameter]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(parameter)
+        momentum: Tensor = state["momentum"].lerp_(gradient, 0.05)
+        return gradient.lerp(momentum, 0.95)
+
+
+def orthogonalised(matrices_NRC: Tensor) -> Tensor:
+    """For each matrix UΣVᵀ about UVᵀ: its singular values come to lie between 0.7 and 1.2."""
+    wide = matrices_NRC.size(1) <= matrices_NRC.size(2)
+    x = matrices_NRC if wide else matrices_NRC.mT
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    a, b, c = _ITERATION
+    for _ in range(_ITERATIONS):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    orthogonal: Tensor = x if wide else x.mT
+    return orthogonal
