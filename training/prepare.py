@@ -27,7 +27,7 @@ from training.data.seen import Seen
 from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.disk import writing
-from training.recipe import Corpus, InvalidRecipe, Recipe
+from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
 from training.resuming import trained_on
 from training.run_directory import RunDirectory
 from training.vocabulary import make_vocabularies, sampled
@@ -72,7 +72,9 @@ def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool
     except (FileNotFoundError, ValueError, InvalidRecipe):
         # Of another version, or damaged: it is made again.
         return False
-    same = ("data", "vocabulary", "initial", "seed")
+    # The seed decides which pairs are augmented.
+    seed = () if recipe.data.augmentation == Augmentation() else ("seed",)
+    same = ("data", "vocabulary", "initial", *seed)
     return (
         all(getattr(prepared, name) == getattr(recipe, name) for name in same)
         and {"bytes", "shards"} <= report.keys()

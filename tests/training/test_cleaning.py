@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from training.data.cleaning import Cleaner, normalise
+from training.data.cleaning import Cleaner, normalise, sides_of
 from training.data.corpus import Pair
 from training.data.seen import Seen
 
@@ -159,3 +159,49 @@ def test_what_is_seen_is_kept_or_counted_as_dropped(pairs: list[tuple[str, str]]
 def test_clean_pairs_stay_clean() -> None:
     kept, _ = clean(("ein  Hund", "a dog"), ("", "x"), (words(30), "y"))
     assert clean(*kept) == (kept, {})
+
+
+def noisy(*pairs: tuple[str, str]) -> tuple[list[Pair], dict[str, int]]:
+    cleaner = Cleaner(max_words=50, max_ratio=4.0, noisy=("de", "en"))
+    kept = list(cleaner.clean(Pair(*pair) for pair in pairs))
+    return kept, dict(cleaner.dropped)
+
+
+def test_side_in_another_language_is_dropped_from_noisy_text() -> None:
+    good = ("Der Hund schläft unter dem Tisch.", "The dog is sleeping under the table.")
+    kept, dropped = noisy(
+        good,
+        ("Der Hund schläft unter dem Tisch.", "Le chien dort tranquillement sous la table."),
+        ("This sentence was never translated into German.", "This sentence was translated."),
+    )
+    assert kept == [Pair(*good)]
+    assert dropped == {"other language": 2}
+
+
+def test_short_sides_and_names_are_not_judged_by_language() -> None:
+    pairs = [("OK", "OK"), ("Taxi", "Taxi"), ("Version 2.0", "Version 2.0")]
+    assert noisy(*pairs) == ([Pair(*pair) for pair in pairs], {})
+
+
+def test_sides_that_share_most_words_are_dropped_from_noisy_text() -> None:
+    kept, dropped = noisy(("Von Alice Bob Carol Dave", "By Alice Bob Carol Dave"))
+    assert (kept, dropped) == ([], {"overlap": 1})
+
+
+def test_pair_with_a_side_of_a_test_set_is_dropped() -> None:
+    tested = sides_of(Pair("Ein Hund rennt los.", "A dog starts running."))
+    cleaner = Cleaner(max_words=20, max_ratio=3.0, held_out=tested)
+    pairs = [
+        Pair("Noch ein Hund!", "a dog starts  RUNNING"),
+        Pair("ein hund rennt los", "Another dog runs."),
+        Pair("Ein Hund", "A dog"),
+    ]
+    assert list(cleaner.clean(pairs)) == [pairs[2]]
+    assert dict(cleaner.dropped) == {"held out": 2}
+
+
+def test_pairs_alike_but_for_figures_are_kept_up_to_the_limit() -> None:
+    cleaner = Cleaner(max_words=20, max_ratio=3.0, same_template=2)
+    pairs = [Pair(f"Seite {i} von 20", f"Page {i} of 20") for i in range(5)]
+    assert list(cleaner.clean(pairs)) == pairs[:2]
+    assert dict(cleaner.dropped) == {"boilerplate": 3}

@@ -19,7 +19,7 @@ from training.data.generated import generate
 from training.data.shards import Shards, ShardWriter
 from training.disk import CannotWrite
 from training.prepare import is_prepared, prepare
-from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
+from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
 from training.vocabulary import sampled
 
@@ -71,8 +71,8 @@ def test_the_report_says_what_each_filter_dropped(data: Path) -> None:
     run = RunDirectory(data / "run")
     report = prepare(found_recipe(), run, data)
     assert report["train"] == {
-        "one": {"read": 3, "kept": 1, "dropped": {"empty": 1, "duplicate": 1}},
-        "two": {"read": 2, "kept": 1, "dropped": {"too long": 1}},
+        "one": {"read": 3, "kept": 1, "used": 1, "dropped": {"empty": 1, "duplicate": 1}},
+        "two": {"read": 2, "kept": 1, "used": 1, "dropped": {"too long": 1}},
     }
     assert report["pairs"] == 2
     assert (report["source tokens"], report["target tokens"]) == (5, 5)
@@ -381,3 +381,56 @@ def test_what_was_tuned_goes_with_what_it_was_tuned_on(data: Path) -> None:
     run.decoding.write_text("{}", encoding="utf-8")
     prepare(found_recipe(), run, data)
     assert not run.decoding.exists()
+
+
+def test_corpus_is_used_up_to_its_most_pairs(data: Path) -> None:
+    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(9)])
+    recipe = found_recipe()
+    corpus = replace(recipe.data.train[0], most=3)
+    recipe = replace(recipe, data=replace(recipe.data, train=(corpus,)))
+    report = prepare(recipe, RunDirectory(data / "run"), data)
+    assert (report["train"]["one"]["kept"], report["train"]["one"]["used"]) == (9, 3)
+    assert report["pairs"] == 3
+
+
+def test_report_has_the_share_of_each_domain_and_the_largest_is_bounded(data: Path) -> None:
+    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(6)])
+    put(data, "two", [(f"{i} 5", f"5 {i}") for i in range(2)])
+    recipe = found_recipe()
+    corpora = tuple(
+        replace(corpus, domain=domain)
+        for corpus, domain in zip(recipe.data.train, ("talk", "news"), strict=True)
+    )
+    recipe = replace(recipe, data=replace(recipe.data, train=corpora))
+    report = prepare(recipe, RunDirectory(data / "run"), data)
+    assert report["domains"] == {"talk": 0.75, "news": 0.25}
+    bounded = replace(recipe, data=replace(recipe.data, largest_domain=0.5))
+    with pytest.raises(InvalidRecipe, match=r"'talk' has 75\.0% of the tokens"):
+        prepare(bounded, RunDirectory(data / "bounded"), data)
+
+
+def test_pairs_of_test_sets_named_by_the_recipe_are_held_out(data: Path) -> None:
+    put(data, "one", [("1 2 3 4", "4 3 2 1"), ("5 6 7 8", "8 7 6 5")])
+    put(data, "tested", [("1 2 3 4", "9 9 9 9")])
+    recipe = found_recipe()
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, train=recipe.data.train[:1], held_out=("tested",)),
+    )
+    report = prepare(recipe, RunDirectory(data / "run"), data)
+    assert report["train"]["one"]["dropped"] == {"held out": 1}
+
+
+def test_augmented_text_is_prepared_alike_by_the_same_seed_alone(data: Path) -> None:
+    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(9)])
+    recipe = found_recipe()
+    recipe = replace(
+        recipe, data=replace(recipe.data, augmentation=Augmentation(joined=0.5), max_length=12)
+    )
+    run = RunDirectory(data / "run")
+    first = prepare(recipe, run, data)
+    assert first["augmented"]["joined"] > 0
+    assert prepare(recipe, RunDirectory(data / "again"), data)["shards"] == first["shards"]
+    other = replace(recipe, seed=2)
+    assert not is_prepared(other, run, data)
+    assert prepare(other, RunDirectory(data / "other"), data)["shards"] != first["shards"]

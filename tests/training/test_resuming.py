@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +24,7 @@ import torch
 from tests.support.tiny_training import prepared, tiny_recipe, with_budget, with_optimisation
 from training import checkpoint
 from training.log import RunLog
-from training.recipe import Recipe
+from training.recipe import Augmentation, Recipe
 from training.run_directory import RunDirectory
 from training.trainer import Trainer
 
@@ -35,9 +36,16 @@ PATIENCE_SECONDS = 300.0
 RECIPE = with_optimisation(
     with_budget(tiny_recipe(), steps=STEPS, validate_every=3, save_every=2, keep_checkpoints=2),
     accumulate=2,
+    optimiser="muon",
+    schedule="wsd",
+    peak_learning_rate=2e-3,
+    decay=20,
 )
-"""Dropout, accumulation, more than one epoch, and a checkpoint every few milliseconds, also
-between validations; batches are fetched ahead."""
+RECIPE = replace(
+    RECIPE, data=replace(RECIPE.data, augmentation=Augmentation(joined=0.2, numbers=0.2))
+)
+"""Dropout, accumulation, augmented text, Muon, a decay, more than one epoch, and a checkpoint every
+few milliseconds, also between validations; batches are fetched ahead."""
 
 
 def train(recipe: Recipe, path: Path) -> None:

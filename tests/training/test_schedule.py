@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_training import tiny_recipe, with_optimisation
 from training.recipe import InvalidRecipe, Optimisation
-from training.schedule import Schedule, constant, cosine, inverse_sqrt, linear, noam, schedule_of
+from training.schedule import (
+    Schedule,
+    constant,
+    cosine,
+    inverse_sqrt,
+    linear,
+    noam,
+    schedule_of,
+    stable_steps,
+    wsd,
+)
 
 PEAK = 1e-3
 
@@ -20,6 +30,7 @@ def through_a_peak(warmup: int, steps: int) -> dict[str, Schedule]:
         "linear": linear(PEAK, warmup, steps),
         "cosine": cosine(PEAK, warmup, steps),
         "constant": constant(PEAK, warmup),
+        "wsd": wsd(PEAK, warmup, (steps - warmup) // 2, steps),
     }
 
 
@@ -99,3 +110,19 @@ def test_no_warm_up_starts_at_the_peak() -> None:
 def test_a_schedule_without_its_peak_is_refused() -> None:
     with pytest.raises(InvalidRecipe, match="'cosine' needs a peak_learning_rate"):
         replace(Optimisation(tokens_per_batch=1), schedule="cosine")
+
+
+def test_wsd_is_constant_until_its_decay_and_falls_to_almost_nothing() -> None:
+    schedule = wsd(PEAK, warmup=10, decay=20, steps=100)
+    assert {schedule(step) for step in range(10, 81)} == {PEAK}
+    falling = [schedule(step) for step in range(80, 101)]
+    assert falling == sorted(falling, reverse=True)
+    assert 0 < falling[-1] < 0.03 * PEAK
+
+
+def test_stable_steps_are_those_before_the_decay() -> None:
+    recipe = with_optimisation(
+        tiny_recipe(), schedule="wsd", peak_learning_rate=PEAK, decay=1, warmup=2
+    )
+    assert stable_steps(recipe) == recipe.budget.steps - 1
+    assert stable_steps(tiny_recipe()) == 0

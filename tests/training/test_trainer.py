@@ -419,3 +419,41 @@ def test_what_a_kill_left_half_written_is_swept_up(run: RunDirectory) -> None:
     leftover.write_bytes(b"PK")
     Trainer(with_budget(tiny_recipe(), steps=1), run, CPU).train()
     assert not leftover.exists()
+
+
+def trained(run: RunDirectory, recipe: Recipe) -> Trainer:
+    trainer = Trainer(recipe, run, CPU)
+    trainer.train()
+    return trainer
+
+
+def stable_recipe(steps: int, decay: int) -> Recipe:
+    recipe = with_budget(
+        tiny_recipe(), steps=steps, validate_every=50, save_every=50, keep_checkpoints=2
+    )
+    return with_optimisation(recipe, schedule="wsd", peak_learning_rate=1e-3, decay=decay)
+
+
+def test_longer_run_continues_from_before_the_decay_and_equals_an_unbroken_one(
+    tmp_path: Path,
+) -> None:
+    short, long = stable_recipe(6, decay=2), stable_recipe(10, decay=3)
+    interrupted = prepared(tmp_path / "interrupted", short)
+    trained(interrupted, short)
+    assert checkpoint.path_of(interrupted.path, 4) in checkpoint.checkpoints(interrupted.path)
+    found = trained(interrupted, long)
+    unbroken = prepared(tmp_path / "unbroken", long)
+    expected = trained(unbroken, long)
+    for ours, theirs in zip(
+        found.network.state_dict().values(), expected.network.state_dict().values(), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+
+
+def test_longer_run_without_a_checkpoint_from_before_the_decay_is_refused(tmp_path: Path) -> None:
+    short = stable_recipe(6, decay=2)
+    run = prepared(tmp_path, short)
+    trained(run, short)
+    checkpoint.path_of(run.path, 4).unlink()
+    with pytest.raises(CheckpointError, match="no checkpoint from before step 4"):
+        trained(run, stable_recipe(10, decay=3))
