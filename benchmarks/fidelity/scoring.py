@@ -58,9 +58,9 @@ SYMBOLS = {
     "GB": _symbol("GB", "[Gg]igabytes?"),
     "MB": _symbol("MB", "[Mm]egabytes?"),
     "°C": _symbol("° ?C", "[Dd]egrees? (?:Celsius|[Cc]entigrade)|Grad Celsius"),
-    "€": _symbol("€", "EUR|[Ee]uros?"),
-    "$": _symbol(r"(?:US)?\$", "USD|(?:US-)?[Dd]ollars?"),
-    "£": _symbol("£", "GBP|[Pp]ounds?(?: sterling)?|Pfund"),
+    "€": _symbol(r"(?:€|\bEUR\b)", "[Ee]uros?"),
+    "$": _symbol(r"(?:(?:US)?\$|\bUSD\b)", "(?:US-)?[Dd]ollars?"),
+    "£": _symbol(r"(?:£|\bGBP\b)", "[Pp]ounds?(?: sterling)?|Pfund"),
     "%": _symbol("%", "[Pp]rozent|[Pp]er ?cent"),
     "°": _symbol("°", "[Gg]rad|[Dd]egrees?"),
     "§": _symbol(

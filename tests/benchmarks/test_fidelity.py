@@ -142,6 +142,7 @@ REJECTED = [
     # Symbols.
     (DE_EN, "5 €", "5", "symbols"),
     (DE_EN, "5 €", "$5", "symbols"),
+    (DE_EN, "5 EUR", "5 ORR", "symbols"),
     (DE_EN, "5 %", "5", "symbols"),
     (DE_EN, "Nur 5", "Only 5%", "symbols"),
     (DE_EN, "251,9 kg", "251.9 pounds", "symbols"),
