@@ -1,0 +1,417 @@
+"""Rules of the fidelity benchmark: tables of accepted and rejected translations, and mutations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.fidelity import __main__ as fidelity
+from benchmarks.fidelity.inputs import LANGUAGES, PER_KIND, Input, inputs, parse, sections
+from benchmarks.fidelity.scoring import (
+    brackets_differ,
+    ending_differs,
+    has_letters,
+    is_too_long,
+    judge,
+    keeps_figures,
+    margins,
+    markers,
+    quotes_differ,
+    repeats_itself,
+)
+from training.evaluation.bitext import Bitext
+
+DE_EN, EN_DE = ("de", "en"), ("en", "de")
+Pair = tuple[str, str]
+
+ACCEPTED = [
+    # Numbers.
+    (DE_EN, "1.234,56 €", "€1,234.56"),
+    (DE_EN, "1.234,56 €", "1,234.56 EUR"),
+    (DE_EN, "1.234,56 €", "1.234,56 €"),
+    (EN_DE, "$1,234.56", "1.234,56 Dollar"),
+    (EN_DE, "€1,234", "1234 €"),
+    (EN_DE, "2,000 people", "2 000 Menschen"),
+    (DE_EN, "100 000 Euro", "100,000 euros"),
+    (DE_EN, "Es sind 5000 Menschen", "There are 5,000 people"),
+    (DE_EN, "3,14", "3.14"),
+    (EN_DE, "606.166", "606,166"),
+    (DE_EN, "-5,2 °C", "−5.2 °C"),
+    (DE_EN, "-5 Grad", "minus 5 degrees"),
+    (DE_EN, "Er hat 5 Hunde", "He has five dogs"),
+    (EN_DE, "A 10 percent fall", "Ein zehnprozentiger Rückgang"),
+    (DE_EN, "Der 21. Geburtstag", "The 21st birthday"),
+    (EN_DE, "the 1990s", "die 1990er Jahre"),
+    (DE_EN, "Sie siegten mit 3:1", "They won 3-1"),
+    (DE_EN, "007", "007"),
+    # Dates.
+    (DE_EN, "12.05.2026", "12 May 2026"),
+    (DE_EN, "12.05.2026", "May 12, 2026"),
+    (DE_EN, "12.05.2026", "5/12/2026"),
+    (DE_EN, "12.05.2026", "12/05/2026"),
+    (DE_EN, "12.05.2026", "12.05.2026"),
+    (DE_EN, "12.05.26", "May 12th, 2026"),
+    (DE_EN, "12. Mai 2026", "12th of May 2026"),
+    (DE_EN, "vom 4. bis 7. Juli", "from July 4 to 7"),
+    (DE_EN, "am 24.12.", "on December 24"),
+    (DE_EN, "Hier ist 2.1.", "Here is 2.1."),
+    (EN_DE, "5/12/2026", "12.05.2026"),
+    (EN_DE, "5/12/2026", "5. Dezember 2026"),
+    (EN_DE, "9/28/2009", "28.9.2009"),
+    (EN_DE, "2026-05-12", "12. Mai 2026"),
+    (EN_DE, "May 12, 2026", "12. Mai 2026"),
+    (EN_DE, "On Oct. 3", "Am 3.10."),
+    # Times.
+    (DE_EN, "10:30 Uhr", "10:30 a.m."),
+    (DE_EN, "10:30 Uhr", "10.30"),
+    (DE_EN, "14:00", "2 p.m."),
+    (DE_EN, "9.15 Uhr", "9:15 am"),
+    (DE_EN, "21.15 Uhr", "9:15 pm"),
+    (DE_EN, "0:30 Uhr", "12:30 a.m."),
+    (DE_EN, "um 6:30 Uhr abends", "at 6:30 p.m."),
+    (DE_EN, "von 11 bis 17 Uhr", "from 11.00 a.m. until 5 p.m."),
+    (DE_EN, "gegen 14:15 Uhr am Mittwoch", "at about 2.15pm on Wednesday"),
+    (EN_DE, "at 2.15pm on Wednesday", "um 14:15 Uhr am Mittwoch"),
+    (EN_DE, "6:30 p.m.", "18:30 Uhr"),
+    (EN_DE, "6:30 p.m.", "6.30 Uhr abends"),
+    (EN_DE, "10:30", "10:30 Uhr"),
+    (EN_DE, "shortly after 11am", "kurz nach elf Uhr"),
+    # Symbols.
+    (DE_EN, "5 %", "5%"),
+    (DE_EN, "5 %", "5 percent"),
+    (DE_EN, "5 Prozent", "5%"),
+    (DE_EN, "§ 5", "Section 5"),
+    (EN_DE, "Miller & Sons", "Miller und Söhne"),
+    (EN_DE, "Pizza #5", "Pizza Nr. 5"),
+    (DE_EN, "120 km/h", "120 kilometres per hour"),
+    (DE_EN, "20 °C", "20 degrees Celsius"),
+    (DE_EN, "Laden ...", "Loading…"),
+    (DE_EN, "„Komm“", '"Come"'),
+    (DE_EN, "»Komm«", "'Come'"),
+    (EN_DE, "The dog's ball (red)", "Der Ball des Hundes (rot)"),
+    (DE_EN, "– Ja, gern.", "- Yes, please."),
+    (DE_EN, "♪ Komm zurück ♪", "♪ Come back ♪"),
+    (DE_EN, "3. Platz", "3rd place"),
+    (DE_EN, "---", "—-–"),
+]
+REJECTED = [
+    # Numbers.
+    (EN_DE, "42", "422", "figures"),
+    (EN_DE, "42", "42.", "punctuation"),
+    (EN_DE, "2026", "20266", "figures"),
+    (EN_DE, "42", "42 42", "figures"),
+    (DE_EN, "1,5", "15", "figures"),
+    (DE_EN, "1,234", "1234", "figures"),
+    (EN_DE, "1.234", "1234", "figures"),
+    (DE_EN, "1.234,56", "1.234.56", "figures"),
+    (DE_EN, "12.345,67", "12,345,67", "figures"),
+    (DE_EN, "Es sind 100 000", "There are 100", "figures"),
+    (DE_EN, "-5", "5", "figures"),
+    (DE_EN, "007", "7", "figures"),
+    (DE_EN, "Er hat 5 Hunde", "He has four dogs", "figures"),
+    (DE_EN, "Er hat 5 Hunde", "He has dogs", "figures"),
+    (DE_EN, "Er hat Hunde", "He has 2 dogs", "figures"),
+    (DE_EN, "Sie siegten mit 3:1", "They won 1-3", "figures"),
+    (DE_EN, "1.2.3.4", "1,2,3,4", "figures"),
+    # Dates.
+    (DE_EN, "12.05.2026", "12.0.2026", "figures"),
+    (DE_EN, "12.05.2026", "12 June 2026", "figures"),
+    (DE_EN, "12.05.2026", "12 May 2025", "figures"),
+    (DE_EN, "12.05.2026", "12 May", "figures"),
+    (DE_EN, "12.05.2026", "12.05.26", "figures"),
+    (DE_EN, "12. Mai 2026", "12 June 2026", "figures"),
+    (EN_DE, "9/28/2009", "21 28 2009", "figures"),
+    (EN_DE, "5/13/2026", "5.13.2026", "figures"),
+    # Times.
+    (EN_DE, "10:30", "22:30 Uhr", "figures"),
+    (EN_DE, "10:30 a.m.", "22:30 Uhr", "figures"),
+    (DE_EN, "10:30 Uhr", "10:30 p.m.", "figures"),
+    (DE_EN, "14:00", "2 a.m.", "figures"),
+    (DE_EN, "14:00", "14", "figures"),
+    (DE_EN, "14:05", "2 p.m.", "figures"),
+    (DE_EN, "14:05", "14 o'clock", "figures"),
+    (DE_EN, "21.15 Uhr", "9:15", "figures"),
+    (EN_DE, "6:30 p.m.", "6:30 Uhr", "figures"),
+    (EN_DE, "6:30 p.m.", "6:30 Uhr morgens", "figures"),
+    # Symbols.
+    (DE_EN, "5 €", "5", "symbols"),
+    (DE_EN, "5 €", "$5", "symbols"),
+    (DE_EN, "5 EUR", "5 ORR", "symbols"),
+    (DE_EN, "5 %", "5", "symbols"),
+    (DE_EN, "Nur 5", "Only 5%", "symbols"),
+    (DE_EN, "251,9 kg", "251.9 pounds", "symbols"),
+    (DE_EN, "5 km/h", "5 km", "symbols"),
+    (DE_EN, "20 °C", "20 C", "symbols"),
+    (DE_EN, "§ 5", "5", "symbols"),
+    (DE_EN, "Ein/Aus", "On", "symbols"),
+    (DE_EN, "(leer)", "empty", "symbols"),
+    (DE_EN, "(leer)", ")empty(", "symbols"),
+    (DE_EN, "[leer]", "(empty)", "symbols"),
+    (DE_EN, "„Komm“", "Come", "quotes"),
+    (DE_EN, "„Komm“", '"Come', "quotes"),
+    (DE_EN, "- Komm", "Come", "line marks"),
+    (DE_EN, "- Wo?\n- Da.", "- Where?\nThere.", "line marks"),
+    (DE_EN, "• Milch\n• Brot", "• Milk • bread", "line marks"),
+    (DE_EN, "1. Tee\n2. Brot", "1. Tea\n3. Bread", "line marks"),
+    (DE_EN, "♪ Komm", "Come", "symbols"),
+    (DE_EN, "***", "**", "symbols"),
+    (DE_EN, "!?", "?", "punctuation"),
+    # Blanks and words.
+    (DE_EN, " Komm", "Come", "blanks"),
+    (DE_EN, "Komm\n", "Come \n", "blanks"),
+    (DE_EN, "Hund", "", "words"),
+    (DE_EN, "Hund 5", "5", "words"),
+]
+SPANS = [
+    ("Siehe ⟦https://a.de/b⟧.", "See https://a.de/b.", True),
+    ("Siehe ⟦https://a.de/b⟧.", "See https://a.de/bc.", False),
+    ("Siehe ⟦https://a.de/b⟧.", "See https://a.de.", False),
+    ("Danke, ⟦@anna⟧!", "Thanks, @anna!", True),
+    ("Danke, ⟦@anna⟧!", "Thanks, @ anna!", False),
+    ("Danke, ⟦@anna⟧!", "Thanks, @hanna!", False),
+    ("⟦#MT_2026⟧", "#MT_2026", True),
+    ("⟦#MT_2026⟧", "#MT 2026", False),
+    ("⟦DE89 3704 0044⟧", "DE89\u00a03704\u00a00044", True),
+    ("⟦DE89 3704 0044⟧", "DE89 3704 044", False),
+    ("Version ⟦v2.1⟧", "Version v2.1", True),
+    ("Version ⟦v2.1⟧", "Version v2.1.7", False),
+    ("⟦%s⟧ Dateien", "%s files", True),
+    ("⟦%s⟧ Dateien", "% s files", False),
+    ("Hallo ⟦{name}⟧", "Hello {name}", True),
+    ("Hallo ⟦{name}⟧", "Hello {Name}", False),
+    ("Hallo ⟦{name}⟧", "Hello {{name}}", False),
+    ("Toll ⟦👩‍💻⟧", "Great 👩‍💻", True),
+    ("Toll ⟦👩‍💻⟧", "Great 👩", False),
+    ("Aus ⟦東京⟧", "From 東京", True),
+    ("Aus ⟦東京⟧", "From Tokyo", False),
+    ("⟦@a⟧ und ⟦@a⟧", "@a and @a", True),
+    ("⟦@a⟧ und ⟦@a⟧", "@a and I", False),
+]
+
+
+@pytest.mark.parametrize(("languages", "source", "translation"), ACCEPTED)
+def test_localised_figures_and_symbols_are_kept(
+    languages: Pair, source: str, translation: str
+) -> None:
+    assert judge(source, translation, (), languages).violated == ()
+
+
+@pytest.mark.parametrize(("languages", "source", "translation", "rule"), REJECTED)
+def test_corrupted_translation_violates_the_rule(
+    languages: Pair, source: str, translation: str, rule: str
+) -> None:
+    assert rule in judge(source, translation, (), languages).violated
+
+
+@pytest.mark.parametrize(("marked", "translation", "kept"), SPANS)
+def test_span_is_kept_only_verbatim_and_bounded(marked: str, translation: str, kept: bool) -> None:
+    given_input = parse("any", marked)
+    assert judge(given_input.text, translation, given_input.spans, DE_EN).kept == kept
+
+
+def mutations(text: str) -> list[str]:
+    """The text with one digit dropped, changed, doubled or put before another.
+
+    A leading zero of a day, month or hour may be dropped or added. Such texts are left out.
+    """
+    found = []
+    for digit in re.finditer(r"\d", text):
+        before, after = text[: digit.start()], text[digit.end() :]
+        other = str((int(digit[0]) + 1) % 10)
+        found += [before + each + after for each in ("", other, digit[0] * 2, other + digit[0])]
+    zeros = re.compile(r"\b0(?=\d)")
+    return [each for each in found if zeros.sub("", each) != zeros.sub("", text)]
+
+
+def assert_mutations_detected(
+    source: str, translation: str, spans: Sequence[str], languages: Pair
+) -> None:
+    assert judge(source, translation, tuple(spans), languages).kept, (source, translation)
+    for mutated in mutations(translation):
+        assert not judge(source, mutated, tuple(spans), languages).kept, (source, mutated)
+
+
+CARRIERS = ["{}", "Das sind {}.", "({})", "Am Ende: {} und mehr"]
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**9), st.sampled_from(CARRIERS), st.sampled_from([DE_EN, EN_DE]))
+def test_mutated_integer_is_always_detected(number: int, carrier: str, languages: Pair) -> None:
+    for written in {str(number), f"{number:,}", f"{number:,}".replace(",", ".")}:
+        source = carrier.format(written)
+        assert_mutations_detected(source, source, (), languages)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**7), st.integers(0, 9999), st.sampled_from(CARRIERS))
+def test_mutated_decimal_is_always_detected(whole: int, fraction: int, carrier: str) -> None:
+    english = f"{whole:,}.{fraction:04}"
+    german = english.translate(str.maketrans(",.", ".,"))
+    for languages, pair in ((DE_EN, (german, english)), (EN_DE, (english, german))):
+        source, translation = (carrier.format(each) for each in pair)
+        assert_mutations_detected(source, translation, (), languages)
+
+
+@settings(max_examples=30)
+@given(st.dates(), st.sampled_from(["{:%d.%m.%Y}", "{:%Y-%m-%d}"]), st.sampled_from(CARRIERS))
+def test_mutated_date_is_always_detected(date: object, form: str, carrier: str) -> None:
+    source = carrier.format(form.format(date))
+    assume(not re.search(r"\b0\d{3}", source))
+    assert_mutations_detected(source, source, (), DE_EN)
+
+
+@settings(max_examples=30)
+@given(st.times(), st.sampled_from(CARRIERS))
+def test_mutated_time_is_always_detected(time: object, carrier: str) -> None:
+    source = carrier.format(f"{time:%H:%M}")
+    for languages in (DE_EN, EN_DE):
+        assert_mutations_detected(source, source, (), languages)
+        localised = carrier.format(f"{time:%I:%M} {'p.m.' if time.hour > 11 else 'a.m.'}")  # type: ignore[attr-defined]
+        assert_mutations_detected(source, localised, (), languages)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_digit_mutation_of_every_input_is_detected(language: str) -> None:
+    languages = DE_EN if language == "de" else EN_DE
+    for each in inputs(language):
+        assert_mutations_detected(each.text, each.text, each.spans, languages)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_removing_any_span_or_symbol_of_an_input_is_detected(language: str) -> None:
+    languages = DE_EN if language == "de" else EN_DE
+    for each in inputs(language):
+        for lost in [*each.spans, *set('€$£%°§♪•*()[]"„“»«{}#@+=') & set(each.text)]:
+            cut = each.text.replace(lost, "", 1)
+            assert not judge(each.text, cut, each.spans, languages).kept, (each.text, cut)
+
+
+def test_extra_figure_is_permitted_in_news_and_missing_one_is_not() -> None:
+    assert keeps_figures("Zwei von 15", "2 of 15", DE_EN)
+    assert not keeps_figures("Zwei von 15", "2 of 16", DE_EN)
+    assert not keeps_figures("15 von 15", "15 of them", DE_EN)
+
+
+def test_letters_for_an_input_without_letters_are_hallucinated() -> None:
+    assert judge("42", "42 dogs", (), DE_EN).hallucinated
+    assert judge("🚀", "Open it", ("🚀",), DE_EN).hallucinated
+    for source, translation in [("12.05.2026", "May 12, 2026"), ("5 €", "5 euros"), ("42", "42")]:
+        assert not judge(source, translation, (), DE_EN).hallucinated
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "loops"),
+    [
+        ("Hund", "dog dog dog", True),
+        ("Hund", "a dog, a dog, a dog, a dog.", True),
+        ("Berlin", "crlinlinlin", True),
+        ("Dorf", "5,6666666", True),
+        ("ha ha ha", "ha ha ha", False),
+        ("sehr gut", "very, very good", False),
+        ("1.000.000", "1,000,000", False),
+        ("Kaffee", "coffee", False),
+    ],
+)
+def test_repetition_loop_is_found_unless_the_source_has_one(
+    source: str, translation: str, loops: bool
+) -> None:
+    assert repeats_itself(source, translation) == loops
+
+
+def test_length_limit_is_three_times_the_source_and_twenty_characters() -> None:
+    assert not is_too_long("a" * 10, "b" * 50)
+    assert is_too_long("a" * 10, "b" * 51)
+
+
+def test_unknown_characters_are_counted_unless_the_source_has_them() -> None:
+    assert judge("Öl", " ⁇ l", (), DE_EN).unknown
+    assert judge("Öl", "\ufffdl", (), DE_EN).unknown
+    assert not judge("⁇", "⁇", (), DE_EN).unknown
+
+
+def test_small_rules() -> None:
+    assert margins(" \n a b\t") == (" \n ", "\t")
+    assert margins("  ") == ("", "  ")
+    assert markers("- a\n– b\n• c\n1. d\ne") == ["-", "-", "•", "1.", ""]
+    assert markers("-5 °C") == [""]
+    assert not brackets_differ("a) b (c)", "a) d (e)")
+    assert not quotes_differ("It's the dogs' bowl", "Der Napf")
+    assert ending_differs("Hund", "dog.") and ending_differs("Wer?", "Who.")
+    assert not ending_differs("Halt!", "Stop.")
+    assert has_letters("5 Ä") and not has_letters("5 € 🚀")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_inputs_are_reproducible_and_about_five_hundred(language: str) -> None:
+    found = inputs(language)
+    assert found == inputs(language)
+    assert 500 <= len(found) <= 560
+    kinds = [each.kind for each in found]
+    assert len(set(kinds)) > 25
+    assert min(kinds.count(kind) for kind in kinds) >= PER_KIND
+    assert all(span in each.text for each in found for span in each.spans)
+    assert not any(mark in each.text for each in found for mark in "⟦⟧⟨⟩")
+
+
+def test_both_languages_have_the_same_kinds() -> None:
+    german, english = ([each.kind for each in inputs(language)] for language in LANGUAGES)
+    assert list(dict.fromkeys(german)) == list(dict.fromkeys(english))
+
+
+def test_sections_skip_comments_and_read_line_breaks() -> None:
+    text = "# about\n\n## kind\n[a]\\n⟦b⟧\n"
+    assert sections(text) == {"kind": ["[a]\n⟦b⟧"]}
+    assert parse("kind", "[a]\n⟦b⟧") == Input("kind", "[a]\nb", ("b",))
+
+
+def test_report_counts_kinds_rules_and_inputs_without_letters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pairs = [("numbers", "42", "422 x"), ("numbers", "42", "42"), ("words", "Hund", "dog.")]
+    judged = [
+        fidelity.Judged(Input(kind, source), answer, judge(source, answer, (), DE_EN))
+        for kind, source, answer in pairs
+    ]
+    report = fidelity.print_report(judged, failures=5)
+    assert (report["inputs"], report["kept"], report["hallucinated"]) == (3, 2, 1)
+    assert report["violated"] == {"figures": 1}
+    assert report["without_letters"]["inputs"] == 2
+    assert report["kinds"]["words"]["other_ending"] == 1
+    printed = capsys.readouterr().out
+    assert "numbers: '42' -> '422 x': figures, hallucinated" in printed
+    assert json.dumps(report)
+
+
+def test_news_counts_only_sentences_with_figures() -> None:
+    bitext = Bitext(
+        "news", "de", "en", ("Nothing", "Two of 5", "8 km"), ("Nichts", "2 von 5", "5 km")
+    )
+    part = fidelity.with_figures(bitext)
+    assert part.sources == ("2 von 5", "5 km")
+    news = fidelity.of_news(part, ["2 of 5", "5 km ⁇"])
+    assert (news.sentences, news.kept, news.kept_by_references, news.unknown) == (2, 2, 1, 1)
+
+
+def test_unusable_bundles_and_directions_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fidelity.main(["--bundle", str(tmp_path / "missing")]) == 2
+    assert capsys.readouterr().err.startswith("fidelity: ")
+    bundles = str(Path(__file__).parents[2] / "bundles")
+    arguments = [
+        "--bundles",
+        bundles,
+        "--model",
+        "everyday-de-en",
+        "--direction",
+        "en-de",
+        "--no-news",
+    ]
+    assert fidelity.main(arguments) == 2
+    assert "name another bundle or --direction" in capsys.readouterr().err
