@@ -1,7 +1,12 @@
 """``python -m training``."""
 
+import os
 import sys
 
-from training.cli import main
+# Set before torch loads OpenMP: threads that wait by spinning take ten times the processor time on
+# a machine that has other work.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+from training.cli import main  # noqa: E402
 
 sys.exit(main())

@@ -155,8 +155,8 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Fit a SentencePiece model to sentences and write it to ``path``.
 
-    The same texts and arguments, ``threads`` included, give the same file. A ``word`` vocabulary
-    has at most ``vocabulary_size`` entries, the others have exactly as many. Raises
+    The same texts and arguments, ``threads`` included, give the same file. A ``word`` or lossless
+    vocabulary has at most ``vocabulary_size`` entries, the others have exactly as many. Raises
     ``ValueError`` if the texts cannot fill the vocabulary. A ``character_coverage`` below 1 leaves
     the rarest characters without a piece, which spares the vocabularies of noisy texts.
     ``control_symbols`` become pieces that no text contains and that leave no trace in one, such
@@ -169,7 +169,7 @@ def train_tokenizer(
             model_writer=model,
             model_type=kind,
             vocab_size=vocabulary_size,
-            hard_vocab_limit=kind != "word",
+            hard_vocab_limit=kind != "word" and not lossless,
             pad_id=SPECIAL_IDS.pad,
             unk_id=SPECIAL_IDS.unk,
             bos_id=SPECIAL_IDS.bos,

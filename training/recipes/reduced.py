@@ -10,6 +10,9 @@ PAIRS = 100
 """Of a corpus that is generated, to train on."""
 HELD_OUT = 6
 """The same, to validate and to test."""
+PIECES = 150
+LOSSLESS_PIECES = 600
+"""Room for bytes and required characters, too."""
 LONGEST = 60
 """Pieces of a sentence; what has learned nothing goes on for as long as it may."""
 
@@ -22,6 +25,7 @@ def reduced(recipe: Recipe, corpus: str | None = None) -> Recipe:
     data = recipe.data
     if corpus is not None:
         data = _on(data, corpus)
+    most_pieces = LOSSLESS_PIECES if recipe.vocabulary.lossless else PIECES
     trained = tuple(_fewer(each, PAIRS) for each in data.train)
     return replace(
         recipe,
@@ -33,7 +37,7 @@ def reduced(recipe: Recipe, corpus: str | None = None) -> Recipe:
             test=_fewer(data.test, HELD_OUT),
             max_length=LONGEST,
         ),
-        vocabulary=replace(recipe.vocabulary, size=min(recipe.vocabulary.size, 150)),
+        vocabulary=replace(recipe.vocabulary, size=min(recipe.vocabulary.size, most_pieces)),
         network=replace(
             network,
             encoder_layers=min(network.encoder_layers, 2),
@@ -48,6 +52,7 @@ def reduced(recipe: Recipe, corpus: str | None = None) -> Recipe:
             tokens_per_batch=600,
             accumulate=min(optimisation.accumulate, 2),
             warmup=min(optimisation.warmup, 2),
+            decay=min(optimisation.decay, 1),
         ),
         budget=replace(
             budget, steps=2, validate_every=2, save_every=1, keep_checkpoints=2, patience=None
@@ -70,6 +75,9 @@ def _on(data: Data, name: str) -> Data:
         train=tuple(trained.values()),
         valid=_named(data.valid, name),
         test=_named(data.test, name),
+        # One corpus is text to train on and to test with, and all of it one domain.
+        held_out=(),
+        largest_domain=1.0,
     )
 
 
