@@ -200,7 +200,7 @@ def general_de_en() -> Recipe:
             optimiser="muon",
             schedule="wsd",
             peak_learning_rate=2e-3,
-            warmup=500,
+            warmup=150,
             decay=3_000,
         ),
         budget=Budget(steps=18_000, validate_every=1_000, save_every=100, keep_checkpoints=4),
