@@ -135,7 +135,7 @@ async def _rendered(
         alignment = await _align(way, sentence, hypothesis, target)
     if sentence.said and alignment is not None:
         insisted = insist(target, sentence.said, alignment, forced)
-        return sentence.marked.render(insisted.text, insisted.alignment, insisted.terms)
+        return sentence.marked.render(insisted.text, insisted.alignment, insisted.written)
     return sentence.marked.render(target, alignment)
 
 
