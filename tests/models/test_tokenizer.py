@@ -212,3 +212,39 @@ def test_half_a_file_is_an_invalid_bundle(tmp_path: Path) -> None:
 def test_a_missing_file_is_an_invalid_bundle(tmp_path: Path) -> None:
     with pytest.raises(InvalidBundle, match="cannot be read: No such file"):
         Tokenizer.load(tmp_path / "tokenizer.model")
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("Hund und Katze", []),
+        ("(Hund)", ["(", ")"]),
+        ("Hund § Katze", ["§"]),
+        ("§§ \u4f60\u597d", ["§§", "\u4f60\u597d"]),
+        ("\uff05", ["\uff05"]),
+        ("", []),
+    ],
+)
+def test_unknown_tokens_have_the_characters_of_the_text(
+    tokenizer: Tokenizer, text: str, unknown: list[str]
+) -> None:
+    found = tokenizer.unknown(text)
+    assert [token.text for token in found] == unknown
+    assert all(tokenizer.encode(text)[token.index] == SPECIAL_IDS.unk for token in found)
+    assert [token.span for token in found] == [
+        tokenizer.spans(text)[token.index] for token in found
+    ]
+
+
+def test_unknown_character_that_normalisation_splits_has_its_normalised_form(
+    tokenizer: Tokenizer,
+) -> None:
+    (token,) = tokenizer.unknown("\u2026")
+    assert token.text == "..."
+
+
+def test_unknown_word_begins_with_its_blank(tmp_path: Path) -> None:
+    made = train_tokenizer(
+        sentences(), tmp_path / "tokenizer.model", vocabulary_size=SIZES["word"], kind="word"
+    )
+    assert [token.text for token in made.unknown("Hund Maus")] == [" Maus"]
