@@ -47,6 +47,8 @@ def applied(translation: str, edits: Sequence[Edit]) -> str:
 
 def edited(translation: str, alignment: Alignment, edits: Sequence[Edit]) -> Edited:
     """The translation and its alignment after ``edits``, which are in order and do not overlap."""
+    if not edits:
+        return Edited(translation, alignment)
     found = _rewritten(translation, edits)
     written = tuple((start, end) for start, end, _ in found.written)
     return Edited(found.text, _carried_over(alignment, found), written)
@@ -89,3 +91,18 @@ def _carried_over(alignment: Alignment, found: _Rewritten) -> Alignment:
                         row += alignment.weights_TS[number]
         row /= row.sum() or 1.0
     return Alignment(alignment.source_words, target_words, weights_TS)
+
+
+def original_position(edits: Sequence[Edit], position: int) -> int | None:
+    """Where a character of the text after ``edits`` was before them; ``None`` if an edit wrote it.
+
+    No edit with a source may be an insertion.
+    """
+    removed = 0
+    for edit in edits:
+        if position < edit.start - removed:
+            break
+        if position < edit.start - removed + len(edit.text):
+            return None
+        removed += edit.end - edit.start - len(edit.text)
+    return position + removed

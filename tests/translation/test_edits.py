@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.translation.edits import Edit, applied, edited
+from service.translation.edits import Edit, applied, edited, original_position
 from service.translation.words import words
 from tests.translation.markup.making import aligned
 
@@ -28,11 +28,21 @@ def test_edits_change_only_their_own_spans(case: tuple[str, list[Edit]]) -> None
     assert applied(text, edits) == expected
 
 
+@given(texts_with_edits())
+def test_unchanged_character_has_its_original_position(case: tuple[str, list[Edit]]) -> None:
+    text, edits = case
+    kept = [n for n in range(len(text)) if not any(e.start <= n < e.end for e in edits)]
+    result = applied(text, edits)
+    positions = [original_position(edits, n) for n in range(len(result))]
+    assert [position for position in positions if position is not None] == kept
+
+
 @given(texts, texts_with_edits())
 def test_edited_text_has_alignment_of_its_own_words(
     source: str, case: tuple[str, list[Edit]]
 ) -> None:
     text, edits = case
+    assume(edits)
     links = [(0, n) for n in range(len(words(text)))] if words(source) else []
     result = edited(text, aligned(source, text, links), edits)
     assert result.text == applied(text, edits)
