@@ -56,6 +56,8 @@ class DecodingOptions(TypedDict, total=False):
     """Above 1, draws are more even."""
     seed: int
     """Draws with the same seed are the same."""
+    keep_figures: bool
+    """Prefer the hypothesis that keeps the figures of the source."""
 
 
 class TranslateOptions(DecodingOptions, total=False):

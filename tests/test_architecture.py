@@ -21,9 +21,10 @@ OURS = {"dragoman", "service", "training", "models", "benchmarks", "tests"}
 MAY_IMPORT = {
     "dragoman": {"dragoman"},
     "models.bundle": {"models.bundle"},
+    "models.text": {"models.text"},
     "models.transformer": {"models.transformer"},
     "training": {"training", "models"},
-    "service": {"service", "models.bundle"},
+    "service": {"service", "models.bundle", "models.text"},
     "service.settings": set[str](),
     "service.runtime": {"service.runtime", "models.bundle"},
     "service.priority": set[str](),
@@ -44,6 +45,7 @@ MAY_IMPORT = {
         "service.runtime.backend",
         "service.priority",
         "models.bundle",
+        "models.text",
     },
     "service.translation.markup": {
         "service.translation.markup",
@@ -90,6 +92,7 @@ MAY_IMPORT = {
 
 NEVER_IMPORTS = {
     "models.bundle": {"torch", "onnx", "onnxruntime"},
+    "models.text": {"torch", "onnx", "onnxruntime"},
     "models.transformer": {"onnx", "onnxruntime"},
     "service": {"torch", "onnx", "tensorboard"},
     "service.runtime": {"fastapi", "prometheus_client", "starlette"},
@@ -106,6 +109,7 @@ NEVER_IMPORTS = {
 EXTRAS_OF = {
     "dragoman": (),
     "models.bundle": ("serve",),
+    "models.text": (),
     "service": ("cpu",),
     "service.observability.device": ("gpu",),
     "service.observability.otlp": ("cpu", "tracing"),
@@ -216,7 +220,7 @@ def asked_for(extras: tuple[str, ...]) -> set[str]:
     return found | asked_for(tuple(nested)) if nested else found
 
 
-@pytest.mark.parametrize("package", ["dragoman", "models.bundle", "service"])
+@pytest.mark.parametrize("package", ["dragoman", "models.bundle", "models.text", "service"])
 def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
     providers = importlib.metadata.packages_distributions()
     for path in modules_of(package):

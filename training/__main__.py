@@ -7,6 +7,6 @@ import sys
 # a machine that has other work.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from training.cli import main  # noqa: E402
+from training.cli import main
 
 sys.exit(main())

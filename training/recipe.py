@@ -322,7 +322,7 @@ class Recipe:
     initial: str | None = None
     """The run whose averaged weights this one starts from (transfer learning), and its vocabulary,
     too, if that is described alike and of the same languages (fine-tuning)."""
-    decoding: dict[str, int | float | str] = field(default_factory=dict)
+    decoding: dict[str, bool | int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
     bundle: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] | None = None
     """The bundle's name, if it is not the recipe's."""

@@ -11,7 +11,7 @@ import langcodes
 # LibreTranslate's own codes, which BCP 47 gives no meaning.
 _ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
 
-_PRIVATE_USE = "x-"
+PRIVATE_USE = "x-"
 _UNDETERMINED = "und"
 _LONGEST_CODE = 35
 """RFC 5646, section 4.4.1: long enough for every code in practical use."""
@@ -42,6 +42,6 @@ def canonical(code: str) -> str:
 def display_name(code: str) -> str:
     """The language's English name; of a private-use code, its own words."""
     standard = canonical(code)
-    if standard.startswith(_PRIVATE_USE):
-        return standard.removeprefix(_PRIVATE_USE).replace("-", " ")
+    if standard.startswith(PRIVATE_USE):
+        return standard.removeprefix(PRIVATE_USE).replace("-", " ")
     return langcodes.Language.get(standard).display_name("en")

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from models.bundle.languages import canonical
+from models.bundle.languages import PRIVATE_USE, canonical
 
 SCHEMA = 2
 
@@ -97,6 +97,11 @@ class Direction(_Part):
     target_prefix: tuple[int, ...] = ()
     """What the decoder is fed after ``bos`` before it may choose."""
 
+    @property
+    def private_use(self) -> bool:
+        """Whether the source language is one of private use, whose words may be digits."""
+        return self.source.startswith(PRIVATE_USE)
+
 
 class SentenceLimits(_Part):
     """Tokens the network can read and write, prefixes and ``eos`` included."""
@@ -113,6 +118,12 @@ class DecodingDefaults(_Part):
     length_normalisation: LengthNormalisation = "power"
     """What a hypothesis of T tokens is divided by: T^penalty; with ``gnmt``,
     ((5 + T) / 6)^penalty."""
+    copy_without_letters: bool | None = None
+    """Whether sentences without letters, and bare codes, are copied to the translation. ``None``
+    copies them, unless the source is a private-use language (``x-…``)."""
+    keep_figures: bool | None = None
+    """Whether the finished hypothesis that keeps the figures of the source is preferred. ``None``
+    prefers it, unless the source is a private-use language."""
 
 
 class AlignmentSource(_Part):

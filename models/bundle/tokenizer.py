@@ -23,6 +23,20 @@ Kind = Literal["unigram", "bpe", "word"]
 Span = tuple[int, int]
 """Characters of a text from the first, up to but without the second."""
 
+
+@dataclass(frozen=True, slots=True)
+class UnknownToken:
+    """Characters of a text that have no piece."""
+
+    index: int
+    """Of the token, counted from 0."""
+    text: str
+    """The characters as the text has them. As normalisation makes them where it changes their
+    number. Begins with a blank if the token also stands for the blank before a word."""
+    span: Span
+    """See ``Tokenizer.spans``."""
+
+
 Normalisation = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
 _QUOTATION_MARKS = "\u2018\u2019\u201a\u201c\u201d\u201e«»\u2039\u203a"
@@ -41,6 +55,9 @@ SPECIAL_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)
 _LONGEST_SENTENCE_BYTES = 1 << 24
 
 _ERRORS_ONLY = 2
+
+_BLANK = "▁"
+"""Stands for a blank in SentencePiece's pieces."""
 
 
 class Tokenizer:
@@ -103,6 +120,20 @@ class Tokenizer:
             for start, end in found["offsets"]
         )
 
+    def unknown(self, text: str) -> tuple[UnknownToken, ...]:
+        """The tokens of ``encode(text)`` that are ``unk``, in order."""
+        if self.special_ids.unk not in self.encode(text):
+            return ()
+        found = self._processor.encode(
+            _bytes(text), return_type="offset_mapping", return_bytes=True
+        )
+        tokens = zip(found["ids"], found["pieces"], self.spans(text), strict=True)
+        return tuple(
+            UnknownToken(index, _as_written(piece, text[slice(*span)]), span)
+            for index, (token_id, piece, span) in enumerate(tokens)
+            if token_id == self.special_ids.unk
+        )
+
     def decoded_spans(self, ids: Sequence[int]) -> tuple[Span, ...]:
         """Where in ``decode(ids)`` each token ends up; special tokens have empty spans."""
         found = self._processor.decode(list(ids), return_type="offset_mapping")
@@ -127,6 +158,12 @@ class Tokenizers:
 
     source: Tokenizer
     target: Tokenizer
+
+
+def _as_written(piece: bytes, written: str) -> str:
+    """The characters that an unknown ``piece`` stands for, which are ``written`` in the text."""
+    normalised = piece.decode("utf-8", "surrogatepass").replace(_BLANK, " ")
+    return written if len(written) == len(normalised) else normalised
 
 
 def _bytes(text: str) -> bytes:

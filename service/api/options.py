@@ -109,6 +109,11 @@ class DecodingParameters(BaseModel):
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED), WHOLE] | None = Field(
         None, description="Draws with the same seed are the same; without one they differ."
     )
+    keep_figures: bool | None = Field(
+        None,
+        description="Prefer, among the finished hypotheses of the beam, the one that keeps the "
+        "figures of the source. Ignored if scores or several translations are wanted.",
+    )
     priority: Priority | None = Field(
         None,
         description="`bulk` waits behind those who are waited for; `interactive` if not given.",

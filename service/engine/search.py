@@ -376,7 +376,10 @@ class Search:
                 if constraints is not None:
                     score += constraints.coverage(row, stuck=True)
                 ends.append(_End(score, row, self._eos_id, length, FinishReason.LENGTH))
-        best = sorted(ends, key=lambda end: end.score, reverse=True)[: options.num_hypotheses]
+        ranked = sorted(ends, key=lambda end: end.score, reverse=True)
+        best, others = ranked[: options.num_hypotheses], ranked[options.num_hypotheses :]
+        if options.all_finished:
+            best += [end for end in others if end.reason is FinishReason.COMPLETE]
         return Decoded(
             tuple(Hypothesis(self._tokens(slot, end), end.score) for end in best), best[0].reason
         )

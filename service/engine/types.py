@@ -60,6 +60,9 @@ class DecodingOptions:
     """Samples from the fewest likeliest tokens whose probabilities sum to this."""
     sampling_temperature: float = 1.0
     """Divides the logits before sampling."""
+    all_finished: bool = False
+    """Returns, after the best ``num_hypotheses``, every other hypothesis that has ended by itself
+    until the search stops. The search does not run longer for them."""
     return_scores: bool = True
     """Without, greedy search leaves scores out, which saves a pass over the vocabulary: NaN."""
     seed: int = 0
@@ -177,7 +180,10 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What becomes of a sentence: its hypotheses, best first."""
+    """What becomes of a sentence: its hypotheses, best first.
+
+    ``finish_reason`` is that of the best.
+    """
 
     hypotheses: tuple[Hypothesis, ...]
     finish_reason: FinishReason

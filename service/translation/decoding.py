@@ -67,6 +67,9 @@ class DecodingOverrides:
     sampling_temperature: float | None = None
     seed: int | None = None
     """Of sampling; without one, every request draws otherwise."""
+    keep_figures: bool | None = None
+    """Whether the finished hypothesis that keeps the figures of the source is preferred. Has no
+    effect if scores or several hypotheses are wanted, since these come in the order of scores."""
     return_scores: bool = False
     """Whether scores are wanted; greedy search is faster without."""
 
@@ -78,11 +81,14 @@ class DecodingOverrides:
         encode: Encode = _no_text,
         sentence: int = 0,
         direction: Direction | None = None,
+        *,
+        has_figures: bool = False,
     ) -> DecodingOptions:
         """The options for a sentence of ``source_tokens`` tokens, prefix and ``eos`` included.
 
         ``encode`` gives the token ids of text, ``sentence`` is the sentence's number in its text,
-        ``direction`` says what is fed to the decoder before it writes. A translation may have
+        ``direction`` says what is fed to the decoder before it writes, ``has_figures`` whether
+        the source has figures that a translation may lose. A translation may have
         ``3 * source_tokens + 20`` tokens, prefix and ``eos`` included, but not more than the
         network can write; reaching that length is told as ``FinishReason.LENGTH``. What a request
         says about lengths is of the text alone. Raises ``InvalidOption`` for values that make no
@@ -114,6 +120,7 @@ class DecodingOverrides:
                 sampling_topk=_or(self.sampling_topk, 1),
                 sampling_topp=_or(self.sampling_topp, 1.0),
                 sampling_temperature=_or(self.sampling_temperature, 1.0),
+                all_finished=has_figures and self._chooses_by_figures(defaults, direction),
                 return_scores=self.return_scores,
                 # Sentences of one text must not all draw the same numbers.
                 seed=(seed + sentence) % 2**64 if seed >= 0 else seed,
@@ -131,6 +138,12 @@ class DecodingOverrides:
         _, shortest = self._lengths(limits, source_tokens)
         steps = max(source_tokens, min(shortest, limits.target_length))
         return math.ceil(steps * max(1.0, rows / defaults.beam_size))
+
+    def _chooses_by_figures(self, defaults: DecodingDefaults, direction: Direction | None) -> bool:
+        """Whether one hypothesis is wanted, without a score, and the search finds several."""
+        keeps = _or(self.keep_figures, _or(defaults.keep_figures, not _private_use(direction)))
+        alone = _or(self.num_hypotheses, 1) == 1 and not self.return_scores
+        return keeps and alone and self._beam_size(defaults) > 1
 
     @property
     def _samples(self) -> bool:
@@ -160,6 +173,10 @@ class DecodingOverrides:
 
 
 NO_OVERRIDES = DecodingOverrides()
+
+
+def _private_use(direction: Direction | None) -> bool:
+    return direction is not None and direction.private_use
 
 
 def _or(value: T | None, default: T) -> T:

@@ -14,18 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.translation.alignment import Alignment, Span
+from service.translation.edits import Edit, Edited, edited
 from service.translation.terms import Said, found_in, surplus
-from service.translation.words import is_punctuation, words
-
-
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    """What is written instead of a part of the translation, and what it comes from, if anything."""
-
-    start: int
-    end: int
-    text: str
-    source: Span | None = None
+from service.translation.words import is_punctuation
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +31,16 @@ class Forced:
     """Words that stood for terms before these were forced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Insisted:
-    """A translation, its alignment, and where its terms are, each of which is one word there."""
-
-    text: str
-    alignment: Alignment
-    terms: tuple[Span, ...] = ()
-
-
 def insist(
     translation: str, said: Sequence[Said], alignment: Alignment, forced: Forced = Forced()
-) -> Insisted:
-    """The translation with every term in it."""
+) -> Edited:
+    """The translation with every term in it; ``written`` says where the terms are."""
     if forced.beginning != forced.given and translation.startswith(forced.beginning):
         begun = len(forced.beginning)
         stuck = surplus(forced.beginning, translation[begun:])
         if stuck:
-            edited = _edited(translation, alignment, [_Edit(begun, begun + len(stuck), "")])
-            translation, alignment = edited.text, edited.alignment
+            cut = edited(translation, alignment, [Edit(begun, begun + len(stuck), "")])
+            translation, alignment = cut.text, cut.alignment
     places = found_in(translation, said)
     taken = [place for place in places if place is not None]
     if forced.given and translation.startswith(forced.given):
@@ -73,8 +55,8 @@ def insist(
             start, end = place
             end = looking.behind(end, taken, translation, forced.displaced)
         taken.append((start, end))
-        edits.append(_Edit(start, end, each.term.target, each.span))
-    return _edited(translation, alignment, sorted(edits, key=lambda edit: (edit.start, edit.end)))
+        edits.append(Edit(start, end, each.term.target, each.span))
+    return edited(translation, alignment, sorted(edits, key=lambda edit: (edit.start, edit.end)))
 
 
 def displaced(translation: str, said: Sequence[Said], alignment: Alignment) -> frozenset[str]:
@@ -141,50 +123,3 @@ def _meets(word: Span, taken: Sequence[Span]) -> bool:
     return any(
         (word[0] < end and start < word[1]) or word[0] == start == end for start, end in taken
     )
-
-
-def _edited(translation: str, alignment: Alignment, edits: Sequence[_Edit]) -> Insisted:
-    """``edits`` are in order and apart."""
-    text = ""
-    position = 0
-    kept: list[tuple[int, int, int]] = []
-    """From where to where in the text, and by how much it is further back in the translation."""
-    written: list[tuple[int, int, Span]] = []
-    for edit in edits:
-        kept.append((len(text), len(text) + edit.start - position, position - len(text)))
-        text += translation[position : edit.start]
-        if edit.source is not None:
-            if edit.start == edit.end and text and not text[-1].isspace():
-                text += " "
-            written.append((len(text), len(text) + len(edit.text), edit.source))
-            text += edit.text
-            if edit.start == edit.end and not translation[edit.end :][:1].isspace():
-                text += " " if translation[edit.end :] else ""
-        position = edit.end
-    kept.append((len(text), len(text) + len(translation) - position, position - len(text)))
-    text += translation[position:]
-    terms = tuple((start, end) for start, end, _ in written)
-    return Insisted(text, _followed(text, alignment, kept, written), terms)
-
-
-def _followed(
-    text: str,
-    alignment: Alignment,
-    kept: Sequence[tuple[int, int, int]],
-    written: Sequence[tuple[int, int, Span]],
-) -> Alignment:
-    target_words = words(text, [(start, end) for start, end, _ in written])
-    weights_TS = np.zeros((len(target_words), len(alignment.source_words)), np.float32)
-    for row, (start, end) in zip(weights_TS, target_words, strict=True):
-        for first, last, source in written:
-            if start < last and first < end:
-                for number, span in enumerate(alignment.source_words):
-                    row[number] += span[0] < source[1] and source[0] < span[1]
-        if not row.any():
-            for first, last, offset in kept:
-                here = max(start, first) + offset, min(end, last) + offset
-                for number, word in enumerate(alignment.target_words):
-                    if here[0] < here[1] and _meets(word, [here]):
-                        row += alignment.weights_TS[number]
-        row /= row.sum() or 1.0
-    return Alignment(alignment.source_words, target_words, weights_TS)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from service.translation.alignment import Alignment
 from service.translation.attention import Maps, Wanted, align, look
+from service.translation.edits import edited
 from service.translation.errors import (
     InvalidOption,
     InvalidText,
@@ -165,14 +166,12 @@ class Inspector:
         leg, sentence = self._sentence(place)
         with self._admitted():
             async with self._way_of(leg) as way:
+                decoded = way.model.tokenizers.target.decode(sentence.target_ids)
                 alignment = await align(
-                    way,
-                    sentence.source,
-                    sentence.target,
-                    sentence.source_ids,
-                    sentence.target_ids,
+                    way, sentence.source, decoded, sentence.source_ids, sentence.target_ids
                 )
-        return AlignedPair(Pair(sentence.source, sentence.target), alignment)
+        changed = edited(decoded, alignment, sentence.edits)
+        return AlignedPair(Pair(sentence.source, changed.text), changed.alignment)
 
     async def attention_of(self, pair: Pair, asked: Asked, wanted: Wanted) -> Maps:
         """Maps of a given pair of texts. Raises as ``look`` and ``ModelRepository.lease`` do."""

@@ -10,13 +10,20 @@ from dataclasses import dataclass, replace
 
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Priority
 from service.translation.alignment import Alignment
-from service.translation.attention import align
+from service.translation.figure_agreement import best_by_figures
 from service.translation.insistence import Forced, displaced, insist
 from service.translation.loaded import Way
+from service.translation.output_text import (
+    OutputText,
+    aligned,
+    output_text,
+    without_added_full_stop,
+)
 from service.translation.preparing import Sentence, Text
 from service.translation.terms import honour
 from service.translation.together import together
 from service.translation.types import Leg, TranslatedSentence
+from service.translation.unknown_tokens import spelled_out
 
 Tell = Callable[[int, int, str], None]
 """Hears of a finished sentence: the number of its text, its own, and what it became."""
@@ -39,8 +46,8 @@ class _Done:
     decoded: Decoded
     rendered: tuple[str, ...]
     """Each hypothesis with the markup of its source."""
-    target: str
-    """The best one without."""
+    best: OutputText
+    """The best hypothesis without markup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,47 +107,50 @@ async def _given() -> None:
 
 
 async def _sentence(way: Way, sentence: Sentence, standing: Standing) -> _Done:
-    decoded = await _decoded(way, sentence.source_ids, sentence.options, standing)
+    decoded = await _decoded(way, sentence, sentence.options, standing)
     forced = Forced()
+    prefix = sentence.prefix
     if sentence.said:
         decoded, forced = await _with_terms(way, sentence, decoded, standing)
-    targets = [way.model.tokenizers.target.decode(h.token_ids) for h in decoded.hypotheses]
-    rendered = [
-        await _rendered(way, sentence, hypothesis, target, forced)
-        for hypothesis, target in zip(decoded.hypotheses, targets, strict=True)
+        prefix = forced.beginning
+    outputs = [
+        without_added_full_stop(
+            await output_text(way, sentence, hypothesis, prefix), sentence, prefix
+        )
+        for hypothesis in decoded.hypotheses
     ]
-    return _Done(sentence, decoded, tuple(rendered), targets[0])
+    rendered = [
+        await _rendered(way, sentence, hypothesis, output, forced)
+        for hypothesis, output in zip(decoded.hypotheses, outputs, strict=True)
+    ]
+    return _Done(sentence, decoded, tuple(rendered), outputs[0])
 
 
 async def _decoded(
-    way: Way, source_ids: tuple[int, ...], options: DecodingOptions, standing: Standing
+    way: Way, sentence: Sentence, options: DecodingOptions, standing: Standing
 ) -> Decoded:
     """What the sentence becomes, without what the decoder was fed before it could choose."""
     decoded = await way.model.results.decode(
-        source_ids, options, standing.priority, standing.request
+        sentence.source_ids, options, standing.priority, standing.request
     )
-    forced = options.forced_prefix_length
-    if not forced:
-        return decoded
-    hypotheses = (replace(h, token_ids=h.token_ids[forced:]) for h in decoded.hypotheses)
-    return replace(decoded, hypotheses=tuple(hypotheses))
+    if forced := options.forced_prefix_length:
+        hypotheses = (replace(h, token_ids=h.token_ids[forced:]) for h in decoded.hypotheses)
+        decoded = replace(decoded, hypotheses=tuple(hypotheses))
+    if options.all_finished:
+        return best_by_figures(sentence.text, decoded, way.model.tokenizers.target.decode)
+    return decoded
 
 
 async def _rendered(
-    way: Way, sentence: Sentence, hypothesis: Hypothesis, target: str, forced: Forced
+    way: Way, sentence: Sentence, hypothesis: Hypothesis, output: OutputText, forced: Forced
 ) -> str:
     """A translation with its terms and with the markup of its source."""
-    alignment = None
-    if sentence.marked.marked or sentence.said:
-        alignment = await _align(way, sentence, hypothesis, target)
-    if sentence.said and alignment is not None:
-        insisted = insist(target, sentence.said, alignment, forced)
-        return sentence.marked.render(insisted.text, insisted.alignment, insisted.terms)
-    return sentence.marked.render(target, alignment)
-
-
-async def _align(way: Way, sentence: Sentence, hypothesis: Hypothesis, target: str) -> Alignment:
-    return await align(way, sentence.text, target, sentence.source_ids, hypothesis.token_ids)
+    if not (sentence.marked.marked or sentence.said):
+        return sentence.marked.render(output.text, None)
+    found = await aligned(way, sentence, hypothesis, output)
+    if sentence.said:
+        found = insist(found.text, sentence.said, found.alignment, forced)
+    return sentence.marked.render(found.text, found.alignment, found.written)
 
 
 async def _with_terms(
@@ -148,17 +158,19 @@ async def _with_terms(
 ) -> tuple[Decoded, Forced]:
     """What the sentence becomes when every hypothesis begins as its terms demand, and that."""
     latest, tokenizer = decoded, way.model.tokenizers.target
-    forced = sentence.options.forced_prefix_length
-    given = beginning = tokenizer.decode(sentence.options.target_prefix[forced:])
+    given = beginning = spelled_out(sentence.prefix, tokenizer)
 
     def best() -> Hypothesis:
         return latest.hypotheses[0]
 
-    async def aligned(translation: str) -> Alignment:
-        return await _align(way, sentence, best(), translation)
+    output = await output_text(way, sentence, best(), given)
+    first = output.text
+
+    async def align_latest(translation: str) -> Alignment:
+        return (await aligned(way, sentence, best(), output)).alignment
 
     async def go_on(prefix: str) -> str | None:
-        nonlocal latest, beginning
+        nonlocal latest, beginning, output
         token_ids = way.written(tokenizer.encode(prefix))
         if len(token_ids) >= way.model.manifest.limits.target_length:
             return None
@@ -169,17 +181,17 @@ async def _with_terms(
             prefix_bias_beta=0.0,
             max_decoding_length=max(longest, len(token_ids) + 1),
         )
-        latest = await _decoded(way, sentence.source_ids, options, standing)
+        latest = await _decoded(way, sentence, options, standing)
         beginning = prefix
-        return tokenizer.decode(best().token_ids)
+        output = await output_text(way, sentence, best(), prefix)
+        return output.text
 
     def sayable(text: str) -> bool:
         return tokenizer.decode(tokenizer.encode(text)) == text
 
-    first = tokenizer.decode(best().token_ids)
-    gone = displaced(first, sentence.said, await aligned(first))
+    gone = displaced(first, sentence.said, await align_latest(first))
     said = [each for each in sentence.said if sayable(each.term.target)]
-    await honour(first, said, aligned, go_on, prefix=given)
+    await honour(first, said, align_latest, go_on, prefix=given)
     return latest, Forced(given, beginning, gone)
 
 
@@ -196,11 +208,12 @@ def _text(way: Way, text: Text, done: Sequence[_Done]) -> TextDone:
     sentences = tuple(
         TranslatedSentence(
             source=each.sentence.text,
-            target=each.target,
+            target=each.best.text,
             source_ids=each.sentence.source_ids,
             target_ids=each.decoded.hypotheses[0].token_ids,
             score=each.decoded.hypotheses[0].score,
             finish_reason=each.decoded.finish_reason,
+            edits=each.best.edits,
         )
         for each in done
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from models.bundle.manifest import Direction, Manifest, Precision
-from models.bundle.tokenizer import Span
+from models.bundle.tokenizer import Span, UnknownToken
 from service.engine.engine import Engine
 from service.translation.reader import AttentionReader
 from service.translation.results import Results
@@ -26,6 +26,9 @@ class Tokenizer(Protocol):
 
     def spans(self, text: str) -> tuple[Span, ...]:
         """The characters of ``text`` that each token of ``encode(text)`` comes from."""
+
+    def unknown(self, text: str) -> tuple[UnknownToken, ...]:
+        """The tokens of ``encode(text)`` that are ``unk``, in order."""
 
     def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
         """The characters of ``decode(ids)`` that each token becomes."""

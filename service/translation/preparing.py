@@ -1,4 +1,8 @@
-"""From marked-up texts to sentences that a model can decode. Blocks, touches nothing shared."""
+"""From marked-up texts to sentences that a model can decode. Blocks, touches nothing shared.
+
+Sentences that are copied to the translation become parts of the text's separators, as they are
+written. A glossary's term in such a sentence keeps it from being copied.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from service.translation.markup import MarkedSentence, MarkedText
 from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.terms import Said, said_in
 from service.translation.types import Term
+from service.translation.verbatim import is_verbatim
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Sentence:
     options: DecodingOptions
     said: tuple[Said, ...]
     """The glossary's terms in it."""
+    prefix: str = ""
+    """The text that the request wants at the beginning of the translation."""
 
     @property
     def text(self) -> str:
@@ -65,6 +72,13 @@ def prepare(texts: Sequence[MarkedText], way: Way, job: Job) -> list[Text]:
     plain = "\n".join(run.text for text in texts for run in text.runs).lower()
     terms = [term for term in job.terms if term.source.lower() in plain]
 
+    copies = manifest.decoding.copy_without_letters
+    if copies is None:
+        copies = not way.direction.private_use
+
+    def copied(sentence: str) -> bool:
+        return copies and is_verbatim(sentence) and not said_in(sentence, terms)
+
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
         options = job.decoding.resolve(
@@ -74,15 +88,18 @@ def prepare(texts: Sequence[MarkedText], way: Way, job: Job) -> list[Text]:
             target.encode,
             number,
             way.direction,
+            has_figures=any(map(str.isdecimal, marked.text)),
         )
         said = said_in(marked.text, terms)
-        return Sentence(marked, source_ids, options, said)
+        prefix = "" if number else job.decoding.target_prefix
+        return Sentence(marked, source_ids, options, said, prefix)
 
     def text(marked: MarkedText) -> Text:
         sentences: list[Sentence] = []
         separators = [marked.between[0]]
         for run, after in zip(marked.runs, marked.between[1:], strict=True):
-            cut = run.cut(segment(run.text, way.direction.source, limit, job.splitting).spans)
+            source = way.direction.source
+            cut = run.cut(segment(run.text, source, limit, job.splitting, copied).spans)
             for each in cut.sentences:
                 sentences.append(sentence(each, len(sentences)))
             first, *others = cut.separators

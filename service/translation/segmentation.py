@@ -1,7 +1,8 @@
 """Text to sentences and back. Joining what was split gives the text, always.
 
 A sentence is what the model translates; everything around sentences (blanks, line breaks,
-marks of direction, lines of dashes, emoji) is a separator and is kept as it is. Lines end
+marks of direction, lines of dashes, emoji) is a separator and is kept as it is. So is a sentence
+that is copied to the translation. Lines end
 sentences; within a line ``sentencex`` decides, except that the dot of an ordinal number ends
 nothing. A sentence that the model cannot read whole is split further, at clause marks, then at
 blanks, as near to its middle as possible; it is never cut.
@@ -84,18 +85,27 @@ class SegmentedText:
         return "".join(chain.from_iterable(pairs))
 
 
+def _nothing(sentence: str) -> bool:
+    return False
+
+
 def segment(
-    text: str, language: str, limit: TokenLimit, splitting: Splitting = "sentences"
+    text: str,
+    language: str,
+    limit: TokenLimit,
+    splitting: Splitting = "sentences",
+    copied: Callable[[str], bool] = _nothing,
 ) -> SegmentedText:
     """Find the sentences of a text in ``language``, a canonical code.
 
-    Raises ``SentenceTooLong`` for a word that the model cannot read whole.
+    Sentences for which ``copied`` is true become parts of separators. Raises ``SentenceTooLong``
+    for a word that the model cannot read whole.
     """
     code = language.partition("-")[0]
     spans = [
         span
         for start, end in _coarse(text, code, splitting)
-        for span in _fitting(text, start, end, limit)
+        for span in _fitting(text, start, end, limit, copied)
     ]
     return SegmentedText(text, tuple(spans))
 
@@ -131,13 +141,15 @@ def _plain_blanks(line: str) -> str:
     return "".join(" " if character.isspace() else character for character in line)
 
 
-def _fitting(text: str, start: int, end: int, limit: TokenLimit) -> Iterator[tuple[int, int]]:
+def _fitting(
+    text: str, start: int, end: int, limit: TokenLimit, copied: Callable[[str], bool]
+) -> Iterator[tuple[int, int]]:
     """The span without what is unseen around it, in as many parts as the model needs."""
     span = text[start:end]
     start += len(span) - len(span.lstrip(_UNSEEN))
     end -= len(span) - len(span.rstrip(_UNSEEN))
     span = text[start:end]
-    if not any(character.isalnum() for character in span):
+    if not any(character.isalnum() for character in span) or copied(span):
         return
     length = limit.count(span)
     if length <= limit.most:
@@ -146,8 +158,8 @@ def _fitting(text: str, start: int, end: int, limit: TokenLimit) -> Iterator[tup
     cut = _nearest_to_middle(_CLAUSE_END, span) or _nearest_to_middle(_BLANK, span)
     if cut is None:
         raise SentenceTooLong(length, limit.most)
-    yield from _fitting(text, start, start + cut, limit)
-    yield from _fitting(text, start + cut, end, limit)
+    yield from _fitting(text, start, start + cut, limit, copied)
+    yield from _fitting(text, start + cut, end, limit, copied)
 
 
 def _nearest_to_middle(mark: re.Pattern[str], span: str) -> int | None:

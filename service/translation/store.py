@@ -18,6 +18,7 @@ _BYTES_PER_ENTRY = 700
 _BYTES_PER_TEXT = 900
 _BYTES_PER_SENTENCE = 500
 _BYTES_PER_TOKEN = 40
+_BYTES_PER_EDIT = 300
 _BYTES_PER_CHARACTER = 4
 """Of a string whose widest character needs as many, which most do not."""
 
@@ -97,9 +98,11 @@ def _size_of_text(translation: Translation) -> int:
     characters = sum(map(len, translation.hypotheses))
     characters += sum(len(sentence.source) + len(sentence.target) for sentence in sentences)
     tokens = sum(len(sentence.source_ids) + len(sentence.target_ids) for sentence in sentences)
+    edits = sum(len(sentence.edits) for sentence in sentences)
     return (
         _BYTES_PER_TEXT
         + _BYTES_PER_SENTENCE * len(sentences)
         + _BYTES_PER_TOKEN * tokens
+        + _BYTES_PER_EDIT * edits
         + _BYTES_PER_CHARACTER * characters
     )

@@ -259,7 +259,9 @@ def _job(request: TranslateRequest, *, last: bool) -> Job:
     if last:
         return Job(request.decoding, request.splitting, request.terms)
     # What a translation begins with, how long it is and how many there are is of the last leg.
-    return Job(DecodingOverrides(beam_size=request.decoding.beam_size), request.splitting, ())
+    asked = request.decoding
+    decoding = DecodingOverrides(beam_size=asked.beam_size, keep_figures=asked.keep_figures)
+    return Job(decoding, request.splitting, ())
 
 
 def _teller(order: InOrder, read: Sequence[_Read], texts: Sequence[Text]) -> Tell:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from service.engine.types import FinishReason, Priority
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
+from service.translation.edits import Edit
 from service.translation.markup.types import PLAIN, Markup
 from service.translation.segmentation import Splitting
 
@@ -81,6 +82,8 @@ class TranslatedSentence:
     target_ids: tuple[int, ...]
     score: float
     finish_reason: FinishReason
+    edits: tuple[Edit, ...] = ()
+    """What was changed in the text of ``target_ids`` to give ``target``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,3 +162,37 @@ async def test_what_fails_in_the_middle_of_a_stream_is_its_last_event(
     *parts, (last, error) = await streamed(client, q=q)
     assert (last, error) == ("error", {"error": "the model failed on this batch", "status": 500})
     assert [part["translatedText"] for _, part in parts] == ["EINS."]
+
+
+async def test_keep_figures_reaches_the_search(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    decode = Results.decode
+
+    async def noting(self: Results, ids: Any, options: Any, *rest: Any) -> Any:
+        asked.append(options.all_finished)
+        return await decode(self, ids, options, *rest)
+
+    monkeypatch.setattr(Results, "decode", noting)
+    await translated(client, q="hund 1")
+    await translated(client, q="hund 1", keep_figures=False)
+    await translated(client, q="hund 1", return_scores=True)
+    await translated(client, q="hund")
+    await client.post("/translate", data={**DE_EN, "q": "hund 1", "keep_figures": "false"})
+    assert asked == [True, False, False, False, False]
+
+
+async def test_keep_figures_of_another_type_is_refused(client: httpx.AsyncClient) -> None:
+    body = {**DE_EN, "q": "hund 1", "keep_figures": "sometimes"}
+    response = await client.post("/translate", json=body)
+    assert response.status_code == 400
+    assert "keep_figures" in response.json()["error"]
+
+
+async def test_text_without_words_is_returned_as_it_is(client: httpx.AsyncClient) -> None:
+    answer = await translated(client, q=["42", "de89 3704", "hund"], return_scores=True)
+    assert answer["translatedText"] == ["42", "de89 3704", "HUND"]
+    assert answer["scores"][:2] == [[None], [None]]
+    events = await streamed(client, q="42\nhund")
+    assert "".join(data["translatedText"] for name, data in events if name == "part") == "42\nHUND"

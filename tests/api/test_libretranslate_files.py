@@ -109,3 +109,16 @@ async def test_a_document_may_be_larger_than_other_bodies(client: httpx.AsyncCli
     assert answer.status_code == 200
     answer = await client.post("/translate", data={"q": text.decode(), **DE_EN})
     assert answer.status_code == 413
+
+
+async def test_cells_and_headings_without_words_stay_in_a_document(
+    client: httpx.AsyncClient,
+) -> None:
+    document = (
+        "<h1>2026</h1><table><tr><td>xk-2024/b</td><td>3,5&nbsp;%</td>"
+        "<td>ein hund</td><td>a@b.de</td></tr></table>"
+    )
+    files = {"file": ("a.html", document.encode())}
+    response = await client.post("/translate_file", files=files, data=DE_EN)
+    fetched = await client.get(response.json()["translatedFileUrl"])
+    assert fetched.text == document.replace("ein hund", "EIN HUND")

@@ -182,7 +182,7 @@ async def test_metrics_count_requests_by_what_became_of_them(client: httpx.Async
 
 
 async def test_metrics_show_sentences_that_join_a_running_batch(client: httpx.AsyncClient) -> None:
-    texts = [f"wort{n} " * (n % 9 + 1) for n in range(32)]
+    texts = [f"wort {n} " * (n % 9 + 1) for n in range(32)]
     answers = await asyncio.gather(
         *(client.post("/translate", json={"q": text, **DE_EN}) for text in texts)
     )

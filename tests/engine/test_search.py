@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,41 @@ def test_a_sentence_translates_in_any_company_as_the_plainest_search_does_alone(
             [h.score for h in found.hypotheses], [h.score for h in expected.hypotheses]
         )
         assert found.finish_reason is expected.finish_reason
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), rng=st.randoms())
+def test_all_finished_adds_complete_hypotheses_and_changes_no_other(
+    data: st.DataObject, rng: random.Random
+) -> None:
+    options = any_options(TOKENS)
+    requests = data.draw(st.lists(st.tuples(sources, options), min_size=1, max_size=4))
+    wanting_all = [(source, replace(asked, all_finished=True)) for source, asked in requests]
+    usual = decode_in_company(random_model, requests, rng, 30)
+    found = decode_in_company(random_model, wanting_all, rng, 30)
+    for number in range(len(requests)):
+        best = usual[number].hypotheses
+        others = found[number].hypotheses[len(best) :]
+        assert found[number].hypotheses[: len(best)] == best
+        assert found[number].finish_reason is usual[number].finish_reason
+        assert all(each.score <= best[-1].score for each in others)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_all_finished_takes_no_step_more(length_penalty: float) -> None:
+    options = DecodingOptions(beam_size=4, length_penalty=length_penalty, max_decoding_length=12)
+    counts, hypotheses = [], []
+    for asked in (options, replace(options, all_finished=True)):
+        backend = ScriptedBackend(undecided_model, LIMITS)
+        scheduler = Scheduler(LIMITS, SPECIAL_IDS, max_padded_tokens=30)
+        arriving = [Sequence(0, (4, 5, 6, EOS), asked, "interactive")]
+        found = decode_arriving(backend, scheduler, arriving, random.Random(1))[0]
+        counts.append(len(backend.batch_sizes))
+        hypotheses.append(found.hypotheses)
+    assert counts[0] == counts[1]
+    assert len(hypotheses[0]) == 1
+    assert hypotheses[1][:1] == hypotheses[0]
+    assert len(hypotheses[1]) > 1 or length_penalty == 0
 
 
 def test_what_gets_stuck_is_punished_for_what_it_has_not_looked_at() -> None:

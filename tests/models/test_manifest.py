@@ -168,3 +168,17 @@ def test_alignments_are_read_off_a_layer_that_exists() -> None:
     layers = document()["dimensions"]["decoder_layers"]
     with pytest.raises(InvalidBundle, match=f"off layer {layers}, counted from 0; the decoder has"):
         Manifest.from_json(json.dumps(document() | {"alignment": {"layer": layers}}))
+
+
+@pytest.mark.parametrize("name", ["copy_without_letters", "keep_figures"])
+def test_faithful_decoding_may_be_left_open_or_set(name: str) -> None:
+    assert getattr(MANIFEST.decoding, name) is None
+    for value in (None, True, False):
+        decoding = {"beam_size": 2, name: value}
+        manifest = Manifest.from_json(json.dumps(document() | {"decoding": decoding}))
+        assert getattr(Manifest.from_json(manifest.to_json()).decoding, name) is value
+
+
+def test_private_use_language_is_known_by_its_code() -> None:
+    assert Direction(source="x-digits", target="en").private_use
+    assert not Direction(source="de", target="x-digits").private_use

@@ -246,3 +246,39 @@ def test_lossless_tokenizer_cuts_numbers_into_digits(lossless: Tokenizer) -> Non
 def test_lossless_tokenizer_has_a_piece_for_every_required_character(lossless: Tokenizer) -> None:
     for character in REQUIRED_CHARACTERS:
         assert lossless.pieces([lossless.id_of(character)]) == (character,)
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("Hund und Katze", []),
+        ("(Hund)", ["(", ")"]),
+        ("Hund § Katze", ["§"]),
+        ("§§ \u4f60\u597d", ["§§", "\u4f60\u597d"]),
+        ("\uff05", ["\uff05"]),
+        ("", []),
+    ],
+)
+def test_unknown_tokens_have_the_characters_of_the_text(
+    tokenizer: Tokenizer, text: str, unknown: list[str]
+) -> None:
+    found = tokenizer.unknown(text)
+    assert [token.text for token in found] == unknown
+    assert all(tokenizer.encode(text)[token.index] == SPECIAL_IDS.unk for token in found)
+    assert [token.span for token in found] == [
+        tokenizer.spans(text)[token.index] for token in found
+    ]
+
+
+def test_unknown_character_that_normalisation_splits_has_its_normalised_form(
+    tokenizer: Tokenizer,
+) -> None:
+    (token,) = tokenizer.unknown("\u2026")
+    assert token.text == "..."
+
+
+def test_unknown_word_begins_with_its_blank(tmp_path: Path) -> None:
+    made = train_tokenizer(
+        sentences(), tmp_path / "tokenizer.model", vocabulary_size=SIZES["word"], kind="word"
+    )
+    assert [token.text for token in made.unknown("Hund Maus")] == [" Maus"]

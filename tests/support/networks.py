@@ -12,6 +12,7 @@ from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, 
 from models.bundle.card import render_card
 from models.bundle.manifest import (
     GRAPHS,
+    DecodingDefaults,
     Direction,
     Manifest,
     Precision,
@@ -120,6 +121,8 @@ def write_bundle(
             source_length=network.config.max_length, target_length=network.config.max_length
         ),
         precisions=precisions,
+        # The words of these networks look like codes.
+        decoding=DecodingDefaults(copy_without_letters=False, keep_figures=False),
         provenance=Provenance(recipe="random", commit="none", created="2026-11-21"),
     )
     files["README.md"].write_text(render_card(manifest), encoding="utf-8")

@@ -25,7 +25,7 @@ from models.bundle.manifest import (
     SentenceLimits,
     SpecialIds,
 )
-from models.bundle.tokenizer import Span
+from models.bundle.tokenizer import Span, UnknownToken
 from service.engine.engine import Engine
 from service.engine.observer import SilentObserver
 from service.engine.scheduler import Scheduler
@@ -56,6 +56,9 @@ class ByteTokenizer:
         """Every byte of a character has the whole character."""
         lengths = (len(character.encode()) for character in text)
         return tuple((i, i + 1) for i, length in enumerate(lengths) for _ in range(length))
+
+    def unknown(self, text: str) -> tuple[UnknownToken, ...]:
+        return ()
 
     def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
         """A character that is not complete is a mark, which its next byte replaces."""

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from models.bundle.manifest import DecodingDefaults, SentenceLimits
+from models.bundle.manifest import DecodingDefaults, Direction, SentenceLimits
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import InvalidOption
@@ -43,3 +45,40 @@ def test_the_beam_is_as_wide_as_the_hypotheses_need() -> None:
 def test_options_that_contradict_each_other_are_refused_by_name() -> None:
     with pytest.raises(InvalidOption, match="num_hypotheses must not be larger than beam_size"):
         resolve(beam_size=2, num_hypotheses=3)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "default", "expected"),
+    [
+        ({}, None, True),
+        ({}, True, True),
+        ({}, False, False),
+        ({"keep_figures": True}, False, True),
+        ({"keep_figures": False}, None, False),
+        ({"return_scores": True}, None, False),
+        ({"num_hypotheses": 2}, None, False),
+        ({"beam_size": 1}, None, False),
+        ({"sampling_topk": 5}, None, False),
+        ({"num_hypotheses": 1, "beam_size": 2}, None, True),
+    ],
+)
+def test_all_finished_hypotheses_are_wanted_where_figures_decide(
+    overrides: dict[str, Any], default: bool | None, expected: bool
+) -> None:
+    defaults = DecodingDefaults(keep_figures=default)
+    asked = DecodingOverrides(**overrides)
+    assert asked.resolve(defaults, LIMITS, 10, has_figures=True).all_finished is expected
+    assert not asked.resolve(defaults, LIMITS, 10, has_figures=False).all_finished
+
+
+def test_figures_of_private_use_language_decide_only_if_bundle_or_request_says_so() -> None:
+    direction = Direction(source="x-digits", target="x-reversed")
+
+    def all_finished(defaults: DecodingDefaults, overrides: DecodingOverrides) -> bool:
+        return overrides.resolve(
+            defaults, LIMITS, 10, direction=direction, has_figures=True
+        ).all_finished
+
+    assert not all_finished(DecodingDefaults(), DecodingOverrides())
+    assert all_finished(DecodingDefaults(keep_figures=True), DecodingOverrides())
+    assert all_finished(DecodingDefaults(), DecodingOverrides(keep_figures=True))

@@ -20,7 +20,7 @@ NOTHING = Forced()
 def insisted(source: str, translation: str, links, terms: dict[str, str], forced=NOTHING) -> str:
     said = said_in(source, [Term(*entry) for entry in terms.items()])
     result = insist(translation, said, aligned(source, translation, links), forced)
-    target_words = words(result.text, result.terms)
+    target_words = words(result.text, result.written)
     assert result.alignment.target_words == target_words
     assert result.alignment.weights_TS.shape == (len(target_words), len(words(source)))
     return result.text
@@ -78,7 +78,7 @@ def test_a_term_is_one_word_and_comes_from_what_it_is_for() -> None:
     said = said_in("ein Hund", [Term("Hund", "C++ x")])
     result = insist("a dog", said, aligned("ein Hund", "a dog", [(0, 0), (1, 1)]))
     assert result.text == "a C++ x"
-    assert result.terms == ((2, 7),)
+    assert result.written == ((2, 7),)
     assert result.alignment.target_words == ((0, 1), (2, 7))
     assert result.alignment.weights_TS.argmax(1).tolist() == [0, 1]
 
@@ -111,8 +111,8 @@ def test_any_term_of_any_sentence_gets_into_any_translation(
     for target in {each.term.target for each in said}:
         wanted = sum(each.term.target == target for each in said)
         assert len(re.findall(re.escape(target), text)) >= wanted
-    assert sorted(text[slice(*term)] for term in result.terms) == sorted(
+    assert sorted(text[slice(*term)] for term in result.written) == sorted(
         each.term.target for each in said
     )
-    assert result.alignment.target_words == words(text, result.terms)
+    assert result.alignment.target_words == words(text, result.written)
     assert np.allclose(sums_T * (sums_T - 1), 0, atol=1e-5)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -124,7 +124,7 @@ async def test_a_sentence_translates_the_same_alone_and_in_company() -> None:
 async def test_concurrent_requests_share_the_batch() -> None:
     backend = ScriptedBackend(shouting, make_limits())
     async with translating(backend) as translator:
-        await asyncio.gather(*(translator.translate(request("a" * 20 + str(n))) for n in range(8)))
+        await asyncio.gather(*(translator.translate(request("a" * 20 + f" {n}")) for n in range(8)))
     assert max(backend.batch_sizes) > 8
 
 
@@ -263,9 +263,15 @@ async def test_long_requests_are_prepared_beside_the_event_loop(
 ) -> None:
     threads: set[str] = set()
 
-    def noting(text: str, language: str, limit: TokenLimit, splitting: Splitting) -> SegmentedText:
+    def noting(
+        text: str,
+        language: str,
+        limit: TokenLimit,
+        splitting: Splitting,
+        copied: Callable[[str], bool],
+    ) -> SegmentedText:
         threads.add(threading.current_thread().name)
-        return segment(text, language, limit, splitting)
+        return segment(text, language, limit, splitting, copied)
 
     monkeypatch.setattr("service.translation.preparing.segment", noting)
     async with translating() as translator:

@@ -14,11 +14,11 @@ from typing import Literal
 
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
+from models.text.numbers import numbers
 from training.data.corpus import Pair
 from training.data.seen import Seen
 
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
-_NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u202f ]\d+)*")
 _LOOP = re.compile(r"(?:^| )(\S+(?: \S+){0,7})(?: \1){3,}(?= |$)|(\S{1,8}?)\2{7,}")
 """Up to eight words four times in a row, or up to eight characters eight times."""
 _DIGITS = re.compile(r"\d+")
@@ -200,8 +200,3 @@ def _overlap(pair: Pair) -> float:
 def _letters(text: str) -> str:
     """What is left of a text without case, blanks and marks."""
     return "".join(filter(str.isalnum, text.casefold()))
-
-
-def numbers(text: str) -> Counter[str]:
-    """The numbers in a text, however their digits are grouped."""
-    return Counter("".join(filter(str.isdecimal, found)) for found in _NUMBER.findall(text))

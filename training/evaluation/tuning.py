@@ -61,7 +61,7 @@ class Tuning:
     """Of each direction."""
     decoding: DecodingDefaults
     """The best; of equals the narrowest beam."""
-    instead_of: dict[str, int | float | str]
+    instead_of: dict[str, bool | int | float | str]
     """What the recipe says."""
     trials: tuple[Trial, ...]
     """Best first."""
@@ -126,7 +126,9 @@ def tune(
     # Sorting keeps the order of equals, and narrow beams came first.
     trials.sort(key=lambda trial: -trial.bleu)
     used = max(len(bitext.references) for bitext in texts)
-    tuning = Tuning(data.valid.name, used, trials[0].decoding, recipe.decoding, tuple(trials))
+    found_best = trials[0].decoding.model_dump(exclude_unset=True)
+    decoding = DecodingDefaults.model_validate({**recipe.decoding, **found_best})
+    tuning = Tuning(data.valid.name, used, decoding, recipe.decoding, tuple(trials))
     run.decoding.write_text(tuning.to_json(), encoding="utf-8")
     return tuning
 

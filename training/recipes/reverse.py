@@ -8,6 +8,12 @@ from training.recipe import Budget, Corpus, Data, Network, Optimisation, Recipe,
 
 LICENCE = "CC0-1.0 (generated)"
 
+DIGITS_ARE_WORDS: dict[str, bool | int | float | str] = {
+    "copy_without_letters": False,
+    "keep_figures": False,
+}
+"""The service would copy or keep the digits that these networks translate."""
+
 
 def reverse() -> Recipe:
     return Recipe(
@@ -46,6 +52,7 @@ def reverse() -> Recipe:
         ),
         budget=Budget(steps=2500, validate_every=500, keep_checkpoints=1),
         average=1,
+        decoding=DIGITS_ARE_WORDS,
         effort="two minutes on two cores",
     )
 
@@ -87,5 +94,6 @@ def copy() -> Recipe:
         ),
         budget=Budget(steps=400, validate_every=100, keep_checkpoints=1),
         average=1,
+        decoding=DIGITS_ARE_WORDS,
         effort="four minutes on two cores",
     )

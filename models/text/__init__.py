@@ -1,0 +1,1 @@
+"""Text functions that training and the service share."""

@@ -1,0 +1,108 @@
+"""Replaces parts of a translation's text and carries its word alignment over to the new text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from service.translation.alignment import Alignment, Span
+from service.translation.words import words
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """``text`` replaces the characters from ``start`` up to ``end``."""
+
+    start: int
+    end: int
+    text: str
+    source: Span | None = None
+    """The part of the source that ``text`` translates, if it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    text: str
+    alignment: Alignment
+    written: tuple[Span, ...] = ()
+    """Where the edits with a source are in ``text``. Each is one target word of ``alignment``, or
+    a part of one."""
+
+
+@dataclass(slots=True)
+class _Rewritten:
+    text: str = ""
+    kept: list[tuple[int, int, int]] = field(default_factory=list)
+    """Start and end in the new text of each unchanged part, and its shift to the old text."""
+    written: list[tuple[int, int, Span]] = field(default_factory=list)
+    """Start and end in the new text of each edit with a source, and the source."""
+
+
+def applied(translation: str, edits: Sequence[Edit]) -> str:
+    """The translation after ``edits``, which are in order and do not overlap."""
+    return _rewritten(translation, edits).text if edits else translation
+
+
+def edited(translation: str, alignment: Alignment, edits: Sequence[Edit]) -> Edited:
+    """The translation and its alignment after ``edits``, which are in order and do not overlap."""
+    if not edits:
+        return Edited(translation, alignment)
+    found = _rewritten(translation, edits)
+    written = tuple((start, end) for start, end, _ in found.written)
+    return Edited(found.text, _carried_over(alignment, found), written)
+
+
+def _rewritten(translation: str, edits: Sequence[Edit]) -> _Rewritten:
+    text = ""
+    position = 0
+    found = _Rewritten()
+    for edit in edits:
+        found.kept.append((len(text), len(text) + edit.start - position, position - len(text)))
+        text += translation[position : edit.start]
+        inserted = edit.start == edit.end and edit.source is not None
+        if inserted and text and not text[-1].isspace():
+            text += " "
+        if edit.source is not None:
+            found.written.append((len(text), len(text) + len(edit.text), edit.source))
+        text += edit.text
+        if inserted and not translation[edit.end :][:1].isspace():
+            text += " " if translation[edit.end :] else ""
+        position = edit.end
+    found.kept.append((len(text), len(text) + len(translation) - position, position - len(text)))
+    found.text = text + translation[position:]
+    return found
+
+
+def _carried_over(alignment: Alignment, found: _Rewritten) -> Alignment:
+    target_words = words(found.text, [(start, end) for start, end, _ in found.written])
+    weights_TS = np.zeros((len(target_words), len(alignment.source_words)), np.float32)
+    for row, (start, end) in zip(weights_TS, target_words, strict=True):
+        for first, last, source in found.written:
+            if start < last and first < end:
+                for number, span in enumerate(alignment.source_words):
+                    row[number] += span[0] < source[1] and source[0] < span[1]
+        if not row.any():
+            for first, last, shift in found.kept:
+                here = max(start, first) + shift, min(end, last) + shift
+                for number, word in enumerate(alignment.target_words):
+                    if here[0] < here[1] and word[0] < here[1] and here[0] < word[1]:
+                        row += alignment.weights_TS[number]
+        row /= row.sum() or 1.0
+    return Alignment(alignment.source_words, target_words, weights_TS)
+
+
+def original_position(edits: Sequence[Edit], position: int) -> int | None:
+    """Where a character of the text after ``edits`` was before them; ``None`` if an edit wrote it.
+
+    No edit with a source may be an insertion.
+    """
+    removed = 0
+    for edit in edits:
+        if position < edit.start - removed:
+            break
+        if position < edit.start - removed + len(edit.text):
+            return None
+        removed += edit.end - edit.start - len(edit.text)
+    return position + removed

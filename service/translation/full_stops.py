@@ -1,0 +1,48 @@
+"""Finds the full stop that a translation ends with and its source does not."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_FINAL = frozenset(
+    ".!?…:;\u203c\u2047\u2048\u2049"
+    "\u3002\uff61\uff0e\uff01\uff1f\uff1a\uff1b"  # Chinese and Japanese
+    "\u061b\u061f\u06d4\u0964\u0965\u0589\u1362"  # Arabic, Devanagari, Armenian, Ethiopic
+)
+_FULL_STOPS = frozenset(".\u3002\uff61\uff0e")
+_ABBREVIATION = re.compile(r"(?:.*[^\w.])?(?:[^\W\d_]{1,2}\.){2,}", re.DOTALL)
+"""A text that ends with U.S. or p.m."""
+
+
+def added_full_stop(source: str, target: str) -> int | None:
+    """Where ``target`` has a full stop at its end that ``source`` lacks, or ``None``.
+
+    Closing quotation marks and brackets may follow it. A source that ends with any mark that ends
+    sentences or clauses (``. ! ? … : ;``) lacks none. The dots of an ellipsis, of an abbreviation
+    (``U.S.``), and of an ordinal number (``der 3.`` for ``the third``) are not full stops.
+    """
+    end = _without_closing(target)
+    if end < 2 or target[end - 1] not in _FULL_STOPS:
+        return None
+    before = target[end - 2]
+    source_end = _without_closing(source)
+    if source_end and source[source_end - 1] in _FINAL:
+        return None
+    if before.isspace() or before in _FINAL or _ABBREVIATION.fullmatch(target[:end]):
+        return None
+    if before.isdecimal() and not (source_end and source[source_end - 1].isdecimal()):
+        return None
+    return end - 1
+
+
+def _without_closing(text: str) -> int:
+    """Where a text ends without blanks, closing quotation marks and closing brackets."""
+    end = len(text)
+    while end and (
+        text[end - 1].isspace()
+        or text[end - 1] in "\"'"
+        or unicodedata.category(text[end - 1]) in ("Pe", "Pf", "Pi")
+    ):
+        end -= 1
+    return end

@@ -1,0 +1,95 @@
+"""Text of a hypothesis: replaces unknown tokens and removes an added full stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.engine.types import Hypothesis
+from service.translation.alignment import Alignment
+from service.translation.attention import align
+from service.translation.edits import Edit, Edited, applied, edited, original_position
+from service.translation.full_stops import added_full_stop
+from service.translation.loaded import Way
+from service.translation.preparing import Sentence
+from service.translation.unknown_tokens import (
+    Replacement,
+    match_unknown,
+    replace_unknown,
+    unknown_in,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputText:
+    """The text of a hypothesis, without markup."""
+
+    decoded: str
+    """As the tokenizer decodes it."""
+    edits: tuple[Edit, ...] = ()
+    alignment: Alignment | None = None
+    """Of ``decoded``, if it has been computed."""
+
+    @property
+    def text(self) -> str:
+        return applied(self.decoded, self.edits)
+
+
+async def output_text(
+    way: Way, sentence: Sentence, hypothesis: Hypothesis, prefix: str
+) -> OutputText:
+    """The text of a hypothesis without unknown tokens.
+
+    ``prefix`` is the text that was forced at its beginning: unknown tokens there stand for the
+    characters of ``prefix``. Reads the attention graph if there are other unknown tokens and the
+    source has characters for them; raises as ``AttentionReader.read`` does.
+    """
+    tokenizers, token_ids = way.model.tokenizers, hypothesis.token_ids
+    unk = way.model.manifest.special_ids.unk
+    decoded = tokenizers.target.decode(token_ids)
+    if unk not in token_ids:
+        return OutputText(decoded)
+    spans = tokenizers.target.decoded_spans(token_ids)
+    places = [span for span, token_id in zip(spans, token_ids, strict=True) if token_id == unk]
+    replacements: dict[tuple[int, int], Replacement] = {}
+    prefix_ids = tokenizers.target.encode(prefix)
+    if token_ids[: len(prefix_ids)] == prefix_ids:
+        for token in tokenizers.target.unknown(prefix):
+            replacements[spans[token.index]] = Replacement(token.text)
+    alignment = None
+    open_places = [place for place in places if place not in replacements]
+    found = unknown_in(sentence.text, tokenizers)
+    if open_places and found:
+        alignment = await align(way, sentence.text, decoded, sentence.source_ids, token_ids)
+        replacements |= match_unknown(open_places, found, alignment)
+    return OutputText(decoded, replace_unknown(decoded, places, replacements), alignment)
+
+
+def without_added_full_stop(output: OutputText, sentence: Sentence, prefix: str) -> OutputText:
+    """The output without the full stop at its end that the source lacks.
+
+    A full stop of ``prefix`` or of a glossary term stays. So does every full stop if scores are
+    wanted, because a score is that of the text with it.
+    """
+    text = output.text
+    if sentence.options.return_scores or any(text.endswith(s.term.target) for s in sentence.said):
+        return output
+    found = added_full_stop(sentence.text, text)
+    if found is None or found < len(prefix):
+        return output
+    position = original_position(output.edits, found)
+    if position is None:
+        return output
+    edits = sorted((*output.edits, Edit(position, position + 1, "")), key=lambda edit: edit.start)
+    return OutputText(output.decoded, tuple(edits), output.alignment)
+
+
+async def aligned(
+    way: Way, sentence: Sentence, hypothesis: Hypothesis, output: OutputText
+) -> Edited:
+    """The text of the output and its word alignment with the source."""
+    alignment = output.alignment
+    if alignment is None:
+        alignment = await align(
+            way, sentence.text, output.decoded, sentence.source_ids, hypothesis.token_ids
+        )
+    return edited(output.decoded, alignment, output.edits)

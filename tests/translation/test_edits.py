@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from service.translation.edits import Edit, applied, edited, original_position
+from service.translation.words import words
+from tests.translation.markup.making import aligned
+
+texts = st.text("ab .\u2047(Ü", min_size=1, max_size=20)
+
+
+@st.composite
+def texts_with_edits(draw: st.DrawFn) -> tuple[str, list[Edit]]:
+    text = draw(texts)
+    borders = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    spans = zip(borders[::2], borders[1::2], strict=False)
+    return text, [Edit(start, end, draw(st.text("cd", max_size=3))) for start, end in spans]
+
+
+@given(texts_with_edits())
+def test_edits_change_only_their_own_spans(case: tuple[str, list[Edit]]) -> None:
+    text, edits = case
+    expected = text
+    for edit in reversed(edits):
+        expected = expected[: edit.start] + edit.text + expected[edit.end :]
+    assert applied(text, edits) == expected
+
+
+@given(texts_with_edits())
+def test_unchanged_character_has_its_original_position(case: tuple[str, list[Edit]]) -> None:
+    text, edits = case
+    kept = [n for n in range(len(text)) if not any(e.start <= n < e.end for e in edits)]
+    result = applied(text, edits)
+    positions = [original_position(edits, n) for n in range(len(result))]
+    assert [position for position in positions if position is not None] == kept
+
+
+@given(texts, texts_with_edits())
+def test_edited_text_has_alignment_of_its_own_words(
+    source: str, case: tuple[str, list[Edit]]
+) -> None:
+    text, edits = case
+    assume(edits)
+    links = [(0, n) for n in range(len(words(text)))] if words(source) else []
+    result = edited(text, aligned(source, text, links), edits)
+    assert result.text == applied(text, edits)
+    assert result.alignment.target_words == words(result.text)
+    sums = result.alignment.weights_TS.sum(axis=1)
+    assert np.all(np.isclose(sums, 1) | (sums == 0))
+
+
+def test_replaced_word_is_aligned_with_the_source_of_its_edit() -> None:
+    alignment = aligned("ein (alter Hund", "an \u2047 old dog", [(0, 0), (2, 2), (3, 3)])
+    result = edited("an \u2047 old dog", alignment, [Edit(3, 5, "(", (4, 5))])
+    assert result.text == "an (old dog"
+    assert result.written == ((3, 4),)
+    assert [(link.source, link.target) for link in result.alignment.links()] == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+    ]

@@ -1,0 +1,418 @@
+"""What a translation takes from its source as it is: figures, codes, characters, missing stops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.bundle.manifest import DecodingDefaults
+from models.bundle.tokenizer import Span, UnknownToken
+from service.runtime.backend import FloatArray
+from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
+from service.translation.admission import Admission
+from service.translation.decoding import DecodingOverrides
+from service.translation.inspection import Inspector, Place
+from service.translation.loaded import LoadedModel
+from service.translation.markup import Markup
+from service.translation.repository import FoundBundle, ModelRepository
+from service.translation.store import TranslationStore
+from service.translation.translator import Translator
+from service.translation.types import Part, Term, TranslateRequest, Translation
+from tests.support.shouting import (
+    EOS,
+    UNK,
+    Both,
+    ByteTokenizer,
+    make_limits,
+    make_manifest,
+    make_model,
+    shouting,
+)
+from tests.translation.test_translator import FirstLetterDetector
+
+pytestmark = pytest.mark.anyio
+
+(ZERO,) = ByteTokenizer().encode("0")
+(FULL_STOP,) = ByteTokenizer().encode(".")
+_UNKNOWN = re.compile(r"[^\x00-\x7f]+")
+
+
+class AsciiTokenizer(ByteTokenizer):
+    """Lacks every character that is not ASCII, as SentencePiece without byte fallback does."""
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        parts = re.split(f"({_UNKNOWN.pattern})", text)
+        return tuple(
+            token_id
+            for number, part in enumerate(parts)
+            for token_id in ((UNK,) if number % 2 else super(AsciiTokenizer, self).encode(part))
+        )
+
+    def decode(self, ids: tuple[int, ...]) -> str:
+        return "".join(
+            " \u2047 " if i == UNK else super(AsciiTokenizer, self).decode((i,)) for i in ids
+        )
+
+    def spans(self, text: str) -> tuple[Span, ...]:
+        return tuple(
+            found.span() for found in re.finditer(f"{_UNKNOWN.pattern}|.", text, re.DOTALL)
+        )
+
+    def unknown(self, text: str) -> tuple[UnknownToken, ...]:
+        return tuple(
+            UnknownToken(index, text[slice(*span)], span)
+            for index, span in enumerate(self.spans(text))
+            if not text[slice(*span)].isascii()
+        )
+
+    def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
+        ends = [len(self.decode(ids[:n])) for n in range(len(ids) + 1)]
+        return tuple(pairwise(ends))
+
+
+def miscounting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    """Shouts, but most likely replaces each ``1`` by ``2``."""
+    log_probs = shouting(source, prefix)
+    token = source[min(len(prefix), len(source)) - 1]
+    if token == ZERO + 1:
+        log_probs[token], log_probs[token + 1] = -1.5, -0.3
+    return log_probs
+
+
+def stopping(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    """Shouts, and ends each translation with a full stop."""
+    log_probs = shouting(source, prefix)
+    if len(prefix) == len(source):
+        log_probs[EOS], log_probs[FULL_STOP] = -90.0, -0.05
+    elif len(prefix) > len(source):
+        log_probs[EOS] = -0.05
+    return log_probs
+
+
+@asynccontextmanager
+async def offering(
+    script: Script = shouting,
+    pairs: Sequence[str] = ("de_en",),
+    decoding: DecodingDefaults | None = None,
+    ascii_only: bool = False,
+    **options: int,
+) -> AsyncIterator[tuple[Translator, ModelRepository, list[LoadedModel]]]:
+    models: list[LoadedModel] = []
+
+    async def load(bundle: FoundBundle) -> LoadedModel:
+        source, target = bundle.name.split("_")
+        manifest = make_manifest(f"m{len(models)}", source, target)
+        if decoding is not None:
+            manifest = manifest.model_copy(update={"decoding": decoding})
+        model = await make_model(manifest, ScriptedBackend(script, make_limits()), **options)
+        if ascii_only:
+            model.tokenizers = Both(AsciiTokenizer())
+        models.append(model)
+        return model
+
+    found = [FoundBundle(pair, Path(pair)) for pair in pairs]
+    repository = ModelRepository(lambda: found, load)
+    await repository.reload()
+    assert not repository.offer.failed
+    try:
+        yield Translator(repository, Admission(10_000), FirstLetterDetector()), repository, models
+    finally:
+        await repository.close()
+
+
+async def translated(
+    text: str, *, request: dict[str, Any] | None = None, **offered: Any
+) -> Translation:
+    async with offering(**offered) as (translator, _, _):
+        asked = TranslateRequest((text,), "en", "de", **(request or {}))
+        return (await translator.translate(asked))[0]
+
+
+def sentences_of(translation: Translation) -> list[str]:
+    return [sentence.source for leg in translation.legs for sentence in leg.sentences]
+
+
+# Sentences that are copied
+
+
+@pytest.mark.parametrize(
+    ("text", "markup", "expected", "sentences"),
+    [
+        ("42\nein Hund\n12.05.2026", Markup(), "42\nEIN HUND\n12.05.2026", ["ein Hund"]),
+        ("xk-2024/b", Markup(), "xk-2024/b", []),
+        ("<b>b12</b>", Markup("html"), "<b>b12</b>", []),
+        (
+            "<td>7&#37;</td><td>ein Hund</td>",
+            Markup("html"),
+            "<td>7&#37;</td><td>EIN HUND</td>",
+            ["ein Hund"],
+        ),
+    ],
+)
+async def test_sentence_without_words_is_copied_and_does_not_reach_the_model(
+    text: str, markup: Markup, expected: str, sentences: list[str]
+) -> None:
+    translation = await translated(text, request={"markup": markup})
+    assert translation.text == expected
+    assert sentences_of(translation) == sentences
+
+
+async def test_copied_text_has_no_alternatives_and_no_score() -> None:
+    decoding = DecodingOverrides(num_hypotheses=3, return_scores=True)
+    translation = await translated("b12", request={"decoding": decoding})
+    assert (translation.text, translation.alternatives) == ("b12", ())
+    assert all(np.isnan(translation.scores))
+
+
+async def test_prefix_begins_the_first_sentence_that_is_translated() -> None:
+    decoding = DecodingOverrides(target_prefix="so ")
+    translation = await translated("42\nein Hund", request={"decoding": decoding})
+    assert translation.text.startswith("42\nso ")
+
+
+async def test_copied_sentences_are_streamed_in_their_place() -> None:
+    parts: list[Part] = []
+    async with offering() as (translator, _, _):
+        asked = TranslateRequest(("42\nein Hund\n43", "b12"), "en", "de")
+        done = await translator.translate(asked, parts.append)
+    for number, translation in enumerate(done):
+        told = "".join(part.target for part in parts if part.text == number)
+        assert told == translation.text
+    assert [translation.text for translation in done] == ["42\nEIN HUND\n43", "b12"]
+
+
+async def test_copied_sentence_is_copied_through_a_pivot() -> None:
+    async with offering(pairs=("de_en", "en_fr")) as (translator, _, _):
+        (translation,) = await translator.translate(TranslateRequest(("b12\nja",), "fr", "de"))
+    assert translation.text == "b12\nJA"
+
+
+async def test_glossary_term_keeps_a_code_from_being_copied() -> None:
+    translation = await translated("b12", request={"terms": (Term("b12", "C13"),)})
+    assert translation.text == "C13"
+
+
+@pytest.mark.parametrize(
+    ("copies", "code", "sentences"),
+    [(None, "B1", ["1 2"]), (False, "B1", ["1 2"]), (True, "b1", [])],
+)
+async def test_private_use_language_is_translated_unless_its_bundle_copies(
+    copies: bool | None, code: str, sentences: list[str]
+) -> None:
+    decoding = DecodingDefaults(beam_size=2, copy_without_letters=copies)
+    async with offering(pairs=("x-digits_x-reversed",), decoding=decoding) as (translator, _, _):
+        asked = TranslateRequest(("1 2", "b1"), "x-reversed", "x-digits")
+        first, second = await translator.translate(asked)
+    assert (sentences_of(first), second.text) == (sentences, code)
+
+
+async def test_bundle_may_translate_text_without_letters() -> None:
+    decoding = DecodingDefaults(copy_without_letters=False)
+    assert sentences_of(await translated("42", decoding=decoding)) == ["42"]
+
+
+# Figures
+
+
+@pytest.mark.parametrize(
+    ("decoding", "default", "expected"),
+    [
+        ({}, None, "HUND 1"),
+        ({"keep_figures": False}, None, "HUND 2"),
+        ({}, False, "HUND 2"),
+        ({"keep_figures": True}, False, "HUND 1"),
+        ({"return_scores": True}, None, "HUND 2"),
+        ({"num_hypotheses": 2}, None, "HUND 2"),
+        ({"beam_size": 1}, None, "HUND 2"),
+    ],
+)
+async def test_hypothesis_with_the_figures_of_the_source_wins(
+    decoding: dict[str, Any], default: bool | None, expected: str
+) -> None:
+    translation = await translated(
+        "HUND 1",
+        script=miscounting,
+        decoding=DecodingDefaults(beam_size=2, keep_figures=default),
+        request={"decoding": DecodingOverrides(**decoding)},
+    )
+    assert translation.text == expected
+    (sentence,) = translation.legs[0].sentences
+    assert sentence.target == expected
+    assert ByteTokenizer().decode(sentence.target_ids) == expected
+
+
+async def test_alternatives_come_in_the_order_of_scores() -> None:
+    translation = await translated(
+        "HUND 1", script=miscounting, request={"decoding": DecodingOverrides(num_hypotheses=2)}
+    )
+    assert (translation.text, translation.alternatives) == ("HUND 2", ("HUND 1",))
+
+
+async def test_cache_keeps_results_with_and_without_figures_apart() -> None:
+    async with offering(script=miscounting, result_bytes=1 << 20) as (translator, _, _):
+        for _ in range(2):
+            for keep, expected in ((True, "HUND 1"), (False, "HUND 2")):
+                decoding = DecodingOverrides(keep_figures=keep)
+                asked = TranslateRequest(("HUND 1",), "en", "de", decoding=decoding)
+                (translation,) = await translator.translate(asked)
+                assert translation.text == expected
+
+
+async def test_first_leg_of_a_pivot_keeps_figures_as_the_request_says() -> None:
+    pairs = ("de_en", "en_fr")
+    async with offering(script=miscounting, pairs=pairs) as (translator, _, _):
+        asked = TranslateRequest(("HUND 1",), "fr", "de")
+        assert (await translator.translate(asked))[0].text == "HUND 1"
+        asked = replace(asked, decoding=DecodingOverrides(keep_figures=False))
+        assert (await translator.translate(asked))[0].text == "HUND 2"
+
+
+# Full stops
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ein Hund", "EIN HUND"),
+        ("ein Hund!", "EIN HUND!."),
+        ("ein Hund\nzwei Hunde", "EIN HUND\nZWEI HUNDE"),
+    ],
+)
+async def test_fragment_gains_no_full_stop(text: str, expected: str) -> None:
+    assert (await translated(text, script=stopping)).text == expected
+
+
+async def test_alternatives_of_a_fragment_gain_no_full_stop() -> None:
+    decoding = DecodingOverrides(num_hypotheses=2)
+    translation = await translated("hund", script=stopping, request={"decoding": decoding})
+    assert not any(text.endswith(".") for text in translation.hypotheses)
+
+
+async def test_full_stop_stays_where_scores_are_wanted() -> None:
+    decoding = DecodingOverrides(return_scores=True)
+    translation = await translated("hund", script=stopping, request={"decoding": decoding})
+    assert translation.text == "HUND."
+
+
+async def test_full_stop_of_a_prefix_or_a_term_stays() -> None:
+    decoding = DecodingOverrides(target_prefix="hund.")
+    translation = await translated("hund", script=stopping, request={"decoding": decoding})
+    assert translation.text == "hund."
+    terms = (Term("hund", "Dog Inc."),)
+    assert (await translated("hund", script=stopping, request={"terms": terms})).text == "Dog Inc."
+
+
+async def test_tags_stay_around_a_fragment_whose_full_stop_is_removed() -> None:
+    translation = await translated(
+        "ein <b>hund</b>", script=stopping, request={"markup": Markup("html")}
+    )
+    assert translation.text == "EIN <b>HUND</b>"
+
+
+# Unknown tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ein § hund!", "EIN § HUND!"),
+        ("über die brücke!", "üBER DIE BRüCKE!"),
+        ("\u201ehund\u201c, ja!", "\u201eHUND\u201c, JA!"),
+    ],
+)
+async def test_unknown_tokens_become_the_characters_of_the_source(text: str, expected: str) -> None:
+    assert (await translated(text, ascii_only=True)).text == expected
+
+
+async def test_unknown_tokens_of_marked_up_text_become_the_characters_of_the_source() -> None:
+    translation = await translated(
+        "ein <b>§ 5</b> &amp; <i>öl</i>!", ascii_only=True, request={"markup": Markup("html")}
+    )
+    assert translation.text == "EIN <b>§ 5</b> &amp; <i>öL</i>!"
+
+
+async def test_unknown_token_is_removed_if_the_source_has_no_such_characters() -> None:
+    def forgetful(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+        log_probs = shouting(source, prefix)
+        if len(prefix) == 4:
+            log_probs[UNK] = 0.0
+        return log_probs
+
+    async with offering(forgetful, ascii_only=True) as (translator, _, models):
+        (translation,) = await translator.translate(TranslateRequest(("ein hund!",), "en", "de"))
+        attention = models[0].attention._model
+    assert translation.text == "EINHUND!"
+    assert isinstance(attention, ScriptedAttention)
+    assert attention.calls == []
+
+
+async def test_attention_is_read_only_for_unknown_tokens() -> None:
+    async with offering(ascii_only=True) as (translator, _, models):
+        attention = models[0].attention._model
+        assert isinstance(attention, ScriptedAttention)
+        await translator.translate(TranslateRequest(("ein hund!",), "en", "de"))
+        assert len(attention.calls) == 0
+        await translator.translate(TranslateRequest(("ein § hund!",), "en", "de"))
+        assert len(attention.calls) == 1
+
+
+async def test_prefix_keeps_characters_that_the_tokenizer_lacks() -> None:
+    decoding = DecodingOverrides(target_prefix="§ ")
+    translation = await translated("ab!", ascii_only=True, request={"decoding": decoding})
+    assert translation.text.startswith("§ ")
+
+
+async def test_glossary_term_is_written_beside_unknown_tokens() -> None:
+    translation = await translated(
+        "§ ein hund \u201eja\u201c!", ascii_only=True, request={"terms": (Term("hund", "DOG"),)}
+    )
+    assert translation.text == "§ EIN DOG \u201eJA\u201c!"
+
+
+async def test_kept_translation_is_aligned_with_its_final_text() -> None:
+    store = TranslationStore(1)
+    async with offering(stopping, ascii_only=True) as (translator, repository, _):
+        done = await translator.translate(TranslateRequest(("ein § hund",), "en", "de"))
+        kept = store.put(done)
+        inspector = Inspector(repository, store)
+        (text,) = await inspector.texts(kept)
+        aligned = await inspector.alignment(Place(kept))
+    assert done[0].text == "EIN § HUND"
+    assert text.legs[0].sentences[0].sentence.target == "EIN § HUND"
+    assert text.legs[0].sentences[0].target_pieces[-2:] == (".", "</s>")
+    assert aligned.pair.target_text == "EIN § HUND"
+    links = [(link.source, link.target) for link in aligned.alignment.links()]
+    assert links == [(0, 0), (1, 1), (2, 2)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    texts=st.lists(st.text("abc .§ü\u201e\u4f60<>&12\n", max_size=20), min_size=1, max_size=4),
+    html=st.booleans(),
+    hypotheses=st.integers(1, 2),
+)
+async def test_no_answer_has_a_mark_of_an_unknown_token(
+    texts: list[str], html: bool, hypotheses: int
+) -> None:
+    parts: list[Part] = []
+    async with offering(stopping, ascii_only=True) as (translator, _, _):
+        asked = TranslateRequest(
+            tuple(texts),
+            "en",
+            "de",
+            decoding=DecodingOverrides(num_hypotheses=hypotheses),
+            markup=Markup("html" if html else "text"),
+        )
+        done = await translator.translate(asked, parts.append)
+    assert not any("\u2047" in text for each in done for text in each.hypotheses)
+    assert "".join(part.target for part in parts) == "".join(each.text for each in done)
