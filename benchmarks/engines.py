@@ -16,7 +16,7 @@ from models.bundle.manifest import Precision
 
 if TYPE_CHECKING:
     from benchmarks.workloads import Sentences
-    from service.translation.loaded import LoadedModel
+    from service.translation.loaded_model import LoadedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Dragoman:
 
 async def open_engine(bundle: Path, precision: Precision, threads: int) -> LoadedModel:
     """A model loaded and started as the service does it, with its defaults and its metrics."""
-    from service.loading import load_model
+    from service.loading.loader import load_model
     from service.observability.metrics import Metrics
     from service.settings import Settings
 

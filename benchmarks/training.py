@@ -37,11 +37,11 @@ from training.data.batching import BatchLoader
 from training.data.portions import Amount, PortionLoader
 from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
-from training.execution import Execution
-from training.learner import Learner
+from training.loop.execution import Execution
+from training.loop.learner import Learner
+from training.loop.throughput import training_flops
 from training.recipe import Optimisation
 from training.recipes import recipe_named
-from training.throughput import training_flops
 
 PAIRS = 40_000
 LONGEST = 120

@@ -1,6 +1,6 @@
 """What can be asked of the service: each function makes a call, and sends nothing.
 
-``Client`` and ``AsyncClient`` have these, and those of ``dragoman.looking``, as methods.
+``Client`` and ``AsyncClient`` have these, and those of ``dragoman.inspection``, as methods.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 
 import httpx
 
-from dragoman import calls, looking
+from dragoman import calls
+from dragoman import inspection as looking
 from dragoman.answers import Part, Translation
 from dragoman.call import Call
 from dragoman.errors import DragomanError

@@ -24,20 +24,20 @@ from service.api.access import Access, AccessPolicy
 from service.api.app import create_root_app
 from service.api.deepl import describing as deepl
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app
-from service.api.desk import Desk, RequestLimits
-from service.api.document_work import DocumentWork
-from service.api.documents import DocumentJobs, DocumentLimits
 from service.api.draining import Drain
-from service.devices import watch_device
-from service.discovery import discover, only, pairs_of
+from service.api.metering import MeteredTranslator, RequestLimits
+from service.document_jobs.jobs import DocumentJobs, DocumentLimits
+from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
 from service.figures.painter import Painter
-from service.loading import ModelObserver, announcing, load_model
+from service.loading.devices import watch_device
+from service.loading.discovery import discover, only, pairs_of
+from service.loading.loader import ModelObserver, announcing, load_model
+from service.loading.reloader import Reloader
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.observability.tracing import open_tracing
-from service.preflight import DOCUMENTS
-from service.reloading import Reloader
+from service.server.preflight import DOCUMENTS
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.glossaries import GlossaryStore
@@ -49,7 +49,7 @@ from service.translation.admission import Admission
 from service.translation.detection import LinguaDetector
 from service.translation.errors import NotReady
 from service.translation.inspection import Inspector
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
@@ -98,13 +98,12 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         alternatives=settings.max_beam_size - 1,
         seconds=settings.request_seconds,
     )
-    desk = Desk(translator, access, metrics, limits)
+    desk = MeteredTranslator(translator, access, metrics, limits)
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
     painter = Painter()
     reader = DocumentReader()
     documents = DocumentJobs(
         DocumentWork(reader, translator, repository, detector, metrics),
-        access,
         settings.state / DOCUMENTS,
         DocumentLimits(document_bytes=settings.max_document_bytes),
     )

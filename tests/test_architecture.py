@@ -27,11 +27,11 @@ MAY_IMPORT = {
     "service": {"service", "models.bundle", "models.text"},
     "service.settings": set[str](),
     "service.runtime": {"service.runtime", "models.bundle"},
-    "service.priority": set[str](),
+    "service.thread_priority": set[str](),
     "service.engine": {
         "service.engine",
         "service.runtime.backend",
-        "service.priority",
+        "service.thread_priority",
         "models.bundle.manifest",
     },
     "service.observability": {
@@ -43,7 +43,7 @@ MAY_IMPORT = {
         "service.translation",
         "service.engine",
         "service.runtime.backend",
-        "service.priority",
+        "service.thread_priority",
         "models.bundle",
         "models.text",
     },
@@ -53,7 +53,7 @@ MAY_IMPORT = {
         "service.translation.errors",
         "service.translation.words",
     },
-    "service.helpers": {"service.helpers", "service.priority"},
+    "service.helpers": {"service.helpers", "service.thread_priority"},
     "service.documents": {
         "service.documents",
         "service.helpers",
@@ -65,7 +65,7 @@ MAY_IMPORT = {
         "service.engine.errors",
         "service.translation.decoding",
         "service.translation.errors",
-        "service.translation.together",
+        "service.translation.task_group",
         "service.translation.translator",
         "service.translation.types",
     },
@@ -113,16 +113,16 @@ EXTRAS_OF = {
     "service": ("cpu",),
     "service.observability.device": ("gpu",),
     "service.observability.otlp": ("cpu", "tracing"),
-    "service.ray": ("cpu", "ray"),
-    "service.ray_data": ("cpu", "ray"),
+    "service.ray.deployment": ("cpu", "ray"),
+    "service.ray.data": ("cpu", "ray"),
 }
 """Each package, and with which extras it can be imported; a longer name overrules a shorter one."""
 
 ENTRY_POINTS = {
     "service.commands.serve",
     "service.commands.translate",
-    "service.ray",
-    "service.ray_data",
+    "service.ray.deployment",
+    "service.ray.data",
 }
 
 

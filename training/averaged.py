@@ -7,7 +7,7 @@ from pathlib import Path
 
 from models.transformer.transformer import Transformer
 from training import checkpoint
-from training.resuming import vocabulary_of
+from training.loop.resuming import vocabulary_of
 from training.run_directory import RunDirectory
 
 

@@ -11,8 +11,8 @@ from models.bundle.tokenizer import Tokenizer
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
 from training import checkpoint
+from training.loop.resuming import vocabulary_of
 from training.recipe import InvalidRecipe, Recipe
-from training.resuming import vocabulary_of
 from training.run_directory import RunDirectory
 
 _OF_TRAINING = (

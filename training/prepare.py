@@ -27,8 +27,8 @@ from training.data.seen import Seen
 from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.disk import writing
+from training.loop.resuming import trained_on
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
-from training.resuming import trained_on
 from training.run_directory import RunDirectory
 from training.vocabulary import make_vocabularies, sampled
 

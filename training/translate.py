@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.bundle.bundle import Bundle
+from training.bundle_translator import translate_file
 from training.checkpoint import checkpoints
 from training.data.corpus import find_side, translated_side
 from training.disk import writing
 from training.recipe import Corpus, Data, Recipe
 from training.refusal import Refusal
 from training.run_directory import RunDirectory
-from training.translation import translate_file
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 Time is simulated. A request waits for the event loop, is received, joins the engine's line at its
 next iteration, is decoded, waits for the event loop again and is answered. Where both threads share
 one core, the event loop's work holds up the engine's, because the engine has stepped aside
-(``service.priority``); otherwise each has a core, or the engine has a GPU.
+(``service.thread_priority``); otherwise each has a core, or the engine has a GPU.
 """
 
 from __future__ import annotations

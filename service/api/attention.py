@@ -32,8 +32,8 @@ from service.api.attention_parameters import (
     ScoreParameters,
     described_parameters,
 )
-from service.api.desk import RequestLimits
 from service.api.errors import BadRequest
+from service.api.metering import RequestLimits
 from service.api.middleware import facts_of
 from service.api.parameters import Fields, body_of, read_fields
 from service.api.responses import Json, refusals

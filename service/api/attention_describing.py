@@ -6,12 +6,12 @@ from copy import deepcopy
 from typing import Any
 
 from service.api.choices import offer_pairs
-from service.translation.offer import Offer
+from service.translation.catalogue import Catalogue
 
 _PATHS = ("/attention", "/score")
 
 
-def describe(document: dict[str, Any], offer: Offer) -> dict[str, Any]:
+def describe(document: dict[str, Any], offer: Catalogue) -> dict[str, Any]:
     """A copy in which the pairs that a single model translates are the only choices."""
     document = deepcopy(document)
     targets_of: dict[str, list[str]] = {}

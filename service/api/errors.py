@@ -8,6 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from service.document_jobs.errors import (
+    DocumentJobError,
+    DocumentNotFound,
+    DocumentNotReady,
+    DocumentsFull,
+    DocumentTooLarge,
+)
 from service.documents.types import (
     BrokenDocument,
     DocumentError,
@@ -37,6 +44,7 @@ from service.state.errors import (
     SuggestionsFull,
     TooManyGlossaries,
 )
+from service.translation.attention_reader import TargetTooLong
 from service.translation.errors import (
     DeadlineExceeded,
     InvalidOption,
@@ -52,7 +60,6 @@ from service.translation.errors import (
 )
 from service.translation.inspection import ModelGone
 from service.translation.markup import MalformedMarkup
-from service.translation.reader import TargetTooLong
 from service.translation.store import UnknownTranslation
 
 
@@ -81,35 +88,6 @@ class KeyMissing(RequestError):
 class KeyInvalid(RequestError):
     def __init__(self) -> None:
         super().__init__("Invalid API key")
-
-
-class DocumentTooLarge(RequestError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the document is too large; at most {limit} bytes are translated")
-        self.limit = limit
-
-
-class DocumentNotFound(RequestError):
-    """No such document, or its key is wrong, or its translation has been removed."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no such document; translations are removed after some time")
-
-
-class DocumentNotReady(RequestError):
-    """The document is still being translated; ``retry_after`` is in seconds."""
-
-    def __init__(self, retry_after: int = 5) -> None:
-        super().__init__("the document is still being translated; ask for its status")
-        self.retry_after = retry_after
-
-
-class DocumentsFull(RequestError):
-    """Too many documents wait to be translated or fetched; ``retry_after`` is in seconds."""
-
-    def __init__(self, retry_after: int = 30) -> None:
-        super().__init__("too many documents are waiting; try again shortly")
-        self.retry_after = retry_after
 
 
 class Disabled(RequestError):
@@ -197,7 +175,14 @@ REFUSALS: dict[type[Exception], Refusal] = {
     BackendFailed: Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal"),
 }
 
-EXPECTED = (RequestError, DocumentError, StateError, TranslationError, EngineError)
+EXPECTED = (
+    RequestError,
+    DocumentJobError,
+    DocumentError,
+    StateError,
+    TranslationError,
+    EngineError,
+)
 """The bases of everything in the table."""
 
 UNKNOWN_PATH = Refusal(HTTPStatus.NOT_FOUND, "invalid", "unknown_path")

@@ -13,7 +13,7 @@ from service.api.draining import Drain
 from service.api.responses import Json, refusals
 from service.observability.metrics import Metrics
 from service.translation.errors import NotReady
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.repository import ModelRepository, Reloaded
 
 

@@ -8,7 +8,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.languages import display_name
 from models.bundle.manifest import Direction, InvalidBundle
 from service.commands.command import DONE, FAILED, add_bundles, settings_of
-from service.discovery import discover
+from service.loading.discovery import discover
 
 _MOST_SHOWN = 6
 """Of a bundle's directions, so many are listed."""

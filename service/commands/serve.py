@@ -10,9 +10,9 @@ import sys
 
 from service.bootstrap import build, configure_logging
 from service.commands.command import CommandFailed, add_bundles, settings_of
-from service.preflight import check_state
-from service.process import prepare_process, spare_what_stays
-from service.serving import leaving_quietly, serve
+from service.server.preflight import check_state
+from service.server.process import prepare_process, spare_what_stays
+from service.server.server import leaving_quietly, serve
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

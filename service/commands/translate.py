@@ -28,9 +28,9 @@ from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator
 from service.commands.command import DONE, CommandFailed, add_bundles, language, settings_of
 from service.commands.formats import add_format, described, format_of
-from service.discovery import discover, only
-from service.process import prepare_process
+from service.loading.discovery import discover, only
 from service.runtime.sessions import available_device
+from service.server.process import prepare_process
 from service.settings import Settings
 from service.translation.decoding import DecodingOverrides
 from service.translation.types import LanguagePair

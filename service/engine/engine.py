@@ -23,8 +23,8 @@ from service.engine.observer import EngineObserver, SilentObserver
 from service.engine.reports import Reports
 from service.engine.scheduler import Plan, Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, Durations, Priority
-from service.priority import step_aside
 from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
+from service.thread_priority import lower_thread_priority
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class Engine:
     # On the engine's thread.
 
     def _run(self) -> None:
-        step_aside()
+        lower_thread_priority()
         try:
             self._reports.use(self._backend.cache_use())
             while self._take_commands():

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from service.helpers import messages
 from service.helpers.messages import OUT_OF_MEMORY, Outcome
-from service.priority import step_aside
+from service.thread_priority import lower_thread_priority
 
 Answer = Callable[[list[bytes]], Sequence[bytes]]
 """Parts of a message to those of its answer."""
@@ -32,7 +32,7 @@ _KEPT_BYTES = 256 << 20
 def run(module: str, parent: int, memory_bytes: int | None) -> None:
     """Answer with the function ``answer`` of a module, which may take ``memory_bytes`` more."""
     _die_with(parent)
-    step_aside()
+    lower_thread_priority()
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # Whatever a library may print is no answer.
     os.dup2(2, 1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.runtime.backend import AttentionMaps
 from service.translation.alignment import Alignment, Side, Span, align_words
 from service.translation.errors import InvalidOption
-from service.translation.loaded import Tokenizer, Way
+from service.translation.loaded_model import DirectedModel, Tokenizer
 from service.translation.words import words
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -57,11 +57,11 @@ class Maps:
 
 
 async def look(
-    way: Way, wanted: Wanted, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
+    way: DirectedModel, wanted: Wanted, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
 ) -> Maps:
     """Some maps of a sentence; raises ``InvalidOption`` for a layer or head that there is not.
 
-    See ``Way`` for the ids; prefixes have rows and columns like other tokens. See
+    See ``DirectedModel`` for the ids; prefixes have rows and columns like other tokens. See
     ``AttentionReader.read`` for what else is raised.
     """
     model = way.model
@@ -110,7 +110,7 @@ def choose(what: str, choice: str, count: int) -> Chosen:
 
 
 async def align(
-    way: Way,
+    way: DirectedModel,
     source_text: str,
     target_text: str,
     source_ids: tuple[int, ...],
@@ -119,8 +119,8 @@ async def align(
     """Which words of a translation come from which words of its source, as the model sees it.
 
     The ids are those of the texts: encoded, or for the target also what was decoded to the text.
-    See ``Way`` for their shape; prefixes belong to no word. See ``AttentionReader.read`` for what
-    is raised.
+    See ``DirectedModel`` for their shape; prefixes belong to no word. Raises what
+    ``AttentionReader.read`` raises.
     """
     model, direction = way.model, way.direction
     source_words, target_words = words(source_text), words(target_text)

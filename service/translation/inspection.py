@@ -23,7 +23,7 @@ from service.translation.errors import (
     UnknownModel,
     UnsupportedPair,
 )
-from service.translation.loaded import Way
+from service.translation.loaded_model import DirectedModel
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.types import Leg, TranslatedSentence, Translation
@@ -211,7 +211,7 @@ class Inspector:
         return leg, leg.sentences[_index("sentence", place.sentence, len(leg.sentences))]
 
     @asynccontextmanager
-    async def _way_of(self, leg: Leg) -> AsyncIterator[Way]:
+    async def _way_of(self, leg: Leg) -> AsyncIterator[DirectedModel]:
         """The very model that did a leg, in the leg's direction."""
         try:
             lease = self._repository.lease(leg.pair, leg.model)
@@ -223,7 +223,7 @@ class Inspector:
             raise ModelGone(leg.model, leg.version) from error
 
     @asynccontextmanager
-    async def _way_for(self, asked: Asked) -> AsyncIterator[Way]:
+    async def _way_for(self, asked: Asked) -> AsyncIterator[DirectedModel]:
         offer = self._repository.offer
         pair = offer.pair(asked.source, asked.target)
         async with self._repository.lease(pair, asked.model) as (way, *others):
@@ -244,7 +244,7 @@ class Inspector:
             self._looking -= 1
 
 
-async def _encode(way: Way, pair: Pair, number: int = 0) -> _Read:
+async def _encode(way: DirectedModel, pair: Pair, number: int = 0) -> _Read:
     """Both texts as token ids; raises ``InvalidText`` or ``SentenceTooLong``."""
     for text in (pair.source_text, pair.target_text):
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
@@ -260,7 +260,7 @@ async def _encode(way: Way, pair: Pair, number: int = 0) -> _Read:
     return read
 
 
-async def _score(way: Way, read: _Read) -> Score:
+async def _score(way: DirectedModel, read: _Read) -> Score:
     model, written = way.model, way.written(read.target_ids)
     maps = await model.attention.read(read.source_ids, written)
     pieces = model.tokenizers.target.pieces((*written, model.manifest.special_ids.eos))
@@ -270,7 +270,7 @@ async def _score(way: Way, read: _Read) -> Score:
     return Score(tuple(map(ScoredToken, pieces, log_probs)))
 
 
-def _leg_view(way: Way, leg: Leg) -> LegView:
+def _leg_view(way: DirectedModel, leg: Leg) -> LegView:
     manifest, tokenizers = way.model.manifest, way.model.tokenizers
     dimensions, eos = manifest.dimensions, manifest.special_ids.eos
     sentences = tuple(

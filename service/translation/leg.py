@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Priority
 from service.translation.alignment import Alignment
 from service.translation.figure_agreement import best_by_figures
-from service.translation.insistence import Forced, displaced, insist
-from service.translation.loaded import Way
+from service.translation.glossary.term_insertion import Forced, displaced, insist
+from service.translation.glossary.terms import force_terms
+from service.translation.loaded_model import DirectedModel
 from service.translation.output_text import (
     OutputText,
     aligned,
@@ -20,8 +21,7 @@ from service.translation.output_text import (
     without_added_full_stop,
 )
 from service.translation.preparing import Sentence, Text
-from service.translation.terms import honour
-from service.translation.together import together
+from service.translation.task_group import together
 from service.translation.types import Leg, TranslatedSentence
 from service.translation.unknown_tokens import spelled_out
 
@@ -65,7 +65,7 @@ class TextDone:
 
 
 async def run_leg(
-    way: Way,
+    way: DirectedModel,
     texts: Sequence[Text],
     standing: Standing,
     tell: Tell | None = None,
@@ -106,7 +106,7 @@ async def _given() -> None:
         await asyncio.sleep(0)
 
 
-async def _sentence(way: Way, sentence: Sentence, standing: Standing) -> _Done:
+async def _sentence(way: DirectedModel, sentence: Sentence, standing: Standing) -> _Done:
     decoded = await _decoded(way, sentence, sentence.options, standing)
     forced = Forced()
     prefix = sentence.prefix
@@ -127,7 +127,7 @@ async def _sentence(way: Way, sentence: Sentence, standing: Standing) -> _Done:
 
 
 async def _decoded(
-    way: Way, sentence: Sentence, options: DecodingOptions, standing: Standing
+    way: DirectedModel, sentence: Sentence, options: DecodingOptions, standing: Standing
 ) -> Decoded:
     """What the sentence becomes, without what the decoder was fed before it could choose."""
     decoded = await way.model.results.decode(
@@ -142,7 +142,11 @@ async def _decoded(
 
 
 async def _rendered(
-    way: Way, sentence: Sentence, hypothesis: Hypothesis, output: OutputText, forced: Forced
+    way: DirectedModel,
+    sentence: Sentence,
+    hypothesis: Hypothesis,
+    output: OutputText,
+    forced: Forced,
 ) -> str:
     """A translation with its terms and with the markup of its source."""
     if not (sentence.marked.marked or sentence.said):
@@ -154,7 +158,7 @@ async def _rendered(
 
 
 async def _with_terms(
-    way: Way, sentence: Sentence, decoded: Decoded, standing: Standing
+    way: DirectedModel, sentence: Sentence, decoded: Decoded, standing: Standing
 ) -> tuple[Decoded, Forced]:
     """What the sentence becomes when every hypothesis begins as its terms demand, and that."""
     latest, tokenizer = decoded, way.model.tokenizers.target
@@ -191,11 +195,11 @@ async def _with_terms(
 
     gone = displaced(first, sentence.said, await align_latest(first))
     said = [each for each in sentence.said if sayable(each.term.target)]
-    await honour(first, said, align_latest, go_on, prefix=given)
+    await force_terms(first, said, align_latest, go_on, prefix=given)
     return latest, Forced(given, beginning, gone)
 
 
-def _text(way: Way, text: Text, done: Sequence[_Done]) -> TextDone:
+def _text(way: DirectedModel, text: Text, done: Sequence[_Done]) -> TextDone:
     def rank(number: int) -> tuple[str, float]:
         """Each sentence's hypothesis of this rank, or its last."""
         left = [min(number, len(each.rendered) - 1) for each in done]

@@ -9,7 +9,7 @@ from service.translation.alignment import Alignment
 from service.translation.attention import align
 from service.translation.edits import Edit, Edited, applied, edited, original_position
 from service.translation.full_stops import added_full_stop
-from service.translation.loaded import Way
+from service.translation.loaded_model import DirectedModel
 from service.translation.preparing import Sentence
 from service.translation.unknown_tokens import (
     Replacement,
@@ -35,7 +35,7 @@ class OutputText:
 
 
 async def output_text(
-    way: Way, sentence: Sentence, hypothesis: Hypothesis, prefix: str
+    way: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, prefix: str
 ) -> OutputText:
     """The text of a hypothesis without unknown tokens.
 
@@ -84,7 +84,7 @@ def without_added_full_stop(output: OutputText, sentence: Sentence, prefix: str)
 
 
 async def aligned(
-    way: Way, sentence: Sentence, hypothesis: Hypothesis, output: OutputText
+    way: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, output: OutputText
 ) -> Edited:
     """The text of the output and its word alignment with the source."""
     alignment = output.alignment

@@ -12,10 +12,10 @@ from itertools import chain, zip_longest
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
-from service.translation.loaded import Way
+from service.translation.glossary.terms import TermOccurrence, occurrences_in
+from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedSentence, MarkedText
 from service.translation.segmentation import Splitting, TokenLimit, segment
-from service.translation.terms import Said, said_in
 from service.translation.types import Term
 from service.translation.verbatim import is_verbatim
 
@@ -35,7 +35,7 @@ class Sentence:
     source_ids: tuple[int, ...]
     """Begins with the direction's prefix and ends with ``eos``."""
     options: DecodingOptions
-    said: tuple[Said, ...]
+    said: tuple[TermOccurrence, ...]
     """The glossary's terms in it."""
     prefix: str = ""
     """The text that the request wants at the beginning of the translation."""
@@ -58,7 +58,7 @@ class Text:
         return "".join(chain.from_iterable(pairs))
 
 
-def prepare(texts: Sequence[MarkedText], way: Way, job: Job) -> list[Text]:
+def prepare(texts: Sequence[MarkedText], way: DirectedModel, job: Job) -> list[Text]:
     """Raises ``SentenceTooLong`` for a word that the model cannot read, and ``InvalidOption``."""
     manifest, target = way.model.manifest, way.model.tokenizers.target
     encoded: dict[str, tuple[int, ...]] = {}
@@ -77,7 +77,7 @@ def prepare(texts: Sequence[MarkedText], way: Way, job: Job) -> list[Text]:
         copies = not way.direction.private_use
 
     def copied(sentence: str) -> bool:
-        return copies and is_verbatim(sentence) and not said_in(sentence, terms)
+        return copies and is_verbatim(sentence) and not occurrences_in(sentence, terms)
 
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
@@ -90,7 +90,7 @@ def prepare(texts: Sequence[MarkedText], way: Way, job: Job) -> list[Text]:
             way.direction,
             has_figures=any(map(str.isdecimal, marked.text)),
         )
-        said = said_in(marked.text, terms)
+        said = occurrences_in(marked.text, terms)
         prefix = "" if number else job.decoding.target_prefix
         return Sentence(marked, source_ids, options, said, prefix)
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.bundle.manifest import InvalidBundle
+from service.translation.catalogue import Catalogue, Route
 from service.translation.errors import NotReady
-from service.translation.loaded import LoadedModel
-from service.translation.offer import Offer, Route
+from service.translation.loaded_model import LoadedModel
 from service.translation.types import LanguagePair
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ModelRepository:
         self._discover = discover
         self._load = load
         self._reloading = asyncio.Lock()
-        self._offer: Offer | None = None
+        self._offer: Catalogue | None = None
         self._found: Mapping[str, tuple[FoundBundle, LoadedModel]] = {}
         self._broken: Mapping[str, tuple[FoundBundle, str]] = {}
         """Bundles that could not be loaded as they were when they were tried, and why."""
@@ -70,7 +70,7 @@ class ModelRepository:
         self._closed = False
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> Catalogue:
         """What is on offer; raises ``NotReady`` while nothing is."""
         if self._closed:
             raise NotReady("the service is shutting down")
@@ -94,7 +94,10 @@ class ModelRepository:
 
     @asynccontextmanager
     async def lease(self, pair: LanguagePair, name: str | None = None) -> AsyncIterator[Route]:
-        """The route of a pair, see ``Offer.route``; its models stay loaded until the lease ends."""
+        """The route of a pair. Its models stay loaded until the lease ends.
+
+        See ``Catalogue.route``.
+        """
         route = self.offer.route(pair, name)
         # Both ways of a pivot may be of one model.
         models = [way.model for way in route]
@@ -109,7 +112,7 @@ class ModelRepository:
                 await self._close_if_idle(model)
 
     async def reload(self, *, retry: bool = True) -> Reloaded:
-        """Offer what is found now. A model that cannot be replaced stays as it was.
+        """Catalogue what is found now. A model that cannot be replaced stays as it was.
 
         Without ``retry``, a bundle that could not be loaded is not tried again while its files
         are the same.
@@ -145,7 +148,7 @@ class ModelRepository:
             raise
         after = tuple(model for _, model in kept.values())
         failed = {name: why for name, (_, why) in broken.items()}
-        self._found, self._broken, self._offer = kept, broken, Offer(after, failed)
+        self._found, self._broken, self._offer = kept, broken, Catalogue(after, failed)
         retired = [model for _, model in before.values() if model not in after]
         for model in retired:
             await self._retire(model)
@@ -167,12 +170,12 @@ class ModelRepository:
             return _reason(bundle, error)
 
     def _unlisted(self, error: OSError) -> Reloaded:
-        offer = self._offer if self._offer is not None else Offer()
+        offer = self._offer if self._offer is not None else Catalogue()
         failed = {str(error.filename): error.strerror or str(error)}
         # Whoever looks every few seconds would otherwise fill the log with the same line.
         if failed != offer.failed:
             logger.error("the bundles cannot be listed, so the offer stands: %s", error)
-        self._offer = Offer(offer.models, failed)
+        self._offer = Catalogue(offer.models, failed)
         return Reloaded(failed=failed)
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 from service.engine.errors import SentenceTooLong
 from service.engine.types import FinishReason
 from service.translation.admission import Admission
+from service.translation.catalogue import Catalogue, Route
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
     DeadlineExceeded,
@@ -28,13 +29,12 @@ from service.translation.errors import (
     UndetectedLanguage,
 )
 from service.translation.leg import Standing, Tell, TextDone, Turn, run_leg
-from service.translation.loaded import Way
+from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedText, Markup, parse
-from service.translation.offer import Offer, Route
-from service.translation.parts import InOrder
+from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Text, prepare
 from service.translation.repository import ModelRepository
-from service.translation.together import together
+from service.translation.task_group import together
 from service.translation.types import (
     Detection,
     LanguagePair,
@@ -142,7 +142,7 @@ class Translator:
             offer.named(request.model)
         started = time.perf_counter()
         read = await _off_the_loop(request.texts, lambda: self._read(request, offer))
-        order = InOrder(len(read), deliver) if deliver is not None else None
+        order = OrderedParts(len(read), deliver) if deliver is not None else None
         by_pair: dict[LanguagePair, list[_Read]] = {}
         for each in read:
             by_pair.setdefault(each.pair, []).append(each)
@@ -166,7 +166,7 @@ class Translator:
         translations = dict(pair for group in done for pair in group)
         return [translations[number] for number in range(len(read))]
 
-    def _read(self, request: TranslateRequest, offer: Offer) -> list[_Read]:
+    def _read(self, request: TranslateRequest, offer: Catalogue) -> list[_Read]:
         """Find out what is to be translated from which language. Blocks."""
         if request.source is None:
             source, target = "", offer.language(request.target, "targets")
@@ -183,7 +183,7 @@ class Translator:
             read.append(_Read(number, text, marked, LanguagePair(code, target), detection))
         return read
 
-    def _detect(self, number: int, marked: MarkedText, target: str, offer: Offer) -> Detection:
+    def _detect(self, number: int, marked: MarkedText, target: str, offer: Catalogue) -> Detection:
         """A text without letters is in any language, so it is in the target's already."""
         plain = "\n".join(run.text for run in marked.runs)
         if not any(character.isalpha() for character in plain):
@@ -201,7 +201,7 @@ class Translator:
         route: Route,
         request: TranslateRequest,
         standing: Standing,
-        order: InOrder | None,
+        order: OrderedParts | None,
         reading: float,
         turn: Turn | None,
     ) -> list[tuple[int, Translation]]:
@@ -235,7 +235,7 @@ class Translator:
         ]
 
 
-async def _prepared(marked: list[MarkedText], way: Way, job: Job) -> list[Text]:
+async def _prepared(marked: list[MarkedText], way: DirectedModel, job: Job) -> list[Text]:
     plain = [run.text for text in marked for run in text.runs]
     return await _off_the_loop(plain, lambda: prepare(marked, way, job))
 
@@ -264,7 +264,7 @@ def _job(request: TranslateRequest, *, last: bool) -> Job:
     return Job(decoding, request.splitting, ())
 
 
-def _teller(order: InOrder, read: Sequence[_Read], texts: Sequence[Text]) -> Tell:
+def _teller(order: OrderedParts, read: Sequence[_Read], texts: Sequence[Text]) -> Tell:
     """Tells ``order`` of sentences, under the numbers their texts have in the request."""
     for each, text in zip(read, texts, strict=True):
         order.begin(each.number, text)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from models.bundle.tokenizer import UnknownToken
 from service.translation.alignment import Alignment, Span
 from service.translation.edits import Edit, applied
-from service.translation.loaded import Tokenizer, Tokenizers
+from service.translation.loaded_model import Tokenizer, Tokenizers
 
 _ENOUGH = 0.5
 _NO_BLANK_BEFORE = frozenset(".,;:!?")

@@ -12,8 +12,8 @@ import pytest
 from service.api.errors import headers_of, refusal_of
 from service.bootstrap import Service
 from service.settings import Settings
+from service.translation.attention_reader import TargetTooLong
 from service.translation.inspection import ModelGone
-from service.translation.reader import TargetTooLong
 from service.translation.store import UnknownTranslation
 from tests.support.shouting import put_bundle
 

@@ -8,7 +8,7 @@ import pytest
 
 from service.bootstrap import Service
 from service.translation.errors import Overloaded
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.translator import Translator
 
 pytestmark = pytest.mark.anyio

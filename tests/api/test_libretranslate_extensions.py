@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.engine.errors import BackendFailed
-from service.translation.results import Results
+from service.translation.result_cache import ResultCache
 
 pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
@@ -149,15 +149,15 @@ async def test_a_stream_that_cannot_begin_is_refused_like_everything_else(
 async def test_what_fails_in_the_middle_of_a_stream_is_its_last_event(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode = Results.decode
+    decode = ResultCache.decode
 
-    async def failing(self: Results, source_ids: tuple[int, ...], *rest: Any) -> Any:
+    async def failing(self: ResultCache, source_ids: tuple[int, ...], *rest: Any) -> Any:
         decoded = await decode(self, source_ids, *rest)
         if len(source_ids) > 12:
             raise BackendFailed("the model failed on this batch")
         return decoded
 
-    monkeypatch.setattr(Results, "decode", failing)
+    monkeypatch.setattr(ResultCache, "decode", failing)
     q = ["Eins.", "Und dies ist zu lang."]
     *parts, (last, error) = await streamed(client, q=q)
     assert (last, error) == ("error", {"error": "the model failed on this batch", "status": 500})
@@ -168,13 +168,13 @@ async def test_keep_figures_reaches_the_search(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    decode = Results.decode
+    decode = ResultCache.decode
 
-    async def noting(self: Results, ids: Any, options: Any, *rest: Any) -> Any:
+    async def noting(self: ResultCache, ids: Any, options: Any, *rest: Any) -> Any:
         asked.append(options.all_finished)
         return await decode(self, ids, options, *rest)
 
-    monkeypatch.setattr(Results, "decode", noting)
+    monkeypatch.setattr(ResultCache, "decode", noting)
     await translated(client, q="hund 1")
     await translated(client, q="hund 1", keep_figures=False)
     await translated(client, q="hund 1", return_scores=True)

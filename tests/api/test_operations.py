@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.operations import create_router
 from service.bootstrap import Service, build, running
-from service.loading import ModelObserver
+from service.loading.loader import ModelObserver
 from service.settings import Settings
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio

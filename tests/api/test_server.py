@@ -17,11 +17,11 @@ import uvicorn
 
 from models.bundle.manifest import Manifest
 from service.bootstrap import Service, build
-from service.loading import ModelObserver
+from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, StepBatch
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from tests.support.shouting import make_limits, make_model, shouting
 
 pytestmark = pytest.mark.anyio

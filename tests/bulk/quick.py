@@ -19,13 +19,13 @@ from service import bootstrap, cli
 from service.commands import translate
 from service.engine.engine import Engine
 from service.engine.scheduler import Scheduler
-from service.loading import ModelObserver
+from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
-from service.translation.loaded import LoadedModel
-from service.translation.reader import AttentionReader
-from service.translation.results import Results
+from service.translation.attention_reader import AttentionReader
+from service.translation.loaded_model import LoadedModel
+from service.translation.result_cache import ResultCache
 from tests.support.shouting import SPECIAL_IDS, Both, make_attention, shouting
 
 _FIRST = 4
@@ -90,13 +90,13 @@ class QuickBackend(ScriptedBackend):
 async def load_quick(
     path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
 ) -> LoadedModel:
-    """In the place of ``service.loading.load_model``."""
+    """In the place of ``service.loading.loader.load_model``."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     backend = QuickBackend(shouting, Limits(256, settings.max_beam_size, 64, 96))
     engine = Engine(backend, Scheduler(backend.limits, SPECIAL_IDS))
     await engine.start()
     attention = AttentionReader(make_attention(manifest), manifest.limits)
-    results = Results(engine.decode, settings.result_megabytes << 20)
+    results = ResultCache(engine.decode, settings.result_megabytes << 20)
     tokenizers = Both(ChecksumTokenizer())
     return LoadedModel(manifest, "int8", tokenizers, engine, attention, results)
 

@@ -11,14 +11,14 @@ from service.bulk.reading import Block, BlockSize, blocks
 from service.bulk.rows import Lines
 from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator
-from service.discovery import discover
 from service.engine.engine import Engine
 from service.engine.types import Decoded
+from service.loading.discovery import discover
 from service.runtime.scripted import ScriptedBackend
 from service.translation.admission import Admission
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.detection import LinguaDetector
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair

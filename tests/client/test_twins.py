@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import dragoman
-from dragoman import AsyncClient, AsyncStream, Client, Stream, calls, looking
+from dragoman import AsyncClient, AsyncStream, Client, Stream, calls
+from dragoman import inspection as looking
 from dragoman.call import Call
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from service.observability.metrics import Metrics
-from service.ray_options import FULL_BATCH, Arguments, plan_of
+from service.ray.options import FULL_BATCH, Arguments, plan_of
 from service.settings import PREFIX, Settings
 from tests.docker.kustomizing import Manifest, containers, loaded, rendered
 
@@ -237,7 +237,7 @@ def test_the_config_of_serve_is_one_that_ray_takes() -> None:
     for each in (config, within):
         read = schema.ServeDeploySchema.model_validate(each)
         for application in read.applications:
-            assert application.import_path == "service.ray:app"
+            assert application.import_path == "service.ray.deployment:app"
             plan_of(Arguments.model_validate(application.args), Settings())
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from service import bootstrap, devices
+from service import bootstrap
+from service.loading.loader import devices
 from service.observability.device import DeviceCollector, DeviceUnreadable
 from service.runtime import cuda
 from service.runtime.sessions import Device, DeviceUnavailable

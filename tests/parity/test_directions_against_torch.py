@@ -12,18 +12,18 @@ import pytest
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Direction
 from service.engine.observer import SilentObserver
-from service.loading import load_model
+from service.loading.loader import load_model
 from service.settings import Settings
 from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.results import Lookup
+from service.translation.result_cache import Lookup
 from service.translation.translator import Translator
 from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, random_network, write_bundle
 from tests.translation.test_translator import FirstLetterDetector
-from training.search import PrefixDecoder, beam_search, default_max_length
+from training.search.beam import PrefixDecoder, beam_search, default_max_length
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from tests.engine.options import any_options
 from tests.engine.reference import reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
 from training.export.session import GraphDecoder
-from training.search import Decoder, Hypothesis, PrefixDecoder, beam_search
+from training.search.beam import Decoder, Hypothesis, PrefixDecoder, beam_search
 
 SLOTS, ROWS = 4, 5
 SCORE_TOLERANCE = 1e-4

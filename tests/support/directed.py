@@ -14,11 +14,11 @@ import numpy as np
 
 from models.bundle.manifest import Direction, Manifest
 from models.bundle.tokenizer import Span
-from service.loading import ModelObserver
+from service.loading.loader import ModelObserver
 from service.runtime.backend import FloatArray
 from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from tests.support.shouting import (
     BOS,
     EOS,
@@ -67,7 +67,7 @@ def two_directions(name: str = "both") -> Manifest:
 async def load_directed(
     path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
 ) -> LoadedModel:
-    """In the place of ``service.loading.load_model``; one with one direction shouts."""
+    """In the place of ``service.loading.loader.load_model``; one with one direction shouts."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     script = directed if len(manifest.directions) > 1 else shouting
     backend = ScriptedBackend(script, make_limits(settings.slots or 8, settings.max_beam_size))

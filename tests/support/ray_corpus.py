@@ -1,4 +1,4 @@
-"""``python -m service.ray_data``, twice, on a Ray of its own; see ``tests.support.ray_server``.
+"""``python -m service.ray.data``, twice, on a Ray of its own; see ``tests.support.ray_server``.
 
 Prints each exit code, on a line of its own.
 """
@@ -9,7 +9,7 @@ import sys
 
 import ray
 
-from service.ray_data import main
+from service.ray.data import main
 from tests.support.ray_server import start_ray
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``serve run service.ray:app`` on a Ray of its own, small and gone without a trace.
+"""``serve run service.ray.deployment:app`` on a Ray of its own, small and gone without a trace.
 
 ``python -m tests.support.ray_server --port 8123 max_replicas=2 ...``, where the arguments are those
 of the application.
@@ -37,7 +37,7 @@ def main() -> None:
     import ray
     from ray import serve
 
-    from service.ray import app
+    from service.ray.deployment import app
 
     # In the order of ``serve run``, which takes no port and no size.
     application = app(arguments)
@@ -92,7 +92,7 @@ def ray_environment(**settings: Any) -> Iterator[dict[str, str]]:
         # Otherwise Ray leaves a token of its own in the home directory.
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "service.ray_proxy:middlewares",
+        "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "service.ray.proxy:middlewares",
         "PYTHONPATH": str(ROOT),
     }
     # Names of sockets within it may have 107 bytes.

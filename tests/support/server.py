@@ -22,14 +22,15 @@ from typing import Any
 import httpx
 
 from models.bundle.manifest import Manifest
-from service import bootstrap, cli, loading
+from service import bootstrap, cli
 from service.api.bodies import BodyLimit
 from service.commands import serve
-from service.connections import PatientProtocol
-from service.loading import ModelObserver
+from service.loading.loader import ModelObserver
+from service.loading.loader import loader as loading
 from service.runtime.scripted import ScriptedBackend
+from service.server.http_protocol import PatientProtocol
 from service.settings import Settings
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from tests.support.shouting import make_limits, make_model, shouting
 from tests.support.troubled import Trouble, Troubled
 
@@ -45,7 +46,7 @@ async def load_troubled(
     load_seconds: float,
     results: bool,
 ) -> LoadedModel:
-    """In the place of ``service.loading.load_model``. It blocks a thread, as that does."""
+    """In the place of ``service.loading.loader.load_model``. It blocks a thread, as that does."""
     await asyncio.to_thread(time.sleep, load_seconds)
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     limits = make_limits(settings.slots or 8, settings.max_beam_size)
@@ -55,7 +56,7 @@ async def load_troubled(
 
 
 def open_troubled(path: Path, settings: Settings, *, trouble: Trouble) -> loading.OpenedBundle:
-    """In the place of ``service.loading.open_bundle``: the real model, and trouble."""
+    """In the place of ``service.loading.loader.open_bundle``: the real model, and trouble."""
     opened = loading.open_bundle(path, settings)
     return replace(opened, backend=Troubled(opened.backend, trouble))
 

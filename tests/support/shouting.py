@@ -29,14 +29,14 @@ from models.bundle.tokenizer import Span, UnknownToken
 from service.engine.engine import Engine
 from service.engine.observer import SilentObserver
 from service.engine.scheduler import Scheduler
-from service.loading import ModelObserver
+from service.loading.loader import ModelObserver
 from service.runtime.backend import Backend, FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.settings import Settings
-from service.translation.loaded import LoadedModel, Tokenizer
-from service.translation.reader import AttentionReader
+from service.translation.attention_reader import AttentionReader
+from service.translation.loaded_model import LoadedModel, Tokenizer
 from service.translation.repository import FoundBundle
-from service.translation.results import Results
+from service.translation.result_cache import ResultCache
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_IDS = SpecialIds(pad=PAD, unk=UNK, bos=BOS, eos=EOS)
@@ -175,7 +175,7 @@ async def make_model(
     await engine.start()
     attention = AttentionReader(make_attention(manifest, script), manifest.limits)
     told = observer.looked_up if observer is not None else (lambda _: None)
-    results = Results(engine.decode, result_bytes, told)
+    results = ResultCache(engine.decode, result_bytes, told)
     return LoadedModel(manifest, "int8", Both(ByteTokenizer()), engine, attention, results)
 
 
@@ -197,7 +197,7 @@ def make_limits(slots: int = 8, rows_per_slot: int = 4) -> Limits:
 async def load_shouting(
     path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
 ) -> LoadedModel:
-    """In the place of ``service.loading.load_model``: the manifest, but no weights."""
+    """In the place of ``service.loading.loader.load_model``: the manifest, but no weights."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     limits = make_limits(settings.slots or 8, settings.max_beam_size)
     backend = ScriptedBackend(shouting, limits)

@@ -163,8 +163,8 @@ async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     """One whose models are being loaded, in this process, without Ray around it."""
     # Also leaves out what Ray's own modules warn of while they are imported.
     pytest.importorskip("ray.serve")
-    from service import ray
-    from service.ray_options import Arguments, plan_of
+    from service.ray.deployment import deployment as ray
+    from service.ray.options import Arguments, plan_of
     from service.settings import Settings
 
     for name in ("configure_logging", "prepare_process", "spare_what_stays"):

@@ -32,7 +32,7 @@ from training.export.parity import (
 )
 from training.export.session import GraphDecoder, open_graph
 from training.export.weights import Quantiser, collect_weights, quantise
-from training.search import Hypothesis, Searching
+from training.search.beam import Hypothesis, Searching
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
 SEARCHING = Searching(SPECIAL_IDS, beam_size=3, length_penalty=1.0)

@@ -9,10 +9,10 @@ import pytest
 from models.bundle.languages import canonical
 from models.bundle.manifest import DecodingDefaults
 from tests.support.tiny_training import tiny_recipe, with_network
+from training.loop.schedule import schedule_of
 from training.recipe import Corpus, InvalidRecipe, Recipe
 from training.recipes import RECIPES, recipe_named
 from training.run_directory import RunDirectory
-from training.schedule import schedule_of
 
 
 @pytest.mark.parametrize("name", RECIPES)

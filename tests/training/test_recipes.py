@@ -13,12 +13,12 @@ from models.bundle.bundle import Bundle
 from training.cli import main
 from training.commands.recipes import parameters, summary
 from training.data.corpus import CorpusError
+from training.loop.schedule import noam, schedule_of
 from training.prepare import prepare
 from training.recipe import Recipe
 from training.recipes import RECIPES, recipe_named
 from training.recipes.reduced import reduced as small
 from training.run_directory import RunDirectory
-from training.schedule import noam, schedule_of
 
 MILLION = 1_000_000
 

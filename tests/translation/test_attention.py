@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from models.bundle.manifest import AlignmentSource
 from service.engine.errors import SentenceTooLong
 from service.translation.attention import Kind, Wanted, align, choose, look, numbered
+from service.translation.attention_reader import TargetTooLong
 from service.translation.errors import InvalidOption
-from service.translation.loaded import Way
-from service.translation.reader import TargetTooLong
+from service.translation.loaded_model import DirectedModel
 from tests.support.shouting import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ TOKENIZER = ByteTokenizer()
 
 
 @pytest.fixture
-async def way() -> AsyncIterator[Way]:
+async def way() -> AsyncIterator[DirectedModel]:
     model = await make_model(make_manifest("a", "de", "en"))
     (way,) = model.ways
     yield way
@@ -80,7 +80,7 @@ def test_whatever_is_asked_for_something_there_is_is_chosen_or_it_is_refused(
     assert chosen == "mean" or (chosen and set(chosen) <= set(range(count)))
 
 
-async def test_maps_have_the_pieces_of_their_rows_and_columns(way: Way) -> None:
+async def test_maps_have_the_pieces_of_their_rows_and_columns(way: DirectedModel) -> None:
     source_ids, target_ids = ids("ab", "ABC")
     expected: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
         "cross": (("A", "B", "C", "</s>"), ("a", "b", "</s>")),
@@ -95,7 +95,7 @@ async def test_maps_have_the_pieces_of_their_rows_and_columns(way: Way) -> None:
         np.testing.assert_allclose(maps.weights_LHRC.sum(-1), 1, atol=1e-6)
 
 
-async def test_a_mean_is_that_of_what_it_is_the_mean_of(way: Way) -> None:
+async def test_a_mean_is_that_of_what_it_is_the_mean_of(way: DirectedModel) -> None:
     source_ids, target_ids = ids("ab", "AB")
     every = await look(way, Wanted(layer="all", head="all"), source_ids, target_ids)
     assert every.weights_LHRC.shape[:2] == (1, 2)
@@ -109,7 +109,7 @@ async def test_a_mean_is_that_of_what_it_is_the_mean_of(way: Way) -> None:
 
 
 async def test_a_translation_that_was_cut_is_looked_at_without_its_last_token(
-    way: Way,
+    way: DirectedModel,
 ) -> None:
     source_ids, target_ids = ids("ab", "X" * TARGET_LENGTH)
     maps = await look(way, Wanted(), source_ids, target_ids)
@@ -120,14 +120,14 @@ async def test_a_translation_that_was_cut_is_looked_at_without_its_last_token(
         await way.model.attention.read(source_ids, target_ids)
 
 
-async def test_words_are_aligned_with_words(way: Way) -> None:
+async def test_words_are_aligned_with_words(way: DirectedModel) -> None:
     source, target = "ja, das", "JA, DAS"
     alignment = await align(way, source, target, *ids(source, target))
     assert alignment.source_words == alignment.target_words == ((0, 2), (2, 3), (4, 7))
     assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
 
 
-async def test_the_bundle_says_where_alignments_are_read(way: Way) -> None:
+async def test_the_bundle_says_where_alignments_are_read(way: DirectedModel) -> None:
     """The scripted model looks ahead, so a row further means a token further."""
     source, target = "a b c", "A B C"
     shifted = AlignmentSource(layer=0, shifted=True)
@@ -136,7 +136,7 @@ async def test_the_bundle_says_where_alignments_are_read(way: Way) -> None:
     assert alignment.weights_TS[0].argmax() == 1
 
 
-async def test_letters_of_several_bytes_are_aligned_whole(way: Way) -> None:
+async def test_letters_of_several_bytes_are_aligned_whole(way: DirectedModel) -> None:
     source, target = "süß ist", "SÜẞ IST"
     alignment = await align(way, source, target, *ids(source, target))
     words = [target[start:end] for start, end in alignment.target_words]
@@ -145,19 +145,21 @@ async def test_letters_of_several_bytes_are_aligned_whole(way: Way) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), [("", "A"), ("a", ""), ("", ""), (" ", "A")])
-async def test_without_words_there_is_nothing_to_align(way: Way, source: str, target: str) -> None:
+async def test_without_words_there_is_nothing_to_align(
+    way: DirectedModel, source: str, target: str
+) -> None:
     alignment = await align(way, source, target, *ids(source, target))
     assert alignment.links() == ()
     assert alignment.weights_TS.shape == (len(target), len(source.strip()))
 
 
-async def test_tokens_of_other_texts_are_a_mistake_that_is_named(way: Way) -> None:
+async def test_tokens_of_other_texts_are_a_mistake_that_is_named(way: DirectedModel) -> None:
     with pytest.raises(ValueError, match="source_ids are not the prefix"):
         await align(way, "abc", "AB", *ids("ab", "AB"))
     with pytest.raises(ValueError, match="target_ids are not the tokens of target_text"):
         await align(way, "ab", "ABC", *ids("ab", "AB"))
 
 
-async def test_what_is_too_long_to_read_is_refused(way: Way) -> None:
+async def test_what_is_too_long_to_read_is_refused(way: DirectedModel) -> None:
     with pytest.raises(SentenceTooLong):
         await look(way, Wanted(), *ids("a" * 70, "A"))

@@ -13,7 +13,7 @@ import pytest
 
 from models.bundle.manifest import Example, InvalidBundle
 from service.engine.errors import SentenceTooLong
-from service.loading import OpenedBundle, load_model
+from service.loading.loader import OpenedBundle, load_model
 from service.runtime.scripted import ScriptedAttention, ScriptedBackend
 from service.settings import Settings
 from service.translation.admission import Admission
@@ -21,7 +21,7 @@ from service.translation.attention import Wanted, align, look
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import UnsupportedPair
 from service.translation.inspection import Asked, Inspector, Pair
-from service.translation.loaded import LoadedModel, Way
+from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.markup import Markup
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.store import TranslationStore
@@ -194,7 +194,7 @@ async def test_each_side_has_its_own_tokenizer() -> None:
 
 
 @pytest.fixture
-async def soft() -> AsyncIterator[Way]:
+async def soft() -> AsyncIterator[DirectedModel]:
     model = await both()
     yield model.ways[1]
     await model.close()
@@ -204,7 +204,7 @@ def ids(source: str, target: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (SOFT, *TOKENIZER.encode(source), EOS), TOKENIZER.encode(target)
 
 
-async def test_maps_show_prefixes_by_their_pieces(soft: Way) -> None:
+async def test_maps_show_prefixes_by_their_pieces(soft: DirectedModel) -> None:
     cross = await look(soft, Wanted(), *ids("AB", "ab"))
     assert cross.columns == (SOFT_PIECE, "A", "B", "</s>")
     assert cross.rows == (SOFT_PIECE, "a", "b", "</s>")
@@ -213,7 +213,7 @@ async def test_maps_show_prefixes_by_their_pieces(soft: Way) -> None:
     assert decoder.rows == ("<s>", SOFT_PIECE, "a", "b")
 
 
-async def test_prefixes_take_no_part_in_an_alignment(soft: Way) -> None:
+async def test_prefixes_take_no_part_in_an_alignment(soft: DirectedModel) -> None:
     source, target = "JA DAS SO", "ja das so"
     alignment = await align(soft, source, target, *ids(source, target))
     assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]

@@ -22,7 +22,7 @@ from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
 from service.translation.inspection import Inspector, Place
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.markup import Markup
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.store import TranslationStore

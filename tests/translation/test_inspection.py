@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service.discovery import discover
 from service.engine.errors import SentenceTooLong
 from service.engine.types import FinishReason
+from service.loading.discovery import discover
 from service.runtime.scripted import log_softmax
 from service.translation.attention import Wanted
 from service.translation.errors import (

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from models.bundle.manifest import InvalidBundle
-from service.discovery import discover
 from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
+from service.loading.discovery import discover
 from service.translation.errors import NotReady, UnknownLanguage, UnsupportedPair
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import Language, LanguagePair
 from tests.support.shouting import BROKEN, EOS, load_found, put_broken_bundle, put_bundle

@@ -25,7 +25,7 @@ from service.translation.errors import (
     UnknownModel,
     UnsupportedPair,
 )
-from service.translation.loaded import LoadedModel
+from service.translation.loaded_model import LoadedModel
 from service.translation.markup import Markup
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment

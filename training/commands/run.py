@@ -16,8 +16,8 @@ from training.commands import (
     translate,
 )
 from training.commands.options import recipe_of, recipe_parser, run_of
-from training.distributed import is_distributed
 from training.evaluation.network import bitext_of
+from training.loop.distributed import is_distributed
 from training.prepare import is_prepared
 from training.refusal import Refusal
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from training.commands import Commands
 from training.commands.options import count, recipe_of, recipe_parser, run_of
-from training.shortlist import FREQUENT, PER_SOURCE, make_shortlist
+from training.shortlist.selection import FREQUENT, PER_SOURCE, make_shortlist
 
 
 def add_to(commands: Commands) -> None:

@@ -11,9 +11,9 @@ import torch
 
 from training.commands import Commands
 from training.commands.options import positive, recipe_of, recipe_parser, run_of
-from training.distributed import join, leave, own_device
-from training.execution import Execution
-from training.trainer import Trainer
+from training.loop.distributed import join, leave, own_device
+from training.loop.execution import Execution
+from training.loop.trainer import Trainer
 
 
 def add_to(commands: Commands) -> None:

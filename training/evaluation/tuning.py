@@ -17,13 +17,13 @@ import torch
 
 from models.bundle.manifest import DecodingDefaults, LengthNormalisation
 from models.transformer.transformer import Transformer
-from training.decoding import searching_of
 from training.evaluation.bitext import Bitext
 from training.evaluation.network import Reader, bitext_of, search_texts
 from training.evaluation.scores import bleu_for
 from training.recipe import Recipe
 from training.run_directory import RunDirectory
-from training.search import Hypothesis, default_max_length, norm_of
+from training.search.beam import Hypothesis, default_max_length, norm_of
+from training.search.settings import searching_of
 
 BEAM_SIZES = (1, 2, 4, 6)
 PENALTIES: dict[LengthNormalisation, tuple[float, ...]] = {

@@ -13,7 +13,6 @@ from models.transformer.transformer import Transformer
 from training.data.corpus import CorpusError, Pair, read_pairs
 from training.data.shards import Shards
 from training.data.tags import source_prefix
-from training.decoding import decoding_of
 from training.export.calibration import Pair as IdPair
 from training.export.publication import (
     PROOF_SENTENCES,
@@ -27,6 +26,7 @@ from training.export.publication import (
 from training.recipe import Corpus as RecipeCorpus
 from training.recipe import Recipe
 from training.run_directory import RunDirectory
+from training.search.settings import decoding_of
 
 CALIBRATION_SENTENCES = 200
 """Of the validation set, all directions together, and as many of the text trained on."""

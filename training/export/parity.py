@@ -16,7 +16,7 @@ from training.data.batching import padded
 from training.export.graphs import dimensions_of
 from training.export.session import GraphDecoder, open_graph
 from training.refusal import Refusal
-from training.search import CachedDecoder, Hypothesis, Searching
+from training.search.beam import CachedDecoder, Hypothesis, Searching
 
 
 @dataclass(frozen=True, slots=True)

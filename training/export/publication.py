@@ -27,12 +27,12 @@ from models.bundle.manifest import (
 )
 from models.bundle.tokenizer import Tokenizers
 from models.transformer.transformer import Transformer
-from training.decoding import searching_of
 from training.evaluation.scores import bleu_for
 from training.export.calibration import Pair, calibrate
 from training.export.graphs import build_graph, dimensions_of
 from training.export.parity import Translated, check_attention, check_translations, translate_all
 from training.export.weights import collect_weights
+from training.search.settings import searching_of
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from training.export.emitter import HIDDEN, HIDDEN_FP16
 
 
 class GraphDecoder:
-    """A ``training.search.Decoder`` on the encoder and step graphs of a directory."""
+    """A ``training.search.beam.Decoder`` on the encoder and step graphs of a directory."""
 
     def __init__(self, directory: Path, dimensions: Dimensions, precision: Precision) -> None:
         self._dimensions = dimensions

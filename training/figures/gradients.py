@@ -19,7 +19,7 @@ from torch import nn
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import build
 from training.figures.style import COLOURS, DASHES, WIDTH, magnitudes, rows_ruled, styled
-from training.objective import smoothed_loss
+from training.loop.objective import smoothed_loss
 
 Norm = Literal["before", "after"]
 

@@ -22,7 +22,7 @@ from training.figures.curves import Average, History
 from training.recipe import Recipe
 from training.refusal import Refusal
 from training.run_directory import RunDirectory
-from training.search import default_max_length, greedy
+from training.search.beam import default_max_length, greedy
 
 _PLEASANT = range(8, 15)
 """Pieces of a sentence whose maps can be read."""

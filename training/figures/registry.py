@@ -23,9 +23,9 @@ from training.figures.positions import positions
 from training.figures.reversal import exact_by_length, reversal
 from training.figures.schedules import Panel, schedules
 from training.figures.smoothing import smoothing
+from training.loop.schedule import constant, cosine, inverse_sqrt, linear, noam, schedule_of
 from training.recipes.tensor2tensor import tensor2tensor_v1, tensor2tensor_v2
 from training.refusal import Refusal
-from training.schedule import constant, cosine, inverse_sqrt, linear, noam, schedule_of
 
 PAD = 0
 SENTENCES = (

@@ -19,7 +19,7 @@ from training.figures.style import (
     styled,
     thousands,
 )
-from training.schedule import Schedule
+from training.loop.schedule import Schedule
 
 _POINTS = 400
 

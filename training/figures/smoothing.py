@@ -21,7 +21,7 @@ from training.figures.style import (
     rows_ruled,
     styled,
 )
-from training.objective import smoothed_loss, smoothed_targets
+from training.loop.objective import smoothed_loss, smoothed_targets
 
 ODDS = np.geomspace(1, 1000, 181)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from models.bundle.manifest import Direction
 from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer
-from training.batched_search import search_all
 from training.data.corpus import read_lines
 from training.export.calibration import Pair
 from training.export.publication import Publication, Sentence
 from training.importing.languages import asked_code
 from training.importing.refusals import UnknownLanguages
-from training.search import Searching
+from training.search.batched import search_all
+from training.search.beam import Searching
 
 PROVED = 48
 """Sentences; a large network takes seconds for each in PyTorch."""

@@ -10,8 +10,8 @@ from fastapi import APIRouter, FastAPI
 from service.api.access import Access
 from service.api.deepl import account, documents, glossaries, multilingual, translate
 from service.api.deepl.errors import add_error_handlers
-from service.api.desk import Desk
-from service.api.documents import DocumentJobs
+from service.api.metering import MeteredTranslator
+from service.document_jobs.jobs import DocumentJobs
 from service.state.glossaries import GlossaryStore
 from service.translation.repository import ModelRepository
 
@@ -20,7 +20,7 @@ always `{"message": "..."}`."""
 
 
 def create_deepl_app(
-    desk: Desk,
+    desk: MeteredTranslator,
     access: Access,
     repository: ModelRepository,
     glossary_store: GlossaryStore,

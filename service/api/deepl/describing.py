@@ -7,7 +7,7 @@ from typing import Any
 
 from service.api.choices import offer_pairs
 from service.api.deepl.languages import base, listed, shown
-from service.translation.offer import Offer
+from service.translation.catalogue import Catalogue
 
 _PATHS = ("/v2/translate", "/v2/document")
 _DICTIONARIES = (
@@ -18,7 +18,7 @@ _DICTIONARIES = (
 )
 
 
-def describe(document: dict[str, Any], offer: Offer) -> dict[str, Any]:
+def describe(document: dict[str, Any], offer: Catalogue) -> dict[str, Any]:
     """A copy in which the languages on offer are the only choices for source and target."""
     document = deepcopy(document)
     sources = [str(each["language"]) for each in listed(offer, "sources")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -17,11 +18,12 @@ from service.api.deepl.languages import language
 from service.api.deepl.parameters import Formality
 from service.api.deepl.schemas import body_of, query_of
 from service.api.deepl.terms import terms_of
-from service.api.documents import DocumentJob, DocumentJobs, DocumentOrder
-from service.api.errors import BadRequest, DocumentNotReady
+from service.api.errors import BadRequest
 from service.api.options import DecodingParameters
 from service.api.parameters import Upload, file_encoding
 from service.api.responses import Json
+from service.document_jobs.errors import DocumentNotReady
+from service.document_jobs.jobs import DocumentJob, DocumentJobs, DocumentOrder
 from service.documents import SUPPORTED
 from service.state.glossaries import GlossaryStore
 from service.translation.repository import ModelRepository
@@ -127,7 +129,9 @@ def create_router(
         fields = await read_fields(request)
         caller = await identify(access, request, fields)
         wanted = fields.parse(UploadParameters)
-        job = await jobs.accept(caller, await ordered(caller, wanted))
+        job = await jobs.accept(
+            await ordered(caller, wanted), partial(access.charge, caller, documents=1)
+        )
         return Json({"document_id": job.id, "document_key": job.key})
 
     @router.get(

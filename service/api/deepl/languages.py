@@ -10,8 +10,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from service.api.errors import BadRequest
+from service.translation.catalogue import Catalogue, Side
 from service.translation.errors import UnknownLanguage
-from service.translation.offer import Offer, Side
 from service.translation.types import LanguagePair
 
 _VARIANTS = MappingProxyType(
@@ -37,7 +37,7 @@ def base(code: str) -> str:
     return code if code.startswith(_PRIVATE_USE) else code.partition("-")[0]
 
 
-def language(offer: Offer, code: str, side: Side) -> str:
+def language(offer: Catalogue, code: str, side: Side) -> str:
     """Our code for one of DeepL's; raises ``BadRequest`` if nothing on offer comes near it.
 
     That is the language itself, else the language it is a variant of, else the only variant of it
@@ -58,7 +58,7 @@ def language(offer: Offer, code: str, side: Side) -> str:
     raise BadRequest(f"Value for '{_PARAMETERS[side]}' not supported. {unknown}") from unknown
 
 
-def glossary_pair(offer: Offer, source: str, target: str) -> LanguagePair:
+def glossary_pair(offer: Catalogue, source: str, target: str) -> LanguagePair:
     """The pair of a dictionary; raises ``BadRequest`` if no model translates it directly."""
     pair = LanguagePair(language(offer, source, "sources"), language(offer, target, "targets"))
     if pair not in offer.direct_pairs():
@@ -82,7 +82,7 @@ def stored_pair(source: str, target: str, pairs: tuple[LanguagePair, ...]) -> La
     return wanted
 
 
-def listed(offer: Offer, side: Side) -> list[dict[str, str | bool]]:
+def listed(offer: Catalogue, side: Side) -> list[dict[str, str | bool]]:
     """The languages of one side as ``GET /v2/languages`` has them."""
     answers: list[dict[str, str | bool]] = []
     offered = offer.sources if side == "sources" else offer.targets

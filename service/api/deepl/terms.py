@@ -9,7 +9,7 @@ from service.api.deepl.languages import language, stored_pair
 from service.api.errors import BadRequest
 from service.state.errors import DictionaryNotFound
 from service.state.glossaries import GlossaryStore
-from service.translation.offer import Offer
+from service.translation.catalogue import Catalogue
 from service.translation.types import Term
 
 _MOST_GLOSSARIES = 5
@@ -18,7 +18,7 @@ _MOST_GLOSSARIES = 5
 async def terms_of(
     store: GlossaryStore,
     caller: Caller,
-    offer: Offer,
+    offer: Catalogue,
     glossary_id: str | None,
     glossary_ids: Sequence[str],
     source: str | None,

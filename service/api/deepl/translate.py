@@ -15,7 +15,7 @@ from service.api.deepl.languages import language, shown
 from service.api.deepl.parameters import TranslateParameters
 from service.api.deepl.schemas import body_of, query_of
 from service.api.deepl.terms import terms_of
-from service.api.desk import Desk
+from service.api.metering import MeteredTranslator
 from service.api.responses import Json
 from service.state.glossaries import GlossaryStore
 from service.translation.repository import ModelRepository
@@ -40,7 +40,7 @@ class TranslateAnswer(BaseModel):
 
 
 def create_router(
-    desk: Desk, access: Access, repository: ModelRepository, store: GlossaryStore
+    desk: MeteredTranslator, access: Access, repository: ModelRepository, store: GlossaryStore
 ) -> APIRouter:
     router = APIRouter(tags=["translation"])
 

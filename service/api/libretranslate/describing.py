@@ -7,14 +7,14 @@ from typing import Any
 
 from service.api.choices import offer_pairs
 from service.api.libretranslate.spelling import AUTO, written
-from service.translation.offer import Offer
+from service.translation.catalogue import Catalogue
 
 _DETECTING = frozenset({"/translate", "/translate_file"})
 """Where a source may be left open."""
 _PATHS = (*sorted(_DETECTING), "/suggest")
 
 
-def describe(document: dict[str, Any], offer: Offer) -> dict[str, Any]:
+def describe(document: dict[str, Any], offer: Catalogue) -> dict[str, Any]:
     """A copy in which the languages on offer are the only choices for source and target."""
     document = deepcopy(document)
     targets = sorted(map(written, offer.targets))

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from service.api.desk import RequestLimits
 from service.api.errors import BadRequest
 from service.api.libretranslate.spelling import read, read_source
+from service.api.metering import RequestLimits
 from service.api.options import WHOLE, DecodingParameters
 from service.api.parameters import Fields, RequiredText
+from service.translation.catalogue import Catalogue
 from service.translation.markup import PLAIN, Markup
-from service.translation.offer import Offer
 from service.translation.types import TranslateRequest
 
 _FORMATS = ("text", "html")
@@ -60,7 +60,7 @@ class TranslateParameters(DecodingParameters):
     def hypotheses(self) -> int:
         return max((self.alternatives or 0) + 1, self.num_hypotheses or 1)
 
-    def request(self, offer: Offer) -> TranslateRequest:
+    def request(self, offer: Catalogue) -> TranslateRequest:
         return TranslateRequest(
             self.texts,
             read(self.target, offer.targets),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -10,11 +11,11 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import Access
-from service.api.documents import DocumentJobs, DocumentOrder
 from service.api.errors import BadRequest, Disabled
 from service.api.libretranslate.spelling import read, read_source
 from service.api.parameters import RequiredText, file_encoding, form_schema, read_upload
 from service.api.responses import Json, refusals
+from service.document_jobs.jobs import DocumentJobs, DocumentOrder
 from service.documents import UnsupportedDocument
 from service.translation.repository import ModelRepository
 
@@ -98,7 +99,7 @@ def create_files_router(
             model=parameters.model,
         )
         try:
-            job = await at_work.translate(caller, order)
+            job = await at_work.translate(order, partial(access.charge, caller, documents=1))
         except UnsupportedDocument as error:
             raise BadRequest("Invalid request: file format not supported") from error
         name = quote(f"{job.id}.{job.filename}")

@@ -9,14 +9,14 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import Access
-from service.api.desk import RequestLimits
 from service.api.errors import BadRequest
 from service.api.libretranslate.answer import NOTHING_DETECTED, DetectionAnswer, detected
 from service.api.libretranslate.spelling import written
+from service.api.metering import RequestLimits
 from service.api.parameters import RequiredText, body_of, read_fields
 from service.api.responses import Json, refusals
+from service.translation.catalogue import Catalogue
 from service.translation.errors import InvalidText
-from service.translation.offer import Offer
 from service.translation.repository import ModelRepository
 from service.translation.translator import Detector
 
@@ -98,7 +98,7 @@ def _check(parameters: DetectParameters, limits: RequestLimits) -> None:
             raise InvalidText(number) from error
 
 
-def _languages(offer: Offer) -> list[dict[str, Any]]:
+def _languages(offer: Catalogue) -> list[dict[str, Any]]:
     return [
         {
             "code": written(language.code),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from service.api.access import Access
-from service.api.desk import Desk
-from service.api.documents import DocumentJobs
 from service.api.libretranslate.files import create_files_router
 from service.api.libretranslate.languages import create_languages_router
 from service.api.libretranslate.settings import Frontend, create_settings_router
 from service.api.libretranslate.suggestions import create_suggestions_router
 from service.api.libretranslate.translate import create_translate_router
+from service.api.metering import MeteredTranslator
+from service.document_jobs.jobs import DocumentJobs
 from service.state.suggestions import SuggestionStore
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
@@ -19,7 +19,7 @@ from service.translation.translator import Detector
 
 
 def create_router(
-    desk: Desk,
+    desk: MeteredTranslator,
     repository: ModelRepository,
     access: Access,
     detector: Detector,

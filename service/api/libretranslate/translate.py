@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from service.api.access import Access, Caller
-from service.api.desk import Desk
 from service.api.errors import EXPECTED, refusal_of
 from service.api.libretranslate.answer import TranslateAnswer, answer
 from service.api.libretranslate.fields import (
@@ -19,6 +18,7 @@ from service.api.libretranslate.fields import (
     translate_parameters,
     translate_schema,
 )
+from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
 from service.api.parameters import body_of, read_fields
 from service.api.responses import Json, refusals
@@ -67,7 +67,7 @@ class _Asked:
 
 
 def create_translate_router(
-    desk: Desk, repository: ModelRepository, access: Access, store: TranslationStore
+    desk: MeteredTranslator, repository: ModelRepository, access: Access, store: TranslationStore
 ) -> APIRouter:
     router = APIRouter(tags=["translation"])
 

@@ -9,12 +9,12 @@ import pytest
 from models.bundle.manifest import DecodingDefaults, LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
 from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_network, tiny_recipe
-from training.batched_search import search_together
-from training.decoding import decoding_of
 from training.evaluation.hop import Evaluation, NotEvaluated, evaluate
 from training.evaluation.tuning import best_of, tune
 from training.recipe import InvalidRecipe
-from training.search import CachedDecoder, Searching, default_max_length
+from training.search.batched import search_together
+from training.search.beam import CachedDecoder, Searching, default_max_length
+from training.search.settings import decoding_of
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 

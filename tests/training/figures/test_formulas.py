@@ -29,8 +29,8 @@ from training.figures.reversal import reversal
 from training.figures.schedules import Panel, schedules, steps_of
 from training.figures.smoothing import ODDS, penalty, smoothing
 from training.figures.style import label_of, write
-from training.objective import smoothed_targets
-from training.schedule import cosine, noam
+from training.loop.objective import smoothed_targets
+from training.loop.schedule import cosine, noam
 
 PAD = 0
 

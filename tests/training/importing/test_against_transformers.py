@@ -23,10 +23,10 @@ from service.engine.types import DecodingOptions
 from service.runtime.onnx import OnnxBackend
 from tests.engine.company import decode_arriving
 from tests.support.checkpoints import sentences, write_m2m100, write_marian, write_nllb
-from training.decoding import searching_of
 from training.export.session import GraphDecoder, open_graph
 from training.importing.importing import import_checkpoint, read_checkpoint
-from training.search import CachedDecoder, Hypothesis, default_max_length
+from training.search.beam import CachedDecoder, Hypothesis, default_max_length
+from training.search.settings import searching_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -1,0 +1,106 @@
+"""What every dialect does around a translation: limits, charges, deadlines, facts for the log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from fastapi import Request
+
+from service.api.access import Access, Caller
+from service.api.errors import BadRequest
+from service.api.middleware import facts_of
+from service.engine.errors import BeamTooWide
+from service.observability.metrics import Metrics
+from service.translation.translator import Translator
+from service.translation.types import Part, TranslateRequest, Translation, longest
+
+_TIMEOUT = "x-request-timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    texts: int
+    characters: int
+    alternatives: int
+    seconds: float
+    """How long a request may take; a caller may ask for less."""
+
+
+class MeteredTranslator:
+    """Takes what a dialect has read and gives back translations, charged to their caller."""
+
+    def __init__(
+        self, translator: Translator, access: Access, metrics: Metrics, limits: RequestLimits
+    ) -> None:
+        self._translator = translator
+        self._access = access
+        self._metrics = metrics
+        self.limits = limits
+
+    async def translate(
+        self, request: Request, caller: Caller, wanted: TranslateRequest
+    ) -> list[Translation]:
+        """Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits, and what ``Access`` and
+        ``Translator`` raise."""
+        characters = self._checked(wanted)
+        wanted = replace(wanted, deadline=self._seconds(request))
+        async with self._access.charge(caller, characters):
+            translations = await self._translator.translate(wanted)
+        self._note(request, wanted.texts, translations)
+        return translations
+
+    async def stream(
+        self, request: Request, caller: Caller, wanted: TranslateRequest
+    ) -> AsyncGenerator[Part | list[Translation], None]:
+        """As ``translate``, but with the parts of each text before the translations."""
+        characters = self._checked(wanted)
+        wanted = replace(wanted, deadline=self._seconds(request))
+        # Closed here, so that the work has ended before the charge for it does.
+        async with (
+            self._access.charge(caller, characters),
+            aclosing(self._translator.stream(wanted)) as parts,
+        ):
+            async for each in parts:
+                if isinstance(each, list):
+                    self._note(request, wanted.texts, each)
+                yield each
+
+    def _checked(self, wanted: TranslateRequest) -> int:
+        texts, decoding = wanted.texts, wanted.decoding
+        characters = sum(map(len, texts))
+        for size, limit in ((len(texts), self.limits.texts), (characters, self.limits.characters)):
+            if size > limit:
+                raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        # Models refuse it, too, but not every text gets to one.
+        width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
+        if width > self.limits.alternatives + 1:
+            raise BeamTooWide(width, self.limits.alternatives + 1)
+        return characters
+
+    def _seconds(self, request: Request) -> float:
+        given = request.headers.get(_TIMEOUT)
+        if given is None:
+            return self.limits.seconds
+        try:
+            seconds = float(given)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds < math.inf:
+            raise BadRequest(f"Invalid request: {_TIMEOUT} header is not a number of seconds")
+        return min(seconds, self.limits.seconds)
+
+    def _note(
+        self, request: Request, texts: Sequence[str], translations: Sequence[Translation]
+    ) -> None:
+        facts = facts_of(request)
+        for text, translation in zip(texts, translations, strict=True):
+            if translation.model is not None:
+                facts.model = translation.model
+                facts.model_version = "+".join(leg.version for leg in translation.legs)
+                self._metrics.characters(translation.model, len(text))
+        facts.timing = longest([translation.timing for translation in translations])
+        facts.characters = sum(map(len, texts))
+        facts.tokens = sum(translation.source_tokens for translation in translations)

@@ -1,0 +1,1 @@
+"""Document translation jobs: accepted, queued, translated, kept and expired."""

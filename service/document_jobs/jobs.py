@@ -1,0 +1,277 @@
+"""Documents being translated, and translations of documents until they have been fetched.
+
+Shared by the dialects: one hands out a job and is asked about it, another waits for its end. Jobs
+live in this process and are forgotten with it; their results lie on disk under random names, never
+under those that clients gave. Everything is bounded: how many run and wait, for how long, and how
+many bytes are kept. Belongs to the event loop. Knows no routes and no bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import math
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from service.document_jobs.errors import (
+    DocumentJobError,
+    DocumentNotFound,
+    DocumentsFull,
+    DocumentTooLarge,
+)
+from service.document_jobs.files import files_in, remove_old, without_path, write
+from service.document_jobs.types import DocumentJob, DocumentLimits, State
+from service.document_jobs.work import DocumentOrder, DocumentWork, OpenedDocument
+from service.documents.types import DocumentError
+from service.engine.errors import EngineError
+from service.state.errors import StateError, StateFailed
+from service.translation.errors import DeadlineExceeded, TranslationError
+
+__all__ = ["DocumentJob", "DocumentJobs", "DocumentLimits", "DocumentOrder"]
+
+logger = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 60.0
+_PIECE_BYTES = 64 * 1024
+
+
+_EXPECTED = (DocumentJobError, DocumentError, StateError, TranslationError, EngineError)
+"""Errors that end a job and are no defect of the service."""
+
+Charge = Callable[[int], AbstractAsyncContextManager[None]]
+"""Charges the caller of a job for so many characters, unless the work inside raises."""
+
+
+class DocumentJobs:
+    """Used between ``start`` and ``close``."""
+
+    def __init__(
+        self,
+        work: DocumentWork,
+        directory: Path,
+        limits: DocumentLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sweep_seconds: float = _SWEEP_SECONDS,
+    ) -> None:
+        """``directory`` holds nothing else; other processes may keep their documents there, too."""
+        self.limits = limits or DocumentLimits()
+        self._work = work
+        self._directory = directory / secrets.token_hex(8)
+        self._clock = clock
+        self._sweep_seconds = sweep_seconds
+        self._jobs: dict[str, DocumentJob] = {}
+        self._unopened: list[int] = []
+        """The sizes of documents that are being read, or wait for that."""
+        self._turns = asyncio.Semaphore(self.limits.running)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin to remove what is too old: of this process, and of those that left without it."""
+        await self.sweep()
+        self._spawn(self._sweep_forever())
+
+    async def close(self) -> None:
+        """Stop what is being translated and remove everything."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._jobs.clear()
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    async def accept(self, order: DocumentOrder, charge: Charge) -> DocumentJob:
+        """Charge a caller for a document, and translate it when its turn has come.
+
+        Raises ``DocumentTooLarge``, ``DocumentsFull``, and what ``DocumentWork.open`` and
+        ``charge`` raise. A later error is the job's ``error``, and is not charged for.
+        """
+        job, opened, charged = await self._accepted(order, charge)
+        self._spawn(self._run_in_background(job, opened, charged))
+        return job
+
+    async def translate(self, order: DocumentOrder, charge: Charge) -> DocumentJob:
+        """Translate a document and wait for its end; who stops waiting stops the work.
+
+        Raises as ``accept`` does, and whatever keeps the document from being translated.
+        """
+        job, opened, charged = await self._accepted(order, charge)
+        await self._run(job, opened, charged)
+        return job
+
+    def status(self, identifier: str, key: str) -> DocumentJob:
+        """The job of this id, for whoever has its key; raises ``DocumentNotFound``."""
+        job = self._jobs.get(identifier)
+        presented = key.encode("utf-8", "replace")
+        if job is None or not hmac.compare_digest(job.key.encode(), presented):
+            raise DocumentNotFound
+        return job
+
+    def result(self, name: str) -> DocumentJob:
+        """The job by its ``name``, if it is done; raises ``DocumentNotFound``."""
+        job = self._jobs.get(name.partition(".")[0])
+        # Somebody who tidies up may have removed the file.
+        if job is None or job.state != "done" or not job.path.is_file():
+            raise DocumentNotFound
+        return job
+
+    def seconds_remaining(self, job: DocumentJob) -> int | None:
+        """About how long it will take; unknown before its first texts are translated."""
+        if job.state != "translating" or not job.progress:
+            return None
+        spent = self._clock() - job.changed
+        return math.ceil(spent * (1 - job.progress) / job.progress)
+
+    async def fetch_once(self, job: DocumentJob) -> AsyncIterator[bytes]:
+        """The translation of a job that is done, which is removed with its last piece.
+
+        Whoever stops before that can fetch it again. Raises ``DocumentNotFound``.
+        """
+        try:
+            file = await asyncio.to_thread(job.path.open, "rb")
+        except FileNotFoundError as error:
+            raise DocumentNotFound from error
+        return self._pieces(job, file)
+
+    async def _pieces(self, job: DocumentJob, file: BinaryIO) -> AsyncIterator[bytes]:
+        with file:
+            left = job.size
+            while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+                left -= len(piece)
+                # Before it is sent: whoever has all of it must not find it here again.
+                if left <= 0:
+                    await self.forget(job)
+                yield piece
+        await self.forget(job)
+
+    async def forget(self, job: DocumentJob) -> None:
+        """Remove a job that has ended, and its translation."""
+        if self._jobs.pop(job.id, None) is not None:
+            await asyncio.to_thread(job.path.unlink, missing_ok=True)
+
+    async def sweep(self) -> None:
+        """Remove what ended too long ago, as is done every minute."""
+        oldest = self._clock() - self.limits.kept_seconds
+        for job in list(self._jobs.values()):
+            if not job.unfinished and job.changed <= oldest:
+                await self.forget(job)
+        # Whoever is still there has removed what it had there for so long.
+        age = 2 * self.limits.kept_seconds
+        await asyncio.to_thread(remove_old, self._directory.parent, self._directory, age)
+        # Written by a thread that nobody waited for any more.
+        for path in await asyncio.to_thread(files_in, self._directory):
+            if path.name not in self._jobs:
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def _accepted(
+        self, order: DocumentOrder, charge: Charge
+    ) -> tuple[DocumentJob, OpenedDocument, AsyncExitStack]:
+        size = len(order.content)
+        if size > self.limits.document_bytes:
+            raise DocumentTooLarge(self.limits.document_bytes)
+        self._refuse_if_full(size)
+        opened = await self._opened(order)
+        identifier = secrets.token_hex(16)
+        job = DocumentJob(
+            id=identifier,
+            key=secrets.token_hex(32),
+            filename=without_path(order.filename),
+            media_type=opened.document.media_type,
+            characters=opened.document.characters,
+            size=opened.document.size,
+            path=self._directory / identifier,
+            changed=self._clock(),
+        )
+        async with AsyncExitStack() as charged:
+            await charged.enter_async_context(charge(job.characters))
+            # Others may have come in while the file was read.
+            self._refuse_if_full(job.size)
+            self._jobs[job.id] = job
+            return job, opened, charged.pop_all()
+
+    async def _opened(self, order: DocumentOrder) -> OpenedDocument:
+        size = len(order.content)
+        self._unopened.append(size)
+        try:
+            return await self._work.open(order)
+        finally:
+            self._unopened.remove(size)
+
+    def _refuse_if_full(self, size: int) -> None:
+        waiting = [job.size for job in self._jobs.values() if job.unfinished] + self._unopened
+        kept = sum(job.size for job in self._jobs.values())
+        if (
+            len(waiting) >= self.limits.waiting
+            or sum(waiting) + size > self.limits.waiting_bytes
+            or kept + size > self.limits.kept_bytes
+        ):
+            raise DocumentsFull
+
+    async def _run_in_background(
+        self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack
+    ) -> None:
+        try:
+            await self._run(job, opened, charged)
+        # One of the borders where work of many callers meets: who asks about the job hears of it.
+        except Exception as error:
+            job.error, job.size = error, 0
+            self._enter(job, "error")
+            self._jobs[job.id] = job
+            if not isinstance(error, _EXPECTED):
+                logger.exception("a document failed unexpectedly")
+
+    async def _run(self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack) -> None:
+        """Translate a document when its turn has come; a job that fails is forgotten."""
+
+        def told(progress: float) -> None:
+            job.progress = progress
+
+        try:
+            async with charged, self._turns:
+                self._enter(job, "translating")
+                translated = await self._within_time(self._work.translate(opened, told))
+                await self._keep(job, translated)
+            job.size = len(translated)
+            self._enter(job, "done")
+        except BaseException:
+            self._jobs.pop(job.id, None)
+            raise
+
+    async def _keep(self, job: DocumentJob, translated: bytes) -> None:
+        try:
+            await asyncio.to_thread(write, job.path, translated)
+        except OSError as error:
+            logger.error("%s: %s", self._directory, error.strerror or error)
+            raise StateFailed from error
+
+    async def _within_time(self, work: Coroutine[None, None, bytes]) -> bytes:
+        scope = asyncio.timeout(self.limits.seconds)
+        try:
+            async with scope:
+                return await work
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise DeadlineExceeded(self.limits.seconds) from error
+
+    def _enter(self, job: DocumentJob, state: State) -> None:
+        job.state, job.changed = state, self._clock()
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._sweep_seconds)
+            try:
+                await self.sweep()
+            except OSError as error:
+                logger.error("old documents cannot be removed: %s", error)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

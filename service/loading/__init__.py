@@ -1,0 +1,1 @@
+"""Finds bundles, loads them into engines, and reloads what has changed."""

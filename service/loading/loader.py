@@ -1,0 +1,259 @@
+"""From a bundle directory to a model that has proved itself.
+
+Everything that reads files or computes runs in a thread, so that the event loop goes on
+answering. A model is handed over only after it has decoded every example of its manifest to the
+same token ids, which warms it up, too; whatever fails before that leaves nothing running and
+nothing in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
+from service.engine.engine import Engine
+from service.engine.errors import EngineError
+from service.engine.observer import EngineObserver
+from service.engine.scheduler import Scheduler
+from service.runtime.attention import AttentionGraph
+from service.runtime.backend import Backend, TeacherForced
+from service.runtime.onnx import OnnxBackend
+from service.runtime.sessions import Device, DeviceUnavailable, available_device
+from service.settings import Settings
+from service.thread_priority import lower_thread_priority
+from service.translation.attention_reader import AttentionReader
+from service.translation.decoding import NO_OVERRIDES
+from service.translation.loaded_model import DirectedModel, LoadedModel, Tokenizers
+from service.translation.repository import FoundBundle
+from service.translation.result_cache import Lookup, ResultCache
+
+logger = logging.getLogger(__name__)
+
+_PREFERENCE: dict[Device, tuple[Precision, ...]] = {
+    "cpu": ("int8", "fp32", "fp16"),
+    "cuda": ("fp16", "fp32", "int8"),
+}
+"""What ``auto`` takes on each device, best first."""
+
+
+_SLOTS: dict[Precision, int] = {"int8": 64, "fp32": 32, "fp16": 256}
+"""Beyond these, more sentences at once are hardly faster and only take memory; see
+docs/performance.md."""
+
+
+_BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
+"""What a step reads of sources without waiting for memory much longer than it computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBundle:
+    """What a bundle holds, in memory and not yet running."""
+
+    manifest: Manifest
+    precision: Precision
+    tokenizers: Tokenizers
+    backend: Backend
+    attention: TeacherForced
+    device: Device = "cpu"
+
+    def close(self) -> None:
+        self.backend.close()
+        self.attention.close()
+
+
+class ModelObserver(EngineObserver, Protocol):
+    """Hears what the engine of a model and its memory of results report."""
+
+    def looked_up(self, result: Lookup) -> None: ...
+
+
+class Announce(Protocol):
+    """Hears of a model that has been loaded; ``Metrics.model_loaded`` is one."""
+
+    def __call__(
+        self,
+        model: str,
+        *,
+        version: str,
+        source: str,
+        target: str,
+        precision: str,
+        sha256: str,
+        seconds: float,
+    ) -> None: ...
+
+
+def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
+    """Verify a bundle and load it. Blocks; raises ``InvalidBundle``."""
+    bundle = Bundle.open(path)
+    manifest = bundle.manifest
+    if manifest.decoding.beam_size > settings.max_beam_size:
+        raise InvalidBundle(
+            f"{path} decodes with beam_size {manifest.decoding.beam_size}; "
+            f"the service is set to at most {settings.max_beam_size}"
+        )
+    try:
+        available = available_device(settings.device)
+    except DeviceUnavailable as error:
+        raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
+    device, precision = place(manifest, settings, available)
+    tokenizers = bundle.tokenizers()
+    shortlist = bundle.shortlist() if settings.shortlist else None
+    if settings.shortlist and shortlist is None:
+        raise InvalidBundle(f"{path} has no shortlist, which the service is set to use")
+    logger.info("loading %s in %s on %s", manifest.name, precision, device)
+    attention = AttentionGraph.load(bundle, precision, device=device)
+    backend = OnnxBackend.load(
+        bundle,
+        precision,
+        slots=settings.slots or _SLOTS[precision],
+        rows_per_slot=settings.max_beam_size,
+        threads=settings.threads,
+        cache_bytes=settings.cache_megabytes << 20,
+        device=device,
+        shortlist=shortlist,
+    )
+    return OpenedBundle(manifest, precision, tokenizers, backend, attention, device)
+
+
+async def load_model(
+    path: Path,
+    settings: Settings,
+    observer_for: Callable[[str], ModelObserver],
+    *,
+    open_bundle: Callable[[Path, Settings], OpenedBundle] = open_bundle,
+) -> LoadedModel:
+    """Load a bundle, start its engine and have it prove itself; raises ``InvalidBundle``."""
+    opened = await _in_thread(lambda: open_bundle(path, settings))
+    manifest = opened.manifest
+    scheduler = Scheduler(
+        opened.backend.limits,
+        manifest.special_ids,
+        max_padded_tokens=settings.max_padded_tokens,
+        max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
+    )
+    observer = observer_for(manifest.name)
+    engine = Engine(opened.backend, scheduler, observer)
+    attention = AttentionReader(opened.attention, manifest.limits)
+    results = ResultCache(engine.decode, settings.result_megabytes << 20, observer.looked_up)
+    model = LoadedModel(manifest, opened.precision, opened.tokenizers, engine, attention, results)
+    try:
+        await engine.start()
+        for example in manifest.examples:
+            await _prove(model.ways[example.direction], example, path)
+    except BaseException:
+        await model.close()
+        raise
+    return model
+
+
+def announcing(
+    load: Callable[[Path], Awaitable[LoadedModel]], announce: Announce
+) -> Callable[[FoundBundle], Awaitable[LoadedModel]]:
+    """A loader of found bundles that logs and announces what it has loaded."""
+
+    async def loader(bundle: FoundBundle) -> LoadedModel:
+        started = time.perf_counter()
+        model = await load(bundle.path)
+        seconds = time.perf_counter() - started
+        manifest = model.manifest
+        announce(
+            model.name,
+            version=manifest.version,
+            source=",".join(dict.fromkeys(d.source for d in manifest.directions)),
+            target=",".join(dict.fromkeys(d.target for d in manifest.directions)),
+            precision=model.precision,
+            sha256=hashlib.sha256(manifest.to_json().encode()).hexdigest(),
+            seconds=seconds,
+        )
+        logger.info(
+            "model loaded",
+            extra={
+                "model": model.name,
+                "version": manifest.version,
+                "directions": len(manifest.directions),
+                "precision": model.precision,
+                "seconds": round(seconds, 2),
+            },
+        )
+        return model
+
+    return loader
+
+
+async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:
+    """Run ``work`` in a thread; if nobody waits for it any more, what it made is closed."""
+    opening = asyncio.ensure_future(asyncio.to_thread(_aside, work))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
+
+
+def _aside(work: Callable[[], OpenedBundle]) -> OpenedBundle:
+    """In a thread of its own, because what it starts inherits that it has stepped aside."""
+    with ThreadPoolExecutor(1, "loading", initializer=lower_thread_priority) as thread:
+        return thread.submit(work).result()
+
+
+def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+async def _prove(way: DirectedModel, example: Example, path: Path) -> None:
+    model, manifest = way.model, way.model.manifest
+    expected = example.target_ids.get(model.precision)
+    if expected is None:
+        raise InvalidBundle(
+            f"{path} does not say what its example {example.source!r} becomes in {model.precision}"
+        )
+    if way.source_ids(example.source) != example.source_ids:
+        raise InvalidBundle(f"{path} does not read its example {example.source!r} as it should")
+    options = NO_OVERRIDES.resolve(
+        manifest.decoding, manifest.limits, len(example.source_ids), direction=way.direction
+    )
+    try:
+        decoded = await model.engine.decode(example.source_ids, options)
+    except EngineError as error:
+        raise InvalidBundle(f"{path} fails on its example {example.source!r}: {error}") from error
+    found, expected = decoded.hypotheses[0].token_ids, way.written(expected)
+    if found != expected:
+        raise InvalidBundle(
+            f"{path} does not reproduce its example {example.source!r} in {model.precision}: "
+            f"{list(found)} instead of {list(expected)}"
+        )
+
+
+def place(manifest: Manifest, settings: Settings, available: Device) -> tuple[Device, Precision]:
+    """Where a bundle runs and in which precision; raises ``InvalidBundle``.
+
+    Integer products would go from a GPU back to the CPU, value by value: what offers nothing else
+    runs on the CPU altogether, unless the settings name the GPU.
+    """
+    if settings.precision == "auto":
+        precision = next(p for p in _PREFERENCE[available] if p in manifest.precisions)
+    elif settings.precision in manifest.precisions:
+        precision = settings.precision
+    else:
+        raise InvalidBundle(
+            f"bundle {manifest.name} offers {', '.join(manifest.precisions)}; "
+            f"not {settings.precision}, which the service is set to"
+        )
+    if available == "cuda" and precision == "int8" and settings.device == "auto":
+        logger.warning(
+            "%s in int8 runs on the CPU; for the GPU, export it with --precisions int8 fp16",
+            manifest.name,
+        )
+        return "cpu", precision
+    return available, precision

@@ -1,0 +1,1 @@
+"""Ray Serve deployment of the service, and translation of corpora with Ray Data."""

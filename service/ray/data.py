@@ -1,0 +1,282 @@
+"""Bulk translation over a cluster: ``python -m service.ray.data IN OUT --from de --to en``.
+
+A corpus is cut into shards (``service.ray.shards``), which Ray Data hands to actors, each with a
+translator and a GPU of its own. Texts never pass through Ray: an actor reads its shard and writes
+what becomes of it, on a file system that every node sees. See docs/scaling.md.
+
+Exit codes: 0 done, 1 done but for rows that could not be translated, 2 not done, and why is on
+standard error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import ray
+from pyarrow import parquet
+from ray.data import ActorPoolStrategy, DataContext
+from tqdm import tqdm
+
+from service.bootstrap import configure_logging, local_translator
+from service.bulk.rows import Columns, Format, FormatName, Lines, Objects, UnknownColumn, guessed
+from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, language
+from service.ray.shard_translation import Done, Tally, in_company, translate_lines
+from service.ray.shards import CorpusError, Plan, Shard, cut, files_of, names_of, sweep, undone
+from service.ray.shards import written as appearing
+from service.server.process import prepare_process, spare_what_stays
+from service.settings import InvalidSetting, Settings
+from service.translation.errors import TranslationError
+from service.translation.translator import Translator
+from service.translation.types import LanguagePair
+
+_UNFIT = 1
+_ROWS = 4096
+"""Of Parquet that are read together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What every actor is to do with every shard."""
+
+    source: str
+    target: str
+    column: str
+    """Whose texts are translated, in TSV, JSON lines and Parquet."""
+    into: str
+    """Where the translations go, beside everything else."""
+
+    @property
+    def pair(self) -> LanguagePair:
+        return LanguagePair(self.source, self.target)
+
+    def format(self, name: str) -> Format:
+        kind: FormatName = guessed(name)
+        if kind == "lines":
+            return Lines()
+        if kind == "jsonl":
+            return Objects(self.column, self.into)
+        column = int(self.column) if self.column.isdigit() else self.column
+        return Columns(column, header=False, into=self.into, replace=False)
+
+
+class ShardTranslator:
+    """An actor of Ray Data: loads the model once, and then translates shard after shard."""
+
+    def __init__(self, work: Work, overrides: dict[str, Any]) -> None:
+        prepare_process()
+        settings = Settings.from_environment(log_level="warning", **overrides)
+        configure_logging(settings)
+        self._work = work
+        # Ray calls from a thread that runs no event loop, and the translator belongs to one.
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="translator", daemon=True).start()
+        self._stack = AsyncExitStack()
+        self._translator = self._run(
+            self._stack.enter_async_context(local_translator(settings, work.pair))
+        )
+        spare_what_stays()
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        names = list(batch)
+        shards = [
+            Shard(**{name: _plain(value) for name, value in zip(names, row, strict=True)})
+            for row in zip(*batch.values(), strict=True)
+        ]
+        done = [asdict(self._run(self._translate(shard))) for shard in shards]
+        return {name: [each[name] for each in done] for name in done[0]}
+
+    async def _translate(self, shard: Shard) -> Done:
+        if is_parquet(shard.source):
+            return await _translate_parquet(self._translator, self._work, shard)
+        format_ = self._work.format(shard.source)
+        return await translate_lines(self._translator, self._work.pair, shard, format_)
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def is_parquet(name: str) -> bool:
+    return name.endswith(".parquet")
+
+
+async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -> Done:
+    """Row groups of a file, with a column more; raises ``CorpusError``."""
+    tally = Tally(shard)
+    with parquet.ParquetFile(shard.source) as file, appearing(Path(shard.part)) as part:
+        schema = file.schema_arrow
+        if work.column not in schema.names or work.into in schema.names:
+            raise CorpusError(
+                f"{shard.source} has the columns {', '.join(schema.names)}; {work.column} is to be "
+                f"translated into {work.into}, which must not be there"
+            )
+        groups = range(shard.begin, min(shard.end, file.num_row_groups))
+        widened = schema.append(pyarrow.field(work.into, pyarrow.string()))
+        with parquet.ParquetWriter(part, widened) as writer:
+            for batch in file.iter_batches(_ROWS, row_groups=list(groups)):
+                texts = batch.column(work.column).to_pylist()
+                found = []
+                async for text, outcome in in_company(translator, work.pair, texts, _or_empty):
+                    tally.add(outcome.problem, cut=outcome.cut)
+                    kept = text is not None and outcome.problem is None
+                    found.append(outcome.text if kept else None)
+                columns = [*batch.columns, pyarrow.array(found, pyarrow.string())]
+                writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=widened))
+    return tally.done()
+
+
+def translate_corpus(
+    source: Path,
+    output: Path,
+    work: Work,
+    *,
+    actors: int,
+    gpus: float,
+    cpus: float,
+    shard_bytes: int,
+    overrides: dict[str, Any],
+) -> Iterator[Done]:
+    """Translate what has not been done, shard by shard in any order; in a Ray that runs.
+
+    Raises ``CorpusError``, or what Ray says of an actor that could not go on.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    files = names_of(files_of(source), source)
+    stats = {name: path.stat() for name, path in files.items()}
+    made_with = {**asdict(work), "shard_bytes": shard_bytes}
+    found = {name: (each.st_size, each.st_mtime_ns) for name, each in stats.items()}
+    Plan(made_with, found).keep(output)
+    sweep(output)
+    todo = undone([s for name in files for s in _cut(name, files[name], output, shard_bytes)])
+    if not todo:
+        return
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    shards = ray.data.from_items([asdict(s) for s in todo], override_num_blocks=len(todo))
+    translated = shards.map_batches(
+        ShardTranslator,
+        fn_constructor_args=(work, overrides),
+        batch_size=1,
+        compute=ActorPoolStrategy(size=min(actors, len(todo))),
+        num_cpus=cpus,
+        num_gpus=gpus or None,
+    )
+    for row in translated.iter_rows():
+        yield Done(**row)
+
+
+def _cut(name: str, path: Path, output: Path, shard_bytes: int) -> Iterable[Shard]:
+    if not is_parquet(name):
+        return cut(name, path, output, shard_bytes, path.stat().st_size)
+    with parquet.ParquetFile(path) as file:
+        groups = file.num_row_groups
+    # Groups are of about one size.
+    together = max(1, round(shard_bytes * groups / max(1, path.stat().st_size)))
+    return cut(name, path, output, together, groups)
+
+
+def _or_empty(text: str | None) -> str:
+    return text or ""
+
+
+def _plain(value: Any) -> Any:
+    """Python's own number for NumPy's."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (
+        CommandFailed,
+        CorpusError,
+        InvalidSetting,
+        TranslationError,
+        UnknownColumn,
+        OSError,
+    ) as error:
+        print(f"ray_data: {error}", file=sys.stderr)
+    except ray.exceptions.RayError as error:
+        # Ray's message is the way of the exception through Ray, and ends with what was raised.
+        why = str(error).strip().splitlines()[-1]
+        print(f"ray_data: an actor could not go on: {why}", file=sys.stderr)
+    return FAILED
+
+
+def _run(options: argparse.Namespace) -> int:
+    work = Work(language(options.source), language(options.target), options.column, options.into)
+    # Whatever is wrong with the environment is said here, and not by every actor.
+    Settings.from_environment(bundles=options.bundles)
+    overrides = {"device": "cuda" if options.gpus else "cpu"}
+    if options.bundles is not None:
+        overrides["bundles"] = str(Path(options.bundles).resolve())
+    if not options.gpus:
+        overrides["threads"] = str(max(1, int(options.cpus)))
+    if not ray.is_initialized():
+        ray.init(address=options.address, log_to_driver=False, configure_logging=False)
+    rows = unfit = cut_ = 0
+    first, actors = "", set()
+    with tqdm(unit=" rows", unit_scale=True, disable=None) as bar:
+        for done in translate_corpus(
+            options.input.resolve(),
+            options.output.resolve(),
+            work,
+            actors=options.actors,
+            gpus=options.gpus,
+            cpus=options.cpus,
+            shard_bytes=options.shard_bytes,
+            overrides=overrides,
+        ):
+            rows, unfit, cut_ = rows + done.rows, unfit + done.unfit, cut_ + done.cut
+            first = first or done.first_unfit
+            actors.add(done.actor)
+            bar.update(done.rows)
+    print(
+        f"ray_data: {rows} rows translated into {options.output} by {len(actors)} actors",
+        file=sys.stderr,
+    )
+    if cut_:
+        print(f"ray_data: {cut_} cut at the longest allowed length", file=sys.stderr)
+    if unfit:
+        print(f"ray_data: {unfit} left empty; the first is {first}", file=sys.stderr)
+    return _UNFIT if unfit else DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m service.ray.data",
+        description="Translate a corpus over a Ray cluster, shard by shard.",
+        epilog="The same command again does what has not been done.",
+    )
+    parser.add_argument("input", type=Path, metavar="IN", help="a file, or a directory of files")
+    parser.add_argument("output", type=Path, metavar="OUT", help="a directory, for the parts")
+    parser.add_argument("--from", dest="source", required=True, metavar="CODE", help="language")
+    parser.add_argument("--to", dest="target", required=True, metavar="CODE", help="language")
+    parser.add_argument("--bundles", metavar="DIR", help="directory that holds the bundles")
+    parser.add_argument("--column", default="text", help="of TSV (or its number), JSON, Parquet")
+    parser.add_argument("--into", default="translation", help="the column or field that is added")
+    parser.add_argument("--actors", type=int, default=1, help="as many as there are GPUs")
+    parser.add_argument("--gpus", type=float, default=0, help="of an actor; 0 runs on the CPU")
+    parser.add_argument("--cpus", type=float, default=2, help="of an actor")
+    parser.add_argument("--shard-bytes", type=int, default=64 << 20, help="of source, in one part")
+    parser.add_argument("--address", default="auto", help="Ray's; local starts one here")
+    return parser
+
+
+if __name__ == "__main__":
+    # What is sent to actors has to be of a module that they can import.
+    from service.ray import data
+
+    sys.exit(data.main())

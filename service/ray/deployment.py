@@ -1,0 +1,110 @@
+"""The same app on Ray Serve: ``serve run service.ray.deployment:app max_replicas=4``.
+
+``app`` says what Ray is to start and builds nothing itself; every replica builds a service of its
+own, from the ``DRAGOMAN_*`` variables of its node. Ray decides how many replicas there are, sends
+requests to them, and drains one before it ends; see docs/scaling.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import ValidationError
+from ray import serve
+from ray.serve.schema import LoggingConfig
+
+from service.bootstrap import Service, build, configure_logging
+from service.ray.metrics_server import exposed
+from service.ray.options import Arguments, InvalidArgument, Plan, plan_of
+from service.ray.proxy import UnderPrefix
+from service.server.preflight import check_state
+from service.server.process import prepare_process, spare_what_stays
+from service.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicaUnhealthy(Exception):
+    """Why this replica has to be replaced."""
+
+
+class Replica:
+    """One process that serves; what Ray Serve calls a replica. For one event loop."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._service: Service | None = None
+        self._was_ready = False
+
+    async def __serve_build_asgi_app__(self) -> FastAPI:
+        """Called by Ray once, on the event loop that will run the app and its lifespan."""
+        prepare_process()
+        settings = Settings.from_environment(**self._plan.overrides)
+        configure_logging(settings)
+        await check_state(settings)
+        self._service = built = build(settings)
+        ports = self._plan.metrics_ports
+        within = built.app.router.lifespan_context
+
+        @asynccontextmanager
+        async def lifespan(app: FastAPI) -> AsyncIterator[Mapping[str, Any] | None]:
+            running: AbstractAsyncContextManager[Mapping[str, Any] | None] = within(app)
+            with exposed(built.metrics, settings.host, ports):
+                async with running as state:
+                    yield state
+
+        # The type of Starlette's attribute is of one callable that yields one of two things.
+        built.app.router.lifespan_context = lifespan  # type: ignore[assignment]
+        built.app.add_middleware(UnderPrefix)
+        spare_what_stays()
+        return built.app
+
+    async def check_health(self) -> None:
+        """Raises why this replica has to be replaced.
+
+        The first call comes before any request and waits until the models have been loaded. Later
+        on, a bundle directory that has been emptied is no reason: another replica would find no
+        more in it.
+        """
+        service = self._service
+        assert service is not None
+        await service.loaded.wait()
+        if not self._was_ready:
+            # Raises NotReady, which names each bundle that failed and why.
+            self._was_ready = bool(service.repository.offer.models)
+        if stopped := service.repository.stopped:
+            raise ReplicaUnhealthy(f"the engine of {', '.join(stopped)} has stopped")
+
+
+def app(arguments: Mapping[str, Any]) -> Any:
+    """A Ray Serve application; ``arguments`` are those of ``Arguments``. Raises by name."""
+    try:
+        parsed = Arguments.model_validate(arguments)
+    except ValidationError as error:
+        raise InvalidArgument.of(error) from error
+    settings = Settings.from_environment()
+    plan = plan_of(parsed, settings)
+    deployment = serve.deployment(
+        serve.ingress()(Replica),
+        name="Replica",
+        ray_actor_options={"num_cpus": plan.cpus, "num_gpus": plan.gpus},
+        autoscaling_config={
+            "min_replicas": plan.min_replicas,
+            "max_replicas": plan.max_replicas,
+            "target_ongoing_requests": plan.target_requests,
+        },
+        max_ongoing_requests=plan.most_requests,
+        # Of who comes while there is no replica; those there are refuse by themselves.
+        max_queued_requests=4 * plan.target_requests * plan.max_replicas,
+        backpressure_config={"status_code": 503, "retry_after_s": 1},
+        graceful_shutdown_timeout_s=plan.shutdown_seconds,
+        graceful_shutdown_wait_loop_s=0.5,
+        health_check_period_s=5,
+        # Every request has a line in the service's own log.
+        logging_config=LoggingConfig(enable_access_log=False),
+    )
+    return deployment.bind(plan)

@@ -1,0 +1,155 @@
+"""Arguments of ``serve run service.ray.deployment:app``, and the plan that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from service.runtime.sessions import Device, available_device
+from service.settings import Settings
+
+FULL_BATCH: dict[Device, int] = {"cpu": 64, "cuda": 256}
+"""Sentences that a replica decodes together in what ``auto`` runs on each device."""
+
+_CPUS: dict[Device, int] = {"cpu": 2, "cuda": 2}
+"""Beside a GPU, one for the engine's thread and one for whoever answers."""
+
+_LEAST_TOKENS = 2
+"""Of a sentence: a piece, and the end."""
+
+_CLOSING_SECONDS = 5
+"""What a replica gets, after its requests, to close its models and files."""
+
+
+class InvalidArgument(Exception):
+    """An argument of the application that cannot be used, and why."""
+
+    @classmethod
+    def of(cls, error: ValidationError) -> InvalidArgument:
+        first = error.errors()[0]
+        known = ", ".join(Arguments.model_fields)
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            return cls(f"{name} is not an argument of this application; known are {known}")
+        problem = first["msg"].removeprefix("Value error, ")
+        return cls(f"{name} is {first['input']!r}: {problem}" if name else problem)
+
+
+class Arguments(BaseModel):
+    """Of one Ray Serve application. Everything else is set by DRAGOMAN_* variables of the nodes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bundles: Path | None = Field(
+        default=None,
+        description="directory that holds the bundles, the same on every node; without it, the "
+        "one that DRAGOMAN_BUNDLES names there",
+    )
+    min_replicas: int = Field(default=1, ge=0, description="replicas there are always")
+    max_replicas: int = Field(
+        default=1, ge=1, description="replicas there are at most; as many as there are GPUs"
+    )
+    gpus: float | None = Field(
+        default=None,
+        ge=0,
+        description="GPUs of a replica; 0 runs on the CPU; without it, 1 if this machine has one",
+    )
+    cpus: float | None = Field(
+        default=None,
+        gt=0,
+        description="CPUs of a replica; without it, DRAGOMAN_THREADS on the CPU, or 2",
+    )
+    target_requests: int | None = Field(
+        default=None,
+        ge=1,
+        description="requests of a replica beyond which another is started; without it, as many "
+        "as it has slots",
+    )
+    metrics_ports: str = Field(
+        default="9400-9415",
+        pattern=r"^\d{2,5}(-\d{2,5})?$",
+        description="where replicas are scraped: each takes the first port that is free on its "
+        "machine",
+    )
+    documents: bool | None = Field(
+        default=None,
+        description="whether files are translated; without it, as DRAGOMAN_DOCUMENTS says, but "
+        "never by more than one replica",
+    )
+
+    @field_validator("metrics_ports")
+    @classmethod
+    def _a_range(cls, ports: str) -> str:
+        first, last = _bounds(ports)
+        if not 1024 <= first <= last <= 65535:
+            raise ValueError("ports are from 1024 to 65535, the lower one first")
+        return ports
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Arguments:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"min_replicas is {self.min_replicas} and max_replicas {self.max_replicas}; "
+                "the lower one is min_replicas"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of Ray, and what each replica is told."""
+
+    min_replicas: int
+    max_replicas: int
+    gpus: float
+    cpus: float
+    target_requests: int
+    most_requests: int
+    """More than the service's own limit accepts, which therefore is the one that refuses."""
+    shutdown_seconds: float
+    metrics_ports: range
+    overrides: dict[str, Any]
+    """Settings that win over the environment of a replica's node."""
+
+
+def plan_of(arguments: Arguments, settings: Settings) -> Plan:
+    """``settings`` are those of the machine that starts the application.
+
+    Raises ``DeviceUnavailable`` where it says that there has to be a GPU, and there is none.
+    """
+    gpus = arguments.gpus
+    if gpus is None:
+        gpus = 1.0 if available_device(settings.device) == "cuda" else 0.0
+    device: Device = "cuda" if gpus else "cpu"
+    cpus = arguments.cpus or (settings.threads if device == "cpu" else 0) or _CPUS[device]
+    overrides: dict[str, Any] = {"device": device}
+    if arguments.bundles is not None:
+        overrides["bundles"] = arguments.bundles
+    if device == "cpu" and not settings.threads:
+        # Otherwise each replica would take every core of its machine.
+        overrides["threads"] = max(1, int(cpus))
+    if arguments.documents is not None:
+        overrides["documents"] = arguments.documents
+    elif arguments.max_replicas > 1:
+        # A document is fetched from the replica that translated it, and requests go anywhere.
+        overrides["documents"] = False
+    first, last = _bounds(arguments.metrics_ports)
+    return Plan(
+        min_replicas=arguments.min_replicas,
+        max_replicas=arguments.max_replicas,
+        gpus=gpus,
+        cpus=cpus,
+        target_requests=arguments.target_requests or settings.slots or FULL_BATCH[device],
+        most_requests=max(1, settings.max_queue_tokens // _LEAST_TOKENS),
+        shutdown_seconds=settings.shutdown_seconds + _CLOSING_SECONDS,
+        metrics_ports=range(first, last + 1),
+        overrides=overrides,
+    )
+
+
+def _bounds(ports: str) -> tuple[int, int]:
+    first, _, last = ports.partition("-")
+    return int(first), int(last or first)

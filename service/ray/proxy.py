@@ -1,0 +1,89 @@
+"""What lies between Ray's proxy and the app.
+
+``middlewares`` is for the proxy, which calls it if the environment variable
+``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH`` is ``service.ray.proxy:middlewares``. ``UnderPrefix``
+is for the app. Knows nothing of Ray and imports none of the service, since the proxy serves every
+application of a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LOST = "the replica that worked on this was lost; try again"
+_RETRY_SECONDS = 1
+
+
+def middlewares() -> list[Middleware]:
+    return [Middleware(RetryableLoss)]
+
+
+class RetryableLoss:
+    """Answers 503 with ``Retry-After`` for a replica that died before it could begin to answer.
+
+    Ray's proxy gives nothing in its place, of which its server makes a bare 500.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        await self.app(scope, receive, watched)
+        if started:
+            return
+        # DeepL's clients read message, everybody else's error.
+        body = json.dumps({"error": _LOST, "message": _LOST}).encode()
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "retry-after": str(_RETRY_SECONDS),
+            "access-control-allow-origin": "*",
+        }
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 503, "headers": raw})
+        await send({"type": "http.response.body", "body": body})
+
+
+class UnderPrefix:
+    """Lets an app under a route prefix see the paths that it would see at the root.
+
+    The prefix goes to ``app_root_path``, from which Starlette makes links. The request's id is told
+    by Ray's proxy already, which gives the app the same.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        prefix = scope.get("root_path", "").rstrip("/")
+        path = scope["path"]
+        if prefix and path.startswith(prefix + "/"):
+            scope = {**scope, "path": path[len(prefix) :], "root_path": "", "app_root_path": prefix}
+            scope["raw_path"] = scope.get("raw_path", path.encode()).removeprefix(prefix.encode())
+        asked_as = Headers(scope=scope).get("x-request-id")
+
+        async def once(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if headers.get("x-request-id") == asked_as:
+                    del headers["x-request-id"]
+            await send(message)
+
+        await self.app(scope, receive, once)

@@ -1,0 +1,1 @@
+"""The server process: uvicorn, its HTTP protocol, memory settings, and draining on SIGTERM."""

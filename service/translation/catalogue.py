@@ -1,0 +1,133 @@
+"""What clients may choose from: models, languages, and the ways from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from models.bundle.languages import canonical, display_name
+from service.translation.errors import UnknownLanguage, UnknownModel, UnsupportedPair
+from service.translation.loaded_model import DirectedModel, LoadedModel
+from service.translation.types import Language, LanguagePair
+
+Route = tuple[DirectedModel, ...]
+Side = Literal["sources", "targets"]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What clients may choose from, and why some of what was found is not in it.
+
+    What follows from the models is worked out once: a model may have thousands of directions.
+    """
+
+    models: tuple[LoadedModel, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Bundle directory to reason."""
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(sorted({pair.source for pair in self._ways}))
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(sorted({pair.target for pair in self._ways}))
+
+    @cached_property
+    def languages(self) -> tuple[Language, ...]:
+        """Every language on either side, by name."""
+        codes = {*self.sources, *self.targets}
+        languages = (Language(c, display_name(c), self.targets_of(c)) for c in codes)
+        return tuple(sorted(languages, key=lambda language: language.name))
+
+    def targets_of(self, source: str) -> tuple[str, ...]:
+        """The languages that ``source`` is translated to, itself left out."""
+        direct = self._direct(source)
+        indirect = {target for pivot in direct for target in self._direct(pivot)}
+        return tuple(sorted((direct | indirect) - {source}))
+
+    def direct_pairs(self) -> tuple[LanguagePair, ...]:
+        """The pairs that a single model translates."""
+        return tuple(sorted(self._ways))
+
+    def route(self, pair: LanguagePair, name: str | None = None) -> Route:
+        """The ways that lead from source to target: one, or two through a pivot.
+
+        Where several models translate a pair, the first by name that is alive is taken, or the one
+        called ``name``. English is the first choice of a pivot. Raises ``UnknownModel`` or
+        ``UnsupportedPair``.
+        """
+        if name is not None:
+            model = self.named(name)
+            for way in self._ways.get(pair, ()):
+                if way.model is model:
+                    return (way,)
+            offered = [str(way.pair) for way in model.ways]
+            raise UnsupportedPair(pair.source, pair.target, offered, name)
+        if direct := self._way(pair):
+            return (direct,)
+        routes = [
+            (first, second)
+            for pivot in sorted(self._direct(pair.source), key=lambda code: (code != "en", code))
+            if (first := self._way(LanguagePair(pair.source, pivot)))
+            and (second := self._way(LanguagePair(pivot, pair.target)))
+        ]
+        if not routes:
+            raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
+        return next((r for r in routes if all(w.model.engine.alive for w in r)), routes[0])
+
+    def named(self, name: str) -> LoadedModel:
+        """Raises ``UnknownModel``."""
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise UnknownModel(name, sorted(model.name for model in self.models))
+
+    def language(self, code: str, side: Side) -> str:
+        """The canonical spelling of a code; raises ``UnknownLanguage`` if it is not on offer."""
+        return _known(code, {*self.sources, *self.targets}, getattr(self, side))
+
+    def pair(self, source: str, target: str) -> LanguagePair:
+        """The pair of two codes in any spelling; raises by name if no route leads there.
+
+        A language on offer may be paired with itself.
+        """
+        pair = LanguagePair(self.language(source, "sources"), self.language(target, "targets"))
+        if pair.source != pair.target and pair.target not in self.targets_of(pair.source):
+            raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
+        return pair
+
+    @cached_property
+    def _ways(self) -> Mapping[LanguagePair, tuple[DirectedModel, ...]]:
+        """The ways of each pair, in the order of the models."""
+        ways: dict[LanguagePair, tuple[DirectedModel, ...]] = {}
+        for way in (way for model in self.models for way in model.ways):
+            ways[way.pair] = (*ways.get(way.pair, ()), way)
+        return ways
+
+    @cached_property
+    def _targets(self) -> Mapping[str, set[str]]:
+        """What each language is translated to directly."""
+        targets: dict[str, set[str]] = {}
+        for pair in self._ways:
+            targets.setdefault(pair.source, set()).add(pair.target)
+        return targets
+
+    def _direct(self, source: str) -> set[str]:
+        return self._targets.get(source, set())
+
+    def _way(self, pair: LanguagePair) -> DirectedModel | None:
+        fitting = self._ways.get(pair, ())
+        return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
+
+
+def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:
+    try:
+        language = canonical(code)
+    except ValueError as error:
+        raise UnknownLanguage(code, offered) from error
+    if language not in languages:
+        raise UnknownLanguage(code, offered)
+    return language

@@ -1,0 +1,1 @@
+"""Glossary terms: forced during decoding, inserted where decoding missed them."""

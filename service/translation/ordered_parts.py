@@ -1,0 +1,51 @@
+"""Puts finished sentences in order: what comes out of the batch first may be told later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from service.translation.preparing import Text
+from service.translation.types import Part
+
+
+class OrderedParts:
+    """Tells of the parts of texts, each as soon as it and all before it are known."""
+
+    def __init__(self, texts: int, deliver: Callable[[Part], None]) -> None:
+        self._deliver = deliver
+        self._texts: list[Sequence[str] | None] = [None] * texts
+        """The separators of each text, once its sentences have been found."""
+        self._known: dict[tuple[int, int], str] = {}
+        self._next = (0, 0)
+
+    def begin(self, number: int, text: Text) -> None:
+        """The sentences of a text have been found."""
+        self._texts[number] = text.separators
+        self._flush()
+
+    def whole(self, number: int, text: str) -> None:
+        """A text that has no sentences to wait for."""
+        self._texts[number] = (text,)
+        self._flush()
+
+    def tell(self, number: int, sentence: int, target: str) -> None:
+        self._known[number, sentence] = target
+        self._flush()
+
+    def _flush(self) -> None:
+        number, sentence = self._next
+        while number < len(self._texts) and (separators := self._texts[number]) is not None:
+            if sentence < len(separators) - 1:
+                target = self._known.pop((number, sentence), None)
+                if target is None:
+                    break
+                self._part(number, separators[sentence] + target)
+                sentence += 1
+            else:
+                self._part(number, separators[-1])
+                number, sentence = number + 1, 0
+        self._next = number, sentence
+
+    def _part(self, number: int, target: str) -> None:
+        if target:
+            self._deliver(Part(number, target))

@@ -1,0 +1,119 @@
+"""What one model has recently decoded, and is decoding: the same question is asked once.
+
+Whoever asks what is being decoded for somebody else waits for the same answer; it is given up
+only when nobody waits for it any more. Finished answers are kept, the least recently used go first.
+Company never changes a translation, so neither does this. Draws are not kept. Belongs to the event
+loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from service.engine.types import Decoded, DecodingOptions, Durations, Priority
+
+Lookup = Literal["hit", "miss", "coalesced"]
+Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int], Awaitable[Decoded]]
+"""The number is that of the request; it says whose turn it is in the line."""
+
+_Question = tuple[tuple[int, ...], DecodingOptions]
+
+_BYTES_PER_ENTRY = 1_200
+_BYTES_PER_TOKEN = 40
+"""Of a tuple of numbers, measured with tracemalloc and rounded up."""
+
+
+@dataclass(slots=True)
+class _Running:
+    task: asyncio.Task[Decoded]
+    waiting: int = 0
+
+
+class ResultCache:
+    """Stands before ``decode``, an engine's, and keeps up to ``max_bytes`` of its results."""
+
+    def __init__(
+        self, decode: Decode, max_bytes: int = 0, tell: Callable[[Lookup], None] = lambda _: None
+    ) -> None:
+        self._decode = decode
+        self._max_bytes = max_bytes
+        self._tell = tell
+        self._kept: OrderedDict[_Question, Decoded] = OrderedDict()
+        self._bytes = 0
+        self._running: dict[tuple[_Question, Priority], _Running] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is kept, by estimate."""
+        return self._bytes
+
+    async def decode(
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        priority: Priority,
+        request: int = 0,
+    ) -> Decoded:
+        """As ``Engine.decode``; an answer from memory has taken no time."""
+        question = source_ids, options
+        if (known := self._kept.get(question)) is not None:
+            self._kept.move_to_end(question)
+            self._tell("hit")
+            return known
+        running = self._running.get((question, priority))
+        if running is None:
+            self._tell("miss")
+            running = self._start(question, priority, request)
+        else:
+            self._tell("coalesced")
+        running.waiting += 1
+        try:
+            return await asyncio.shield(running.task)
+        finally:
+            running.waiting -= 1
+            if not running.waiting and not running.task.done():
+                self._forget(question, priority, running)
+                running.task.cancel()
+
+    def _start(self, question: _Question, priority: Priority, request: int) -> _Running:
+        task: asyncio.Task[Decoded] = asyncio.create_task(
+            _run(self._decode, question, priority, request)
+        )
+        running = self._running[question, priority] = _Running(task)
+
+        def finish(task: asyncio.Task[Decoded]) -> None:
+            self._forget(question, priority, running)
+            # Asking for the exception tells asyncio that somebody has heard of it: if the last who
+            # waited was cancelled in the same moment, nobody else does.
+            if not task.cancelled() and task.exception() is None:
+                self._keep(question, task.result())
+
+        running.task.add_done_callback(finish)
+        return running
+
+    def _forget(self, question: _Question, priority: Priority, running: _Running) -> None:
+        if self._running.get((question, priority)) is running:
+            del self._running[question, priority]
+
+    def _keep(self, question: _Question, decoded: Decoded) -> None:
+        size = _size(question, decoded)
+        if question[1].samples or size > self._max_bytes or question in self._kept:
+            return
+        self._kept[question] = replace(decoded, durations=Durations())
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            oldest, forgotten = self._kept.popitem(last=False)
+            self._bytes -= _size(oldest, forgotten)
+
+
+async def _run(decode: Decode, question: _Question, priority: Priority, request: int) -> Decoded:
+    return await decode(*question, priority, request)
+
+
+def _size(question: _Question, decoded: Decoded) -> int:
+    tokens = len(question[0]) + sum(len(h.token_ids) for h in decoded.hypotheses)
+    return _BYTES_PER_ENTRY + _BYTES_PER_TOKEN * tokens

@@ -1,0 +1,383 @@
+"""Documents in the background: bounded, cancelled with whoever waits, forgotten in time."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from service.api.access import Access, AccessPolicy, Caller
+from service.document_jobs.errors import DocumentNotFound, DocumentsFull, DocumentTooLarge
+from service.document_jobs.jobs import Charge, DocumentJob, DocumentJobs, DocumentLimits
+from service.document_jobs.work import DocumentOrder, DocumentWork
+from service.state.database import Database
+from service.state.errors import QuotaExceeded, StateFailed
+from service.state.keys import KeyStore
+from service.state.rates import RateLimits
+from service.state.usage import UsageLedger
+from service.translation.errors import DeadlineExceeded, NotReady
+from service.translation.types import LanguagePair
+
+pytestmark = pytest.mark.anyio
+CALLER = Caller("somebody", "key somebody", characters_per_month=100)
+
+
+@dataclass
+class Work:
+    """Shouts files while the gate is open."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    running: int = 0
+    most: int = 0
+    failure: Exception | None = None
+    unpacked: int = 1
+    """How many times larger than its file a document is."""
+
+    async def open(self, order: DocumentOrder) -> Any:
+        size = len(order.content)
+        document = SimpleNamespace(
+            media_type="text/plain", characters=size, size=size * self.unpacked
+        )
+        return SimpleNamespace(document=document, pair=LanguagePair("de", "en"), order=order)
+
+    async def translate(self, opened: Any, told: Callable[[float], None]) -> bytes:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            told(0.5)
+            await self.gate.wait()
+            if self.failure is not None:
+                raise self.failure
+            content: bytes = opened.order.content
+            return content.upper()
+        finally:
+            self.running -= 1
+
+
+@dataclass
+class Clock:
+    seconds: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class Bench:
+    jobs: DocumentJobs
+    work: Work
+    access: Access
+    clock: Clock
+
+    def charge(self, caller: Caller = CALLER) -> Charge:
+        return partial(self.access.charge, caller, documents=1)
+
+    async def ended(self, job: DocumentJob) -> DocumentJob:
+        async with asyncio.timeout(5):
+            while job.unfinished:
+                await asyncio.sleep(0.001)
+        return job
+
+    async def used(self) -> int:
+        return (await self.access.usage(CALLER)).characters
+
+
+@asynccontextmanager
+async def bench(
+    directory: Path, sweep_seconds: float = 60.0, **limits: Any
+) -> AsyncIterator[Bench]:
+    async with Database(None) as database:
+        usage = UsageLedger(database)
+        access = Access(AccessPolicy(), KeyStore(database), usage, RateLimits())
+        work, clock = Work(), Clock()
+        jobs = DocumentJobs(
+            cast(DocumentWork, work),
+            directory,
+            DocumentLimits(**limits),
+            clock,
+            sweep_seconds,
+        )
+        await jobs.start()
+        try:
+            yield Bench(jobs, work, access, clock)
+        finally:
+            await jobs.close()
+
+
+def order(content: bytes = b"hallo", name: str = "a.txt") -> DocumentOrder:
+    return DocumentOrder(name, content, "en", "de")
+
+
+async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        job = await b.jobs.accept(order(), b.charge())
+        states = [job.state]
+        while not b.work.running:
+            await asyncio.sleep(0)
+        states.append(job.state)
+        assert states == ["queued", "translating"]
+        b.clock.seconds += 3
+        assert b.jobs.seconds_remaining(job) == 3
+        b.work.gate.set()
+        assert (await b.ended(job)).state == "done"
+        assert b.jobs.seconds_remaining(job) is None
+        assert b.jobs.status(job.id, job.key) is job
+        assert b.jobs.result(job.name).path.read_bytes() == b"HALLO"
+        assert await b.used() == 5
+
+
+async def test_only_so_many_run_at_once_and_the_others_wait(tmp_path: Path) -> None:
+    async with bench(tmp_path, running=2) as b:
+        jobs = [await b.jobs.accept(order(), b.charge()) for _ in range(5)]
+        while b.work.running < 2:
+            await asyncio.sleep(0)
+        assert sorted(job.state for job in jobs) == ["queued"] * 3 + ["translating"] * 2
+        b.work.gate.set()
+        assert {(await b.ended(job)).state for job in jobs} == {"done"}
+        assert b.work.most == 2
+
+
+@pytest.mark.parametrize("limits", [{"waiting": 2}, {"waiting_bytes": 12}, {"kept_bytes": 12}])
+async def test_more_than_can_wait_are_refused_and_not_charged(
+    tmp_path: Path, limits: dict[str, int]
+) -> None:
+    async with bench(tmp_path, **limits) as b:
+        jobs = [await b.jobs.accept(order(), b.charge()) for _ in range(2)]
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(order(), b.charge())
+        b.work.gate.set()
+        for job in jobs:
+            await b.jobs.forget(await b.ended(job))
+        await b.ended(await b.jobs.accept(order(), b.charge()))
+        assert await b.used() == 15
+
+
+async def test_a_document_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path, document_bytes=4) as b:
+        with pytest.raises(DocumentTooLarge, match="4 bytes"):
+            await b.jobs.accept(order(), b.charge())
+
+
+async def test_what_waits_counts_towards_the_quota(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.jobs.accept(order(b"x" * 60), b.charge())
+        with pytest.raises(QuotaExceeded):
+            await b.jobs.accept(order(b"x" * 60), b.charge())
+
+
+async def test_a_job_that_fails_says_why_and_charges_nobody(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.work.failure = NotReady("the models are being loaded")
+        b.work.gate.set()
+        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        assert (job.state, job.error) == ("error", b.work.failure)
+        assert b.jobs.status(job.id, job.key) is job
+        with pytest.raises(DocumentNotFound):
+            b.jobs.result(job.name)
+        assert await b.used() == 0
+
+
+async def test_a_document_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    async with bench(tmp_path, seconds=0.01) as b:
+        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        assert isinstance(job.error, DeadlineExceeded)
+
+
+async def test_whoever_waits_gets_the_result_or_the_error(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.jobs.translate(order(name="Über uns.TXT"), b.charge())
+        assert (job.state, job.filename) == ("done", "Über uns.txt")
+        assert b.jobs.result(f"{job.id}.Über uns.txt") is job
+        b.work.failure = NotReady("gone")
+        with pytest.raises(NotReady):
+            await b.jobs.translate(order(), b.charge())
+
+
+async def test_whoever_stops_waiting_stops_the_work(tmp_path: Path) -> None:
+    async with bench(tmp_path, running=1) as b:
+        waiting = asyncio.create_task(b.jobs.translate(order(), b.charge()))
+        while not b.work.running:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        assert b.work.running == 0
+        b.work.gate.set()
+        await b.jobs.translate(order(), b.charge())
+        assert await b.used() == 5
+
+
+async def test_translations_are_removed_after_a_while(tmp_path: Path) -> None:
+    async with bench(tmp_path, kept_seconds=60) as b:
+        old = await b.jobs.accept(order(), b.charge())
+        b.work.gate.set()
+        await b.ended(old)
+        b.clock.seconds += 59
+        late = await b.ended(await b.jobs.accept(order(), b.charge()))
+        await b.jobs.sweep()
+        assert old.path.exists()
+        b.clock.seconds += 1
+        await b.jobs.sweep()
+        assert not old.path.exists()
+        assert late.path.exists()
+        with pytest.raises(DocumentNotFound):
+            b.jobs.status(old.id, old.key)
+
+
+async def test_a_translation_is_gone_once_its_last_piece_is_to_be_had(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 600
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.jobs.translate(
+            order(content), b.charge(replace(CALLER, characters_per_month=0))
+        )
+        first = await b.jobs.fetch_once(job)
+        begun = await anext(first)
+        assert b.jobs.result(job.name) is job
+        second = [piece async for piece in await b.jobs.fetch_once(job)]
+        assert b"".join(second) == content.upper()
+        with pytest.raises(DocumentNotFound):
+            b.jobs.result(job.name)
+        with pytest.raises(DocumentNotFound):
+            await b.jobs.fetch_once(job)
+        assert not job.path.exists()
+        assert begun + b"".join([piece async for piece in first]) == content.upper()
+
+
+async def test_what_a_crashed_process_left_is_removed_and_what_others_keep_is_not(
+    tmp_path: Path,
+) -> None:
+    for name, age in (("crashed", 9999), ("alive", 100)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "translation").write_bytes(b"secret")
+        then = (tmp_path / name).stat().st_mtime - age
+        os.utime(tmp_path / name, (then, then))
+    async with bench(tmp_path, kept_seconds=3600):
+        assert [path.name for path in tmp_path.iterdir()] == ["alive"]
+
+
+async def test_closing_stops_everything_and_leaves_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path, running=1) as b:
+        b.work.gate.set()
+        done = await b.ended(await b.jobs.accept(order(), b.charge()))
+        b.work.gate.clear()
+        await b.jobs.accept(order(), b.charge())
+        await b.jobs.accept(order(), b.charge())
+        await b.jobs.close()
+        assert not done.path.exists()
+        assert b.work.running == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd.txt", r"..\..\x.txt", "/etc/x.txt", "\x00\n.txt", "x" * 5000 + ".txt"],
+)
+async def test_what_a_client_calls_its_file_is_no_path_of_ours(tmp_path: Path, name: str) -> None:
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.jobs.translate(order(name=name), b.charge())
+        assert job.path.parent.parent == tmp_path
+        assert "/" not in job.filename
+        assert "\\" not in job.filename
+        assert job.filename.isprintable()
+        assert 4 < len(job.filename) < 200
+
+
+async def test_a_full_disk_is_told_charges_nobody_and_keeps_no_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[:2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        assert isinstance(job.error, StateFailed)
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert await b.used() == 0
+
+
+async def test_files_of_nobody_are_removed(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        stray = job.path.with_name("stray")
+        stray.write_bytes(b"written when nobody waited any more")
+        await b.jobs.sweep()
+        assert not stray.exists()
+        assert job.path.exists()
+
+
+async def test_a_translation_that_somebody_removed_is_not_found(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        b.work.gate.set()
+        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        job.path.unlink()
+        with pytest.raises(DocumentNotFound):
+            b.jobs.result(job.name)
+
+
+async def test_what_cannot_be_removed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, sweep_seconds=0.001) as b:
+        swept = 0
+
+        async def sweep() -> None:
+            nonlocal swept
+            swept += 1
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        monkeypatch.setattr(b.jobs, "sweep", sweep)
+        async with asyncio.timeout(5):
+            while swept < 2:
+                await asyncio.sleep(0.001)
+    assert "old documents cannot be removed: [Errno 13] Permission denied" in caplog.text
+
+
+async def test_documents_that_are_being_read_count_until_nobody_waits_for_them(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, waiting=3) as b:
+        gate = asyncio.Event()
+        at_once = b.work.open
+
+        async def open_slowly(order: DocumentOrder) -> Any:
+            await gate.wait()
+            return await at_once(order)
+
+        b.work.open = open_slowly  # type: ignore[method-assign]
+        uploads = [asyncio.create_task(b.jobs.translate(order(), b.charge())) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(order(), b.charge())
+        for upload in uploads[:2]:
+            upload.cancel()
+        await asyncio.wait(uploads[:2])
+        gate.set()
+        b.work.gate.set()
+        assert (await b.ended(await b.jobs.accept(order(), b.charge()))).state == "done"
+        assert (await uploads[2]).state == "done"
+        assert await b.used() == 10
+
+
+async def test_a_small_file_that_says_much_counts_for_what_it_says(tmp_path: Path) -> None:
+    async with bench(tmp_path, waiting_bytes=20) as b:
+        b.work.unpacked = 3
+        await b.jobs.accept(order(), b.charge())
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(order(), b.charge())

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import (
+    DecodingDefaults,
+    Example,
+    InvalidBundle,
+    Manifest,
+    Precision,
+)
+from service.engine.observer import SilentObserver
+from service.loading.discovery import discover, only, pairs_of
+from service.loading.loader import (
+    ModelObserver,
+    OpenedBundle,
+    announcing,
+    load_model,
+    open_bundle,
+    place,
+)
+from service.runtime.scripted import ScriptedBackend
+from service.runtime.sessions import Device
+from service.settings import Settings
+from service.translation.loaded_model import LoadedModel
+from service.translation.repository import FoundBundle
+from service.translation.result_cache import Lookup
+from service.translation.types import LanguagePair
+from tests.models.tiny import MANIFEST, tiny_files
+from tests.support.shouting import (
+    EOS,
+    Both,
+    ByteTokenizer,
+    load_found,
+    make_attention,
+    make_limits,
+    make_manifest,
+    put_broken_bundle,
+    put_bundle,
+    shouting,
+)
+
+pytestmark = pytest.mark.anyio
+SETTINGS = Settings()
+TOKENIZER = ByteTokenizer()
+
+
+def example(source: str = "ab", target: str = "AB") -> Example:
+    ids = TOKENIZER.encode(target)
+    return Example(
+        source=source,
+        target=target,
+        source_ids=(*TOKENIZER.encode(source), EOS),
+        target_ids={"int8": ids, "fp32": ids},
+    )
+
+
+class Opened:
+    """In the place of ``open_bundle``."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.backend = ScriptedBackend(shouting, make_limits())
+        self.attention = make_attention(manifest)
+        self.thread = ""
+
+    def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
+        self.thread = threading.current_thread().name
+        return OpenedBundle(self.manifest, "int8", Both(TOKENIZER), self.backend, self.attention)
+
+
+class Silent(SilentObserver):
+    def looked_up(self, result: Lookup) -> None:
+        pass
+
+
+def silent(_: str) -> ModelObserver:
+    return Silent()
+
+
+async def load(opened: Opened) -> LoadedModel:
+    return await load_model(Path("bundle"), SETTINGS, silent, open_bundle=opened)
+
+
+def with_examples(*examples: Example) -> Manifest:
+    return make_manifest("a", "de", "en").model_copy(update={"examples": examples})
+
+
+async def test_a_model_proves_itself_before_it_is_handed_over() -> None:
+    opened = Opened(with_examples(example(), example("c", "C")))
+    model = await load(opened)
+    assert model.engine.alive
+    assert len(opened.backend.encode_sizes) == 2
+    await model.close()
+
+
+async def test_opening_does_not_hold_up_the_event_loop() -> None:
+    opened = Opened(with_examples())
+    model = await load(opened)
+    assert opened.thread != threading.current_thread().name
+    await model.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (example(target="AX"), "bundle does not reproduce its example 'ab' in int8: "),
+        (
+            example().model_copy(update={"source_ids": (5, EOS)}),
+            "bundle does not read its example 'ab' as it should",
+        ),
+        (
+            example().model_copy(update={"target_ids": {"fp32": (5,)}}),
+            "bundle does not say what its example 'ab' becomes in int8",
+        ),
+        (example("x" * 70, "X" * 70), "bundle fails on its example 'xxx"),
+    ],
+)
+async def test_a_model_that_does_not_prove_itself_leaves_nothing_behind(
+    wrong: Example, problem: str
+) -> None:
+    before = set(threading.enumerate())
+    opened = Opened(with_examples(example(), wrong))
+    with pytest.raises(InvalidBundle) as caught:
+        await load(opened)
+    assert str(caught.value).startswith(problem)
+    assert opened.backend.closed
+    assert opened.attention.closed
+    started = set(threading.enumerate()) - before
+    assert "engine" not in {thread.name for thread in started}
+
+
+async def test_what_was_opened_for_nobody_is_closed() -> None:
+    gate = threading.Event()
+
+    class Slow(Opened):
+        def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
+            gate.wait()
+            return super().__call__(path, settings)
+
+    opened = Slow(with_examples())
+    loading = asyncio.create_task(load(opened))
+    await asyncio.sleep(0.01)
+    loading.cancel()
+    await asyncio.gather(loading, return_exceptions=True)
+    gate.set()
+    async with asyncio.timeout(5):
+        while not opened.backend.closed:
+            await asyncio.sleep(0.001)
+
+
+def write_tiny(path: Path, **changes: Any) -> None:
+    Bundle.write(path, MANIFEST.model_copy(update=changes), tiny_files(path.parent / "files"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "problem"),
+    [
+        ({}, Settings(precision="int8"), "bundle tiny offers fp32; not int8"),
+        (
+            {"decoding": DecodingDefaults(beam_size=9)},
+            Settings(),
+            "decodes with beam_size 9; the service is set to at most 8",
+        ),
+        ({}, Settings(), "attention.fp32.onnx"),
+    ],
+    ids=["precision", "beam", "graph"],
+)
+def test_a_bundle_that_does_not_fit_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], settings: Settings, problem: str
+) -> None:
+    write_tiny(tmp_path / "tiny", **changes)
+    with pytest.raises(InvalidBundle) as caught:
+        open_bundle(tmp_path / "tiny", settings)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [b"", b"other", None])
+def test_a_damaged_or_unfinished_download_is_refused_by_name(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    write_tiny(tmp_path / "tiny")
+    file = tmp_path / "tiny" / "weights.fp32.bin"
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage)
+    with pytest.raises(InvalidBundle, match=r"weights\.fp32\.bin"):
+        open_bundle(tmp_path / "tiny", SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("offered", "settings", "available", "expected"),
+    [
+        (("int8", "fp16"), {}, "cpu", ("cpu", "int8")),
+        (("int8", "fp16"), {}, "cuda", ("cuda", "fp16")),
+        (("int8", "fp32"), {}, "cuda", ("cuda", "fp32")),
+        (("int8",), {}, "cuda", ("cpu", "int8")),
+        (("int8",), {"device": "cuda"}, "cuda", ("cuda", "int8")),
+        (("int8", "fp16"), {"precision": "int8"}, "cuda", ("cpu", "int8")),
+    ],
+)
+def test_integer_products_stay_off_the_gpu_unless_it_is_named(
+    offered: tuple[Precision, ...],
+    settings: dict[str, str],
+    available: Device,
+    expected: tuple[Device, Precision],
+) -> None:
+    manifest = Manifest.model_construct(name="ab", precisions=offered)
+    assert place(manifest, Settings.model_validate(settings), available) == expected
+
+
+def test_bundles_are_found_by_their_manifest(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "b")
+    put_bundle(tmp_path, "a")
+    shutil.copytree(tmp_path / "a", tmp_path / ".unfinished")
+    (tmp_path / "something").mkdir()
+    (tmp_path / "README.md").touch()
+    assert [bundle.name for bundle in discover(tmp_path)] == ["a", "b"]
+
+
+def test_a_bundle_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "manifest.json").symlink_to("manifest.json")
+    assert [bundle.name for bundle in discover(tmp_path)] == ["a", "odd"]
+    with pytest.raises(InvalidBundle, match="cannot be read"):
+        open_bundle(tmp_path / "odd", SETTINGS)
+
+
+def test_a_replaced_bundle_looks_different(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    before = discover(tmp_path)
+    assert discover(tmp_path) == before
+    put_bundle(tmp_path, "a", version="22")
+    assert discover(tmp_path) != before
+
+
+def test_any_file_of_a_bundle_makes_it_look_different(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    weights = tmp_path / "a" / "weights.bin"
+    looks = [discover(tmp_path)]
+    weights.write_bytes(b"half")
+    looks.append(discover(tmp_path))
+    weights.write_bytes(b"whole")
+    looks.append(discover(tmp_path))
+    weights.rename(tmp_path / "a" / "weights.other")
+    looks.append(discover(tmp_path))
+    (tmp_path / "a" / "weights.other").unlink()
+    (tmp_path / "a" / "weights.other").symlink_to("nowhere")
+    looks.append(discover(tmp_path))
+    assert len(set(map(tuple, looks))) == len(looks)
+    assert discover(tmp_path) == looks[-1]
+
+
+def test_the_bundles_of_one_pair_and_those_that_do_not_say(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a", "de", "en")
+    put_bundle(tmp_path, "b", "en", "de")
+    put_broken_bundle(tmp_path, "c")
+    found = discover(tmp_path)
+    assert [pairs_of(bundle) for bundle in found] == [
+        {LanguagePair("de", "en")},
+        {LanguagePair("en", "de")},
+        None,
+    ]
+    assert [bundle.name for bundle in only(found, LanguagePair("de", "en"))] == ["a", "c"]
+
+
+async def test_a_loaded_model_is_announced(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    heard: dict[str, Any] = {}
+
+    def announce(model: str, **facts: Any) -> None:
+        heard.update(model=model, **facts)
+
+    async def load_path(path: Path) -> LoadedModel:
+        return await load_found(FoundBundle(path.name, path))
+
+    (bundle,) = discover(tmp_path)
+    model = await announcing(load_path, announce)(bundle)
+    await model.close()
+    assert heard.pop("seconds") > 0
+    assert len(heard.pop("sha256")) == 64
+    assert heard == {
+        "model": "a",
+        "version": "1",
+        "source": "de",
+        "target": "en",
+        "precision": "int8",
+    }

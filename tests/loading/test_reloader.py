@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from models.bundle.manifest import InvalidBundle
+from service.loading.discovery import discover
+from service.loading.loader import announcing
+from service.loading.reloader import Reloader
+from service.observability.metrics import Metrics
+from service.translation.loaded_model import LoadedModel
+from service.translation.repository import FoundBundle, ModelRepository
+from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
+
+pytestmark = pytest.mark.anyio
+NEVER, AT_ONCE = 0, 0.001
+
+
+class Watched:
+    """A repository over a directory, with a count of what it tried to load."""
+
+    def __init__(self, directory: Path, seconds: float) -> None:
+        self.tried: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.metrics = Metrics()
+        load = announcing(self._load_path, self.metrics.model_loaded)
+        self.repository = ModelRepository(lambda: discover(directory), load)
+        self.reloader = Reloader(self.repository, self.metrics, seconds)
+
+    async def _load_path(self, path: Path) -> LoadedModel:
+        self.tried.append(path.name)
+        await self.gate.wait()
+        return await load_found(FoundBundle(path.name, path))
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+    def polls(self) -> float:
+        outcomes = ("changed", "unchanged", "failed", "error")
+        return sum(self.value("nmt_reloads_total", outcome=o) or 0 for o in outcomes)
+
+    def names(self) -> list[str]:
+        return [model.name for model in self.repository.offer.models]
+
+
+@asynccontextmanager
+async def watching(directory: Path, seconds: float) -> AsyncIterator[Watched]:
+    watched = Watched(directory, seconds)
+    async with watched.reloader.running():
+        await watched.reloader.reload("start")
+        yield watched
+    await watched.repository.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_polling_finds_what_comes_and_goes(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    async with watching(tmp_path, AT_ONCE) as watched:
+        put_bundle(tmp_path, "b", "en", "de")
+        await until(lambda: watched.names() == ["a", "b"])
+        shutil.rmtree(tmp_path / "a")
+        await until(lambda: watched.names() == ["b"])
+
+
+async def test_without_polling_only_a_request_reloads(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    async with watching(tmp_path, NEVER) as watched:
+        put_bundle(tmp_path, "b", "en", "de")
+        await asyncio.sleep(0.01)
+        assert watched.names() == ["a"]
+        done = await watched.reloader.reload()
+        assert (done.loaded, done.retired, done.failed) == (("b",), (), {})
+        assert watched.names() == ["a", "b"]
+
+
+async def test_a_signal_reloads_soon(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    async with watching(tmp_path, NEVER) as watched:
+        put_bundle(tmp_path, "b", "en", "de")
+        watched.reloader.request()
+        await until(lambda: watched.names() == ["a", "b"])
+
+
+async def test_a_poll_does_not_try_a_broken_bundle_again_until_it_changes(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    put_broken_bundle(tmp_path, "b")
+    async with watching(tmp_path, AT_ONCE) as watched:
+        await until(lambda: watched.polls() > 5)
+        assert watched.tried == ["a", "b"]
+        assert watched.repository.failed.keys() == {"b"}
+        put_bundle(tmp_path, "b", "en", "de")
+        await until(lambda: watched.names() == ["a", "b"])
+        assert watched.repository.failed == {}
+
+
+async def test_who_asks_has_a_broken_bundle_tried_again(tmp_path: Path) -> None:
+    put_broken_bundle(tmp_path, "b")
+    async with watching(tmp_path, NEVER) as watched:
+        done = await watched.reloader.reload()
+        assert done.failed == {"b": BROKEN}
+        assert watched.tried == ["b", "b"]
+
+
+async def test_a_directory_that_is_gone_is_said_once_and_the_offer_stands(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = tmp_path / "bundles"
+    put_bundle(directory, "a")
+    async with watching(directory, AT_ONCE) as watched:
+        directory.rename(tmp_path / "elsewhere")
+        with caplog.at_level(logging.INFO):
+            await until(lambda: (watched.value("nmt_reloads_total", outcome="failed") or 0) > 5)
+        assert len(caplog.records) == 1
+        assert watched.names() == ["a"]
+        (tmp_path / "elsewhere").rename(directory)
+        await until(lambda: watched.repository.failed == {})
+        assert watched.tried == ["a"]
+
+
+async def test_who_stops_waiting_does_not_stop_the_reload(tmp_path: Path) -> None:
+    async with watching(tmp_path, NEVER) as watched:
+        watched.gate.clear()
+        put_bundle(tmp_path, "a")
+        waiting = asyncio.create_task(watched.reloader.reload())
+        await until(lambda: watched.tried == ["a"])
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        watched.gate.set()
+        await until(lambda: watched.value("nmt_reloads_total", outcome="changed") == 1)
+        assert watched.names() == ["a"]
+
+
+async def test_the_end_does_not_wait_for_a_reload(tmp_path: Path) -> None:
+    async with asyncio.timeout(5), watching(tmp_path, NEVER) as watched:
+        watched.gate.clear()
+        put_bundle(tmp_path, "a")
+        watched.reloader.request()
+        await until(lambda: watched.tried == ["a"])
+
+
+async def test_metrics_tell_what_is_on_offer_and_what_reloads_did(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    put_broken_bundle(tmp_path, "c")
+    async with watching(tmp_path, NEVER) as watched:
+        assert watched.value("nmt_bundles_failed") == 1
+        assert watched.value("nmt_reload_success_timestamp_seconds") == 0
+        put_bundle(tmp_path, "b", "en", "de")
+        for name in "ac":
+            shutil.rmtree(tmp_path / name)
+        await watched.reloader.reload()
+        await watched.reloader.reload()
+        assert watched.value("nmt_bundles_failed") == 0
+        assert watched.value("nmt_reload_success_timestamp_seconds") > 0
+        (offered,) = [
+            sample.labels["model"]
+            for family in watched.metrics.registry.collect()
+            if family.name == "nmt_model_info"
+            for sample in family.samples
+        ]
+        assert offered == "b"
+        outcomes = ("changed", "unchanged", "failed")
+        told = [watched.value("nmt_reloads_total", outcome=outcome) for outcome in outcomes]
+        assert told == [1, 1, 1]
+
+
+async def test_a_bug_while_polling_is_logged_and_the_next_poll_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = 0
+
+    def buggy() -> list[FoundBundle]:
+        nonlocal calls
+        calls += 1
+        raise KeyError("a bug")
+
+    metrics = Metrics()
+    reloader = Reloader(ModelRepository(buggy, load_found), metrics, AT_ONCE)
+    async with reloader.running():
+        await until(lambda: calls > 2)
+    assert "reloading failed unexpectedly" in caplog.text
+    assert metrics.registry.get_sample_value("nmt_reloads_total", {"outcome": "error"}) >= 2
+
+
+async def test_a_bundle_that_fails_for_a_while_is_had_by_asking(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "a")
+    trouble = True
+
+    async def load(bundle: FoundBundle) -> LoadedModel:
+        if trouble:
+            raise InvalidBundle("no memory just now")
+        return await load_found(bundle)
+
+    repository = ModelRepository(lambda: discover(tmp_path), load)
+    await repository.reload()
+    trouble = False
+    assert (await repository.reload(retry=False)).failed == {"a": "no memory just now"}
+    assert (await repository.reload()).loaded == ("a",)
+    await repository.close()

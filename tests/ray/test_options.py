@@ -1,0 +1,174 @@
+"""What Ray Serve is asked for, and what lies between its proxy and the app; without Ray."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from pydantic import ValidationError
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.loading.loader import loader as loading
+from service.observability.metrics import Metrics
+from service.ray.metrics_server import NoPortForMetrics, exposed
+from service.ray.options import FULL_BATCH, Arguments, InvalidArgument, plan_of
+from service.ray.proxy import RetryableLoss, UnderPrefix, middlewares
+from service.settings import Settings
+
+
+def plan(settings: Settings | None = None, **arguments: Any) -> Any:
+    return plan_of(Arguments(**arguments), settings or Settings(device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"replica": "2"}, "replica is not an argument of this application; known are bundles"),
+        ({"gpus": "many"}, "gpus is 'many'"),
+        ({"max_replicas": 0}, "max_replicas is 0"),
+        ({"min_replicas": 3, "max_replicas": 2}, "min_replicas is 3 and max_replicas 2"),
+        ({"metrics_ports": "80-90"}, "metrics_ports is '80-90': ports are from 1024"),
+        ({"metrics_ports": "9415-9400"}, "the lower one first"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused_by_name(
+    arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Arguments.model_validate(arguments)
+    assert said in str(InvalidArgument.of(caught.value))
+
+
+def test_arguments_come_from_the_command_line_as_text() -> None:
+    assert plan(max_replicas="4", gpus="0.5").max_replicas == 4
+
+
+def test_another_replica_is_started_when_the_batch_of_each_is_full() -> None:
+    slots = {"cpu": loading._SLOTS["int8"], "cuda": loading._SLOTS["fp16"]}
+    assert slots == FULL_BATCH
+    assert plan(gpus=1).target_requests == FULL_BATCH["cuda"]
+    assert plan().target_requests == FULL_BATCH["cpu"]
+    assert plan(Settings(device="cpu", slots=7)).target_requests == 7
+
+
+def test_the_services_own_limit_is_reached_before_that_of_ray() -> None:
+    # The shortest sentence has a piece and the end.
+    assert plan(Settings(device="cpu", max_queue_tokens=100)).most_requests == 50
+
+
+def test_replicas_on_one_machine_share_its_cores() -> None:
+    assert plan(cpus=3).overrides["threads"] == 3
+    assert "threads" not in plan(Settings(device="cpu", threads=4)).overrides
+    assert plan(Settings(device="cpu", threads=4)).cpus == 4
+    assert "threads" not in plan(gpus=1).overrides
+
+
+def test_documents_are_translated_only_where_they_can_be_fetched() -> None:
+    assert "documents" not in plan().overrides
+    assert plan(max_replicas=2).overrides["documents"] is False
+    assert plan(max_replicas=2, documents=True).overrides["documents"] is True
+
+
+def test_a_replica_gets_longer_to_end_than_its_requests() -> None:
+    assert plan(Settings(device="cpu", shutdown_seconds=7)).shutdown_seconds > 7
+
+
+def test_a_replica_is_told_where_the_bundles_are_only_by_who_starts_it() -> None:
+    assert plan(bundles="/models").overrides["bundles"] == Path("/models")
+    assert "bundles" not in plan().overrides
+
+
+def test_each_replica_is_scraped_at_a_port_of_its_own() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        first = probe.getsockname()[1]
+    ports = range(first, first + 1)
+    with exposed(Metrics(), "127.0.0.1", ports) as port:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert b"nmt_build_info" in answer.read()
+        with (
+            pytest.raises(NoPortForMetrics, match="widen metrics_ports"),
+            exposed(Metrics(), "127.0.0.1", ports),
+        ):
+            pass
+    with exposed(Metrics(), "127.0.0.1", ports) as again:
+        assert again == port
+
+
+async def get(app: ASGIApp, path: str, **headers: str) -> httpx.Response:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://host") as client:
+        return await client.get(path, headers=headers)
+
+
+@pytest.mark.anyio
+async def test_a_lost_replica_is_answered_for_with_503_and_when_to_try_again() -> None:
+    async def lost(scope: Scope, receive: Receive, send: Send) -> None:
+        """As Ray's proxy when a replica has died."""
+
+    (middleware,) = middlewares()
+    assert middleware.cls is RetryableLoss
+    answer = await get(RetryableLoss(lost), "/translate")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert "try again" in answer.json()["error"]
+
+
+@pytest.mark.anyio
+async def test_an_answer_of_a_replica_passes_unchanged() -> None:
+    answer = await get(RetryableLoss(JSONResponse({"q": 1}, 418)), "/translate")
+    assert (answer.status_code, answer.json()) == (418, {"q": 1})
+
+
+def behind(prefix: str) -> ASGIApp:
+    """An app with another mounted in it, as Ray Serve calls it under a route prefix."""
+    root, mounted = FastAPI(), FastAPI()
+    root.add_middleware(UnderPrefix)
+
+    @root.get("/here")
+    async def here(request: Request) -> JSONResponse:
+        headers = {"x-request-id": request.headers.get("x-request-id", "none")}
+        return JSONResponse([request.scope["path"], str(request.base_url)], headers=headers)
+
+    @mounted.get("/there")
+    async def there(request: Request) -> str:
+        return str(request.base_url)
+
+    root.mount("/v2", mounted)
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        await root({**scope, "root_path": prefix}, receive, send)
+
+    return called
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("prefix", ["", "/legal"])
+async def test_an_app_sees_the_same_paths_under_a_prefix(prefix: str) -> None:
+    app = behind(prefix)
+    answer = await get(app, f"{prefix}/here")
+    assert answer.json() == ["/here", f"http://host{prefix}/"]
+    assert (await get(app, f"{prefix}/v2/there")).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_the_id_of_a_request_is_told_once() -> None:
+    app = behind("")
+    assert "x-request-id" not in (await get(app, "/here", **{"x-request-id": "7"})).headers
+    assert (await get(app, "/here")).headers["x-request-id"] == "none"
+
+
+def test_the_page_about_growing_describes_every_argument_as_the_code_does() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "scaling.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`)? ?\| (.*) \|$", text, re.MULTILINE)
+    described = {name: (default, meaning) for name, default, meaning in rows}
+    for name, field in Arguments.model_fields.items():
+        default = "" if field.default is None else str(field.default)
+        assert described[name] == (default, field.description), name

@@ -1,0 +1,113 @@
+"""What an actor makes of a shard, with a translator that shouts."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import random
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from service.bulk.rows import Columns, Format, Lines
+from service.engine.errors import EngineStopped, SentenceTooLong
+from service.ray.shard_translation import Done, translate_lines
+from service.ray.shards import CorpusError, cut
+from service.translation.translator import Translator
+from service.translation.types import LanguagePair, TranslateRequest
+
+PAIR = LanguagePair("de", "en")
+
+pytestmark = pytest.mark.anyio
+
+
+class Shouted:
+    """As much of a ``Translation`` as is looked at."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.upper()
+        self.truncated = text == "endless"
+
+
+class Shouter:
+    """Takes different times for different texts, as a translator does."""
+
+    def __init__(self) -> None:
+        self.at_once = self.most = 0
+
+    async def translate(self, request: TranslateRequest) -> list[Shouted]:
+        (text,) = request.texts
+        if text == "long":
+            raise SentenceTooLong(9, 5)
+        if text == "death":
+            raise EngineStopped("it has died")
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        for _ in range(random.Random(text).randrange(5)):
+            await asyncio.sleep(0)
+        self.at_once -= 1
+        return [Shouted(text)]
+
+
+async def translated(
+    path: Path, size: int = 1 << 20, format_: Format | None = None
+) -> tuple[str, list[Done]]:
+    output, done = path.parent / "out", []
+    shards = list(cut(path.name, path, output, size, path.stat().st_size))
+    translator = cast(Translator, Shouter())
+    for shard in shards:
+        done.append(await translate_lines(translator, PAIR, shard, format_ or Lines()))
+    return "".join(Path(shard.part).read_text() for shard in shards), done
+
+
+@pytest.mark.parametrize("size", [300, 1 << 20])
+async def test_rows_keep_their_order_whatever_the_shards(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"line {n}\n" for n in range(3000)))
+    text, done = await translated(path, size)
+    assert text == path.read_text().upper()
+    assert sum(each.rows for each in done) == 3000
+
+
+async def test_rows_are_translated_in_company(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\nthree\n" * 9)
+    shouter = Shouter()
+    (shard,) = cut("a.txt", path, tmp_path / "out", 1 << 20, 1)
+    await translate_lines(cast(Translator, shouter), PAIR, shard, Lines())
+    assert shouter.most > 9
+
+
+async def test_a_header_is_in_the_first_part_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("id\ttext\n" + "".join(f"{n}\trow {n}\n" for n in range(9)))
+    columns = Columns("text", header=False, into="loud", replace=False)
+    text, done = await translated(path, 20, columns)
+    assert len(done) > 3
+    rows = "".join(f"{n}\trow {n}\tROW {n}\n" for n in range(9))
+    assert text == "id\ttext\tloud\n" + rows
+
+
+async def test_a_row_that_cannot_be_translated_is_left_empty_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\nlong\n\xff\nendless\n")
+    text, (done,) = await translated(path)
+    assert text == "ONE\n\n\nENDLESS\n"
+    assert (done.rows, done.unfit, done.cut) == (4, 2, 1)
+    assert done.first_unfit.startswith(f"{done.part}, row 2: ")
+
+
+async def test_what_is_wrong_with_the_engine_is_not_put_down_to_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\ndeath\nthree\n")
+    with pytest.raises(EngineStopped):
+        await translated(path)
+    assert list((tmp_path / "out" / "a.txt").iterdir()) == []
+
+
+async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"one\n" * 999)[:-9])
+    with pytest.raises(CorpusError, match=r"a\.txt\.gz is not gzip, or is damaged"):
+        await translated(path)

@@ -1,0 +1,129 @@
+"""Corpora cut into shards, and shards put together again."""
+
+from __future__ import annotations
+
+import gzip
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.ray.shards import (
+    LINE_BYTES,
+    CorpusError,
+    Plan,
+    Shard,
+    cut,
+    files_of,
+    lines_of,
+    names_of,
+    sweep,
+    undone,
+    written,
+)
+
+PLAN = Plan({"source": "de", "shard_bytes": 10}, {"a.txt": (3, 5)})
+
+
+@given(
+    st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b"")), max_size=30),
+    st.booleans(),
+    st.integers(1, 40),
+)
+def test_every_line_is_in_one_shard_and_in_order(lines: list[bytes], ends: bool, size: int) -> None:
+    content = b"\n".join(lines) + (b"\n" if ends else b"")
+    shards = list(cut("a.txt", Path("a.txt"), Path("out"), size, len(content)))
+    found = [list(lines_of(shard, BytesIO(content))) for shard in shards]
+    assert [line for each in found for line in each] == BytesIO(content).readlines()
+    assert [shard.part for shard in shards] == sorted(shard.part for shard in shards)
+
+
+def test_a_compressed_file_is_one_shard_and_becomes_one_that_is_not() -> None:
+    (shard,) = cut("a.txt.gz", Path("in/a.txt.gz"), Path("out"), 10, 1000)
+    assert shard == Shard("in/a.txt.gz", "out/a.txt.gz/part-00000.txt", 0, 1 << 62)
+    content = BytesIO(gzip.compress(b"one\n" * 5000))
+    with gzip.open(content, "rb") as file:
+        assert len(list(lines_of(shard, file))) == 5000
+
+
+def test_an_empty_file_becomes_an_empty_part() -> None:
+    (shard,) = cut("a.txt", Path("a.txt"), Path("out"), 10, 0)
+    assert list(lines_of(shard, BytesIO())) == []
+
+
+def test_a_line_that_no_memory_should_hold_is_refused_by_name() -> None:
+    shard = Shard("a.txt", "part", 0, 10)
+    with pytest.raises(CorpusError, match=r"a\.txt has a line of more than 4 MiB"):
+        list(lines_of(shard, BytesIO(b"a" * (LINE_BYTES + 1))))
+
+
+def test_files_are_found_below_a_directory_and_hidden_ones_are_not(tmp_path: Path) -> None:
+    for name in ("b.txt", "more/a.txt", ".hidden", ".git/config"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    files = files_of(tmp_path)
+    assert list(names_of(files, tmp_path)) == ["b.txt", "more/a.txt"]
+    assert list(names_of(files_of(tmp_path / "b.txt"), tmp_path / "b.txt")) == ["b.txt"]
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty"])
+def test_a_corpus_without_files_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match=name):
+        files_of(tmp_path / name)
+
+
+def test_the_same_corpus_is_gone_on_with(tmp_path: Path) -> None:
+    PLAN.keep(tmp_path)
+    PLAN.keep(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Plan({"source": "de", "shard_bytes": 11}, PLAN.files),
+        Plan(PLAN.made_with, {"a.txt": (3, 6)}),
+        Plan(PLAN.made_with, {**PLAN.files, "b.txt": (1, 1)}),
+    ],
+)
+def test_another_corpus_or_another_way_to_cut_it_is_refused(tmp_path: Path, other: Plan) -> None:
+    PLAN.keep(tmp_path)
+    with pytest.raises(CorpusError, match="other files, or made otherwise"):
+        other.keep(tmp_path)
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(CorpusError, match="is not empty"):
+        PLAN.keep(tmp_path)
+
+
+def test_a_part_appears_complete_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt" / "part-00000.txt"
+    with pytest.raises(RuntimeError), written(path) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert list(path.parent.iterdir()) == []
+    with written(path) as file:
+        file.write(b"whole")
+        assert not path.exists()
+    assert path.read_bytes() == b"whole"
+
+
+def test_parts_that_are_there_are_not_made_again(tmp_path: Path) -> None:
+    shards = list(cut("a.txt", Path("a.txt"), tmp_path, 10, 30))
+    with written(Path(shards[1].part)):
+        pass
+    assert undone(shards) == [shards[0], shards[2]]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / "a.txt" / ".part-00000.txt.host.1.unfinished"
+    left.parent.mkdir()
+    left.touch()
+    kept = tmp_path / "a.txt" / "part-00001.txt"
+    kept.touch()
+    sweep(tmp_path)
+    assert list(left.parent.iterdir()) == [kept]

@@ -1,0 +1,31 @@
+"""What the C library has been given back does not stay with the process."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.server.allocator import give_memory_back
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"),
+    reason="the C library gives memory back by itself, or never",
+)
+def test_what_is_free_between_what_is_in_use_is_given_back() -> None:
+    # Too large for Python's own allocator, too small for places of their own.
+    blocks = [bytes(8_000) for _ in range(8_000)]
+    kept = blocks[::100]
+    full = resident_bytes()
+    del blocks
+    give_memory_back()
+    assert len(kept) == 80
+    assert resident_bytes() < full - (32 << 20)
+
+
+def resident_bytes() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024

@@ -1,0 +1,170 @@
+"""Two processes, which speak by Gloo, train as one does."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.tiny_training import (
+    prepared,
+    tiny_recipe,
+    with_budget,
+    with_network,
+    with_optimisation,
+)
+from training import checkpoint
+from training.loop.distributed import join, leave
+from training.loop.trainer import Trainer
+from training.recipe import Recipe
+from training.run_directory import RunDirectory
+
+pytestmark = pytest.mark.slow
+
+CPU = torch.device("cpu")
+PATIENCE_SECONDS = 300.0
+RECIPE = with_budget(tiny_recipe(), steps=6, validate_every=3, keep_checkpoints=9)
+NO_DROPOUT = with_network(
+    RECIPE,
+    residual_dropout=0.0,
+    attention_dropout=0.0,
+    feed_forward_dropout=0.0,
+    embedding_dropout=0.0,
+)
+
+
+def train(recipe: Recipe, path: Path, rank: int, port: int) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    world = join(CPU)
+    try:
+        Trainer(recipe, RunDirectory(path), CPU, world=world).train()
+    finally:
+        leave(world)
+
+
+@pytest.fixture(scope="module")
+def context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    # An optimiser imports the compiler of torch, which takes longer than a whole run here.
+    context.set_forkserver_preload([__name__, "torch._dynamo"])
+    return context
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return prepared(tmp_path_factory.mktemp("runs"), RECIPE)
+
+
+def run_on(data: RunDirectory, path: Path) -> RunDirectory:
+    path.mkdir()
+    for file in data.path.iterdir():
+        (path / file.name).symlink_to(file)
+    return RunDirectory(path)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def train_by_two(context: ForkServerContext, recipe: Recipe, run: RunDirectory) -> None:
+    port = free_port()
+    processes = [
+        context.Process(target=train, args=(recipe, run.path, rank, port)) for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(PATIENCE_SECONDS)
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
+def logged(run: RunDirectory, event: str) -> list[dict[str, Any]]:
+    lines = map(json.loads, run.log.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["event"] == event]
+
+
+def last(run: RunDirectory) -> dict[str, Any]:
+    return checkpoint.load(checkpoint.checkpoints(run.path)[-1])
+
+
+def assert_alike(one: RunDirectory, other: RunDirectory) -> None:
+    """To rounding; softmax does not see the biases of keys, whose gradients are rounding alone."""
+    ours, theirs = last(one), last(other)
+    for part in ("progress", "cursor", "vocabulary"):
+        assert ours[part] == theirs[part]
+    for name, weight in ours["network"].items():
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(weight, theirs["network"][name], atol=2e-5, rtol=1e-3)
+    for line, expected in zip(logged(one, "train"), logged(other, "train"), strict=True):
+        assert line.pop("event") == expected.pop("event")
+        assert line == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("accumulate", [2, 1, 3])
+def test_two_processes_with_half_of_every_step_each_equal_one(
+    context: ForkServerContext, data: RunDirectory, tmp_path: Path, accumulate: int
+) -> None:
+    """Whole batches where their number is even, and halves of each where it is not."""
+    recipe = with_optimisation(NO_DROPOUT, accumulate=accumulate)
+    together, alone = run_on(data, tmp_path / "together"), run_on(data, tmp_path / "alone")
+    train_by_two(context, recipe, together)
+    Trainer(recipe, alone, CPU).train()
+    assert_alike(together, alone)
+    assert [line["step"] for line in logged(together, "valid")] == [3, 6]
+
+
+def test_two_processes_go_on_bit_for_bit_and_drop_out_what_they_would_have(
+    context: ForkServerContext, data: RunDirectory, tmp_path: Path
+) -> None:
+    unbroken, broken = run_on(data, tmp_path / "unbroken"), run_on(data, tmp_path / "broken")
+    train_by_two(context, RECIPE, unbroken)
+    train_by_two(context, with_budget(RECIPE, steps=3), broken)
+    train_by_two(context, RECIPE, broken)
+    ours, theirs = last(broken), last(unbroken)
+    for name, weight in ours["network"].items():
+        assert torch.equal(weight, theirs["network"][name])
+    assert logged(broken, "train") == logged(unbroken, "train")
+    # Each process drops out something else, and both are remembered.
+    states = [state["torch"] for state in ours["random"]]
+    assert all(map(torch.equal, states, (state["torch"] for state in theirs["random"])))
+    assert len(states) == 2
+    assert not torch.equal(*states)
+    # Another number of processes may go on: the data stays the same, dropout does not.
+    progress = Trainer(with_budget(RECIPE, steps=7), broken, CPU).train()
+    assert progress.step == 7
+    assert len(last(broken)["random"]) == 1
+
+
+def test_torchrun_trains_and_one_process_speaks(data: RunDirectory, tmp_path: Path) -> None:
+    run = run_on(data, tmp_path / "tiny")
+    launcher = f"torch.distributed.run --nproc-per-node 2 --master-port {free_port()}"
+    program = "tests.support.tiny_training train tiny --steps 4 --threads 1 --device cpu --runs"
+    outcome = subprocess.run(
+        [sys.executable, "-m", *launcher.split(), "-m", *program.split(), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    (spoken,) = outcome.stdout.splitlines()
+    assert json.loads(spoken)["step"] == 4
+    assert len(last(run)["random"]) == 2

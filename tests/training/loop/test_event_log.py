@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from training.disk import CannotWrite
+from training.loop.event_log import RunLog
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_steps(path: Path, resume_step: int, steps: range, loss: float = 1.0) -> None:
+    log = RunLog(path, resume_step)
+    for step in steps:
+        log.write("train", step, loss=loss)
+    log.sync()
+    log.close()
+
+
+def grow_old(directory: Path) -> None:
+    """TensorBoard orders files by the second in their names, and tests are quicker than that."""
+    (file,) = directory.iterdir()
+    file.rename(directory / "events.out.tfevents.0000000001.host")
+
+
+def scalars(directory: Path, tag: str) -> list[tuple[int, float]]:
+    events = EventAccumulator(str(directory))
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(tag)]
+
+
+def test_every_event_is_a_line_of_json(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "log.jsonl", 0)
+    log.write("train", 1, loss=2.5, learning_rate=1e-3)
+    log.write("valid", 1, bleu=31.25)
+    log.close()
+    assert lines(tmp_path / "log.jsonl") == [
+        {"event": "train", "step": 1, "loss": 2.5, "learning_rate": 1e-3},
+        {"event": "valid", "step": 1, "bleu": 31.25},
+    ]
+
+
+def test_a_line_is_readable_as_soon_as_it_is_written(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "log.jsonl", 0)
+    log.write("train", 1, loss=2.5)
+    assert len(lines(tmp_path / "log.jsonl")) == 1
+    log.close()
+
+
+def test_numbers_lose_nothing_in_the_log(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "log.jsonl", 0)
+    log.write("train", 1, loss=0.1 + 0.2)
+    log.close()
+    assert lines(tmp_path / "log.jsonl")[0]["loss"] == 0.1 + 0.2
+
+
+def test_steps_that_are_taken_again_are_logged_once(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write_steps(path, 0, range(1, 8))
+    write_steps(path, 4, range(5, 10), loss=2.0)
+    assert [(line["step"], line["loss"]) for line in lines(path)] == [
+        *((step, 1.0) for step in range(1, 5)),
+        *((step, 2.0) for step in range(5, 10)),
+    ]
+
+
+def test_half_a_line_at_the_end_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write_steps(path, 0, range(1, 3))
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"event": "train", "st')
+    write_steps(path, 2, range(3, 4))
+    assert [line["step"] for line in lines(path)] == [1, 2, 3]
+
+
+def test_tensorboard_shows_a_resumed_run_once(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write_steps(path, 0, range(1, 8))
+    grow_old(tmp_path / "tensorboard")
+    write_steps(path, 4, range(5, 7), loss=2.0)
+    assert scalars(tmp_path / "tensorboard", "train/loss") == [
+        *((step, 1.0) for step in range(1, 5)),
+        (5, 2.0),
+        (6, 2.0),
+    ]
+
+
+def test_tensorboard_forgets_a_run_that_never_reached_a_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    write_steps(path, 0, range(1, 4))
+    grow_old(tmp_path / "tensorboard")
+    write_steps(path, 0, range(1, 3), loss=2.0)
+    assert scalars(tmp_path / "tensorboard", "train/loss") == [(1, 2.0), (2, 2.0)]
+
+
+def test_a_full_disk_is_named_and_what_was_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    with RunLog(path, 0) as log:
+        log.write("train", 1, loss=1.0)
+        # A device that is always full.
+        with Path("/dev/full").open("ab", buffering=0) as full:
+            monkeypatch.setattr(log, "_file", full)
+            with pytest.raises(CannotWrite, match="is full"):
+                log.write("train", 2, loss=1.0)
+        monkeypatch.undo()
+    assert [line["step"] for line in lines(path)] == [1]

@@ -1,0 +1,459 @@
+from __future__ import annotations
+
+import errno
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.support.tiny_training import (
+    prepared,
+    tiny_recipe,
+    with_budget,
+    with_network,
+    with_optimisation,
+)
+from training import checkpoint
+from training.averaged import average, averaged_network, take_best
+from training.checkpoint import CheckpointError
+from training.data.batching import Cursor, collate
+from training.data.portions import Amount, Portion
+from training.data.shards import Shards
+from training.disk import CannotWrite
+from training.loop.execution import Execution
+from training.loop.learner import Diverged
+from training.loop.trainer import Trainer
+from training.loop.validation import Validation, Validator
+from training.recipe import InvalidRecipe, Recipe
+from training.run_directory import RunDirectory
+
+CPU = torch.device("cpu")
+NO_DROPOUT = {
+    "residual_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "feed_forward_dropout": 0.0,
+    "embedding_dropout": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Prepared, never trained."""
+    return prepared(tmp_path_factory.mktemp("runs"), tiny_recipe())
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_run: RunDirectory) -> RunDirectory:
+    """A directory of its own for a test that trains."""
+    for path in tiny_run.path.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    return RunDirectory(tmp_path)
+
+
+def events(run: RunDirectory, event: str) -> list[dict[str, Any]]:
+    lines = map(json.loads, run.log.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["event"] == event]
+
+
+def stepped(recipe: Recipe, run: RunDirectory, rows: list[list[int]]) -> tuple[Trainer, float]:
+    trainer = Trainer(recipe, run, CPU)
+    shards = Shards.open(run.shards("train"))
+    batches = tuple(collate(shards, np.array(indices), trainer.special) for indices in rows)
+    amount = sum((Amount.of(shards, np.array(indices)) for indices in rows), Amount())
+    outcome = trainer.learner.learn(Portion(batches, amount, Cursor(), Cursor()), step=1)
+    return trainer, outcome.read()[0]
+
+
+def test_accumulated_batches_are_one_large_batch(tiny_run: RunDirectory) -> None:
+    recipe = with_network(tiny_recipe(), **NO_DROPOUT)
+    whole, whole_loss = stepped(recipe, tiny_run, [[0, 1, 2, 3, 4, 5, 6]])
+    parts, parts_loss = stepped(
+        with_optimisation(recipe, accumulate=2), tiny_run, [[0, 1, 2, 3, 4], [5, 6]]
+    )
+    assert parts_loss == pytest.approx(whole_loss, rel=1e-5)
+    for one, other in zip(parts.network.parameters(), whole.network.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-6, rtol=1e-4)
+
+
+def gradient_norm(trainer: Trainer) -> float:
+    gradients = [p.grad for p in trainer.network.parameters() if p.grad is not None]
+    return float(torch.stack([gradient.norm() for gradient in gradients]).norm())
+
+
+@pytest.mark.parametrize("clip_norm", [0.01, 1e6])
+def test_gradients_are_clipped_and_reported_as_they_were(
+    tiny_run: RunDirectory, clip_norm: float
+) -> None:
+    trainer = Trainer(with_optimisation(tiny_recipe(), clip_norm=clip_norm), tiny_run, CPU)
+    _, _, reported = trainer.train_step()
+    assert 0.01 < reported < 1e6
+    assert gradient_norm(trainer) == pytest.approx(min(clip_norm, reported), rel=1e-3)
+
+
+def test_a_step_moves_every_weight_at_the_scheduled_rate(tiny_run: RunDirectory) -> None:
+    trainer = Trainer(tiny_recipe(), tiny_run, CPU)
+    before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
+    trainer.train_step()
+    rate = trainer.schedule(1)
+    assert {group["lr"] for group in trainer.learner.optimiser.param_groups} == {rate}
+    for old, new in zip(before, trainer.network.parameters(), strict=True):
+        # Adam's first step is the rate in the direction of the gradient's sign.
+        moved = (new.detach() - old).abs()
+        assert 0 < float(moved.max()) <= rate * 1.01
+
+
+def test_training_learns(run: RunDirectory) -> None:
+    recipe = with_budget(tiny_recipe(), steps=60, validate_every=30, keep_checkpoints=2)
+    Trainer(with_optimisation(recipe, label_smoothing=0.0), run, CPU).train()
+    losses = [line["loss"] for line in events(run, "train")]
+    assert losses[0] == pytest.approx(math.log(15), rel=0.3)
+    assert sum(losses[-5:]) / 5 < 0.85 * losses[0]
+    early, late = events(run, "valid")
+    assert late["loss"] < early["loss"]
+    assert late["perplexity"] == pytest.approx(math.exp(late["loss"]))
+
+
+def test_the_log_has_a_line_for_every_step_and_validation(run: RunDirectory) -> None:
+    progress = Trainer(with_budget(tiny_recipe(), steps=10), run, CPU).train()
+    assert [line["step"] for line in events(run, "train")] == list(range(1, 11))
+    # Every fourth, and the last.
+    assert [line["step"] for line in events(run, "valid")] == [4, 8, 10]
+    # The last two, and the one that validated best.
+    assert checkpoint.checkpoints(run.path) == [
+        checkpoint.path_of(run.path, step) for step in sorted({progress.best_step, 8, 10})
+    ]
+    rates = [line["learning_rate"] for line in events(run, "train")]
+    assert rates == [pytest.approx(1e-3 * step) for step in range(1, 11)]
+    assert progress.step == 10
+    assert progress.tokens > 10 * 11
+
+
+def test_a_finished_run_has_nothing_left_to_do(run: RunDirectory) -> None:
+    Trainer(tiny_recipe(), run, CPU).train()
+    log, saved = run.log.read_bytes(), checkpoint.checkpoints(run.path)[-1].read_bytes()
+    progress = Trainer(tiny_recipe(), run, CPU).train()
+    assert progress.step == 8
+    assert run.log.read_bytes() == log
+    assert checkpoint.checkpoints(run.path)[-1].read_bytes() == saved
+
+
+def test_training_stops_when_validation_gains_nothing_more(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bleu = iter([1.0, 3.0, 2.0, 3.0, 9.0])
+    monkeypatch.setattr(Validator, "validate", lambda *_: Validation(1.0, math.e, next(bleu), 0.0))
+    recipe = with_budget(tiny_recipe(), steps=100, validate_every=2, patience=2)
+    progress = Trainer(recipe, run, CPU).train()
+    assert (progress.step, progress.best_step, progress.best_bleu) == (8, 4, 3.0)
+    # Nor does it start again.
+    assert Trainer(recipe, run, CPU).train().step == 8
+    # The best can be had though it is not among the last.
+    kept = checkpoint.checkpoints(run.path)
+    assert kept == [checkpoint.path_of(run.path, step) for step in (4, 6, 8)]
+    best = checkpoint.load(checkpoint.path_of(run.path, 4))["network"]
+    assert take_best(run) == 4
+    for name, weight in averaged_network(run).state_dict().items():
+        assert torch.equal(weight, best[name])
+    assert average(run, 2) == [6, 8]
+    checkpoint.path_of(run.path, 4).unlink()
+    with pytest.raises(checkpoint.CheckpointError, match="step that validated best, 4; validate"):
+        take_best(run)
+    with pytest.raises(checkpoint.CheckpointError, match="has no checkpoint; train first"):
+        take_best(RunDirectory(run.path / "elsewhere"))
+
+
+def test_a_loss_that_is_no_number_is_named_before_it_spoils_a_weight(
+    tiny_run: RunDirectory,
+) -> None:
+    trainer = Trainer(tiny_recipe(), tiny_run, CPU)
+    with torch.no_grad():
+        trainer.network.decoder_layers[0].feed_forward.outer.bias[0] = float("nan")
+    before = trainer.network.encoder_layers[0].feed_forward.outer.weight.clone()
+    trainer.loader.cursor = Cursor(2, 1)
+    with pytest.raises(
+        Diverged, match=r"the loss is nan at step 1, which begins with batch 1 of epoch 2; lower"
+    ):
+        trainer.train_step()
+    assert torch.equal(trainer.network.encoder_layers[0].feed_forward.outer.weight, before)
+
+
+def test_a_gradient_that_is_no_number_is_named_before_it_spoils_a_weight(
+    tiny_run: RunDirectory,
+) -> None:
+    trainer = Trainer(tiny_recipe(), tiny_run, CPU)
+    weight = trainer.network.encoder_layers[0].feed_forward.outer.weight
+    weight.register_hook(lambda gradient: gradient * float("inf"))  # type: ignore[no-untyped-call]
+    before = trainer.network.generator.weight.clone()
+    with pytest.raises(Diverged, match=r"the gradient's norm is (nan|inf) at step 1"):
+        trainer.train_step()
+    assert torch.equal(trainer.network.generator.weight, before)
+
+
+@pytest.mark.parametrize(
+    ("precision", "native", "chosen"),
+    [
+        ("fp32", True, None),
+        ("bf16", False, torch.bfloat16),
+        ("auto", True, torch.bfloat16),
+        ("auto", False, None),
+    ],
+)
+def test_bf16_is_used_where_it_is_asked_for_or_native(
+    tiny_run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    precision: str,
+    native: bool,
+    chosen: torch.dtype | None,
+) -> None:
+    assert (
+        "avx512_bf16" in torch.cpu.get_capabilities()
+        or torch.cpu.get_capabilities()["architecture"] != "x86_64"
+    )
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
+    recipe = with_optimisation(tiny_recipe(), precision=precision)
+    assert Trainer(recipe, tiny_run, CPU).learner.autocast_dtype == chosen
+
+
+def test_weights_stay_fp32_when_products_are_bf16(tiny_run: RunDirectory) -> None:
+    recipe = with_network(tiny_recipe(), **NO_DROPOUT)
+    plain = Trainer(recipe, tiny_run, CPU)
+    mixed = Trainer(with_optimisation(recipe, precision="bf16"), tiny_run, CPU)
+    expected, _, _ = plain.train_step()
+    found, _, _ = mixed.train_step()
+    assert found != expected
+    assert found == pytest.approx(expected, rel=0.02)
+    assert {parameter.dtype for parameter in mixed.network.parameters()} == {torch.float32}
+
+
+def states_are_equal(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(states_are_equal(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(states_are_equal, one, other))
+    return one == other
+
+
+def test_a_trainer_goes_on_from_a_state_as_the_one_it_was_taken_from(
+    tiny_run: RunDirectory, tmp_path: Path
+) -> None:
+    recipe = with_optimisation(tiny_recipe(), accumulate=2)
+    original = Trainer(recipe, tiny_run, CPU)
+    for _ in range(5):
+        original.train_step()
+    checkpoint.save(original.state_dict(), tmp_path / "state.pt")
+    expected = [original.train_step() for _ in range(12)]
+    resumed = Trainer(recipe, tiny_run, CPU)
+    resumed.load_state_dict(checkpoint.load(tmp_path / "state.pt"))
+    assert [resumed.train_step() for _ in range(12)] == expected
+    assert states_are_equal(resumed.state_dict(), original.state_dict())
+
+
+def test_validation_does_not_change_what_training_computes(run: RunDirectory) -> None:
+    often = with_budget(tiny_recipe(), steps=6, validate_every=1)
+    Trainer(often, run, CPU).train()
+    trainer = Trainer(tiny_recipe(), run, CPU)
+    losses = [trainer.train_step()[0] for _ in range(6)]
+    assert [line["loss"] for line in events(run, "train")] == losses
+
+
+def test_another_seed_is_another_run(tiny_run: RunDirectory) -> None:
+    losses = {
+        Trainer(replace(tiny_recipe(), seed=seed), tiny_run, CPU).train_step()[0]
+        for seed in (1, 2, 1)
+    }
+    assert len(losses) == 2
+
+
+def test_the_checkpoint_of_another_network_is_refused(run: RunDirectory) -> None:
+    Trainer(tiny_recipe(), run, CPU).train()
+    trainer = Trainer(with_network(tiny_recipe(), heads=4), run, CPU)
+    with pytest.raises(CheckpointError, match=r"of another network than the recipe 'tiny'"):
+        trainer.train()
+    assert trainer.progress.step == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [({"seed": 2}, "seed"), ({"optimisation": {"tokens_per_batch": 110}}, "optimisation")],
+)
+def test_a_run_does_not_go_on_as_another(
+    run: RunDirectory, changes: dict[str, Any], part: str
+) -> None:
+    recipe = with_budget(tiny_recipe(), steps=2)
+    Trainer(recipe, run, CPU).train()
+    other = (
+        with_optimisation(recipe, **changes["optimisation"])
+        if part == "optimisation"
+        else replace(recipe, **changes)
+    )
+    trainer = Trainer(other, run, CPU)
+    with pytest.raises(CheckpointError, match=f"with another {part} than the recipe 'tiny' has"):
+        trainer.train()
+    assert trainer.progress.step == 0
+    assert Trainer(with_budget(recipe, steps=3), run, CPU).train().step == 3
+
+
+def test_a_run_that_was_not_prepared_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
+        Trainer(tiny_recipe(), RunDirectory(tmp_path / "tiny"), CPU)
+
+
+def test_a_run_prepared_for_another_vocabulary_is_refused(run: RunDirectory) -> None:
+    recipe = tiny_recipe()
+    other = replace(recipe, vocabulary=replace(recipe.vocabulary, size=20))
+    with pytest.raises(InvalidRecipe, match="was prepared with other data or another vocabulary"):
+        Trainer(other, run, CPU)
+
+
+def test_a_run_prepared_again_does_not_go_on_with_other_pieces(run: RunDirectory) -> None:
+    recipe = with_budget(tiny_recipe(), steps=2)
+    Trainer(recipe, run, CPU).train()
+    retrained = run.tokenizer.read_bytes().replace(b"unk", b"ukn")
+    run.tokenizer.unlink()
+    run.tokenizer.write_bytes(retrained)
+    with pytest.raises(CheckpointError, match="with another vocabulary than the tokenizer"):
+        Trainer(with_budget(recipe, steps=3), run, CPU).train()
+
+
+def test_a_run_keeps_to_its_buckets(run: RunDirectory) -> None:
+    recipe = with_budget(tiny_recipe(), steps=2)
+    Trainer(recipe, run, CPU, Execution(length_multiple=4)).train()
+    with pytest.raises(CheckpointError, match="go on with --length-multiple 4"):
+        Trainer(with_budget(recipe, steps=3), run, CPU).train()
+
+
+def test_checkpoints_come_apart_from_validations(run: RunDirectory) -> None:
+    recipe = with_budget(
+        tiny_recipe(), steps=11, validate_every=4, save_every=3, keep_checkpoints=9
+    )
+    Trainer(recipe, run, CPU).train()
+    assert [line["step"] for line in events(run, "valid")] == [4, 8, 11]
+    names = [path.stem for path in checkpoint.checkpoints(run.path)]
+    assert names == [f"checkpoint-{step:08d}" for step in (3, 6, 9, 11)]
+
+
+def test_how_fast_it_is_is_logged_with_every_checkpoint(run: RunDirectory) -> None:
+    trainer = Trainer(tiny_recipe(), run, CPU)
+    trainer.train()
+    lines = events(run, "speed")
+    assert [line["step"] for line in lines] == [4, 8]
+    for line in lines:
+        assert line["tokens_per_second"] > 0
+        assert 0 <= line["waiting"] <= 1
+        assert line["peak_memory"] > 10_000_000
+        # Nobody knows the peak of a CPU.
+        assert "utilisation" not in line
+    assert trainer.speed.tokens_per_second > 0
+
+
+def averaged(run: RunDirectory, recipe: Recipe) -> dict[str, Any]:
+    Trainer(with_budget(recipe, steps=4), run, CPU).train()
+    average(run, recipe.average)
+    return checkpoint.load(run.averaged)
+
+
+def beside(run: RunDirectory, name: str) -> RunDirectory:
+    """Another run of the same data, which has not been trained."""
+    other = RunDirectory(run.path.parent / name)
+    other.path.mkdir()
+    for path in run.path.iterdir():
+        if path.name in ("data", "recipe.json", "prepare.json", "tokenizer.model"):
+            (other.path / path.name).symlink_to(path)
+    return other
+
+
+def test_a_run_starts_from_the_weights_of_another(run: RunDirectory) -> None:
+    document = averaged(run, tiny_recipe())
+    finer = replace(with_network(tiny_recipe(), residual_dropout=0.3), initial=run.path.name)
+    trainer = Trainer(with_budget(finer, steps=1), beside(run, "finer"), CPU)
+    trainer._begin()
+    for name, weight in trainer.network.state_dict().items():
+        assert torch.equal(weight, document["network"][name])
+
+
+def test_a_run_cannot_start_from_what_does_not_fit(run: RunDirectory) -> None:
+    from_it = replace(tiny_recipe(), initial=run.path.name)
+    with pytest.raises(
+        InvalidRecipe, match=r"averaged\.pt does not exist; run `python -m training"
+    ):
+        Trainer(from_it, beside(run, "too-early"), CPU).train()
+    averaged(run, tiny_recipe())
+    other = with_network(from_it, feed_forward=48)
+    with pytest.raises(InvalidRecipe, match="has another feed_forward; give it the same"):
+        Trainer(other, beside(run, "wider"), CPU).train()
+    content = run.tokenizer.read_bytes()
+    run.tokenizer.write_bytes(content.replace(b"unk", b"ukn"))
+    with pytest.raises(InvalidRecipe, match="another vocabulary than it had been trained with"):
+        Trainer(from_it, beside(run, "relearned"), CPU).train()
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_says_what_is_missing(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Trainer(with_budget(tiny_recipe(), steps=4), run, CPU).train()
+    (kept,) = checkpoint.checkpoints(run.path)
+    before = kept.read_bytes()
+
+    def full(document: object, file: Any) -> None:
+        file.write(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(CannotWrite, match=r"is full: .* MB are free; about 1 MB are needed in all"):
+        Trainer(tiny_recipe(), run, CPU).train()
+    monkeypatch.undo()
+    assert kept.read_bytes() == before
+    assert not list(run.path.glob("*.partial"))
+    assert Trainer(tiny_recipe(), run, CPU).train().step == 8
+
+
+def test_what_a_kill_left_half_written_is_swept_up(run: RunDirectory) -> None:
+    leftover = run.path / "checkpoint-00000003.partial"
+    leftover.write_bytes(b"PK")
+    Trainer(with_budget(tiny_recipe(), steps=1), run, CPU).train()
+    assert not leftover.exists()
+
+
+def trained(run: RunDirectory, recipe: Recipe) -> Trainer:
+    trainer = Trainer(recipe, run, CPU)
+    trainer.train()
+    return trainer
+
+
+def stable_recipe(steps: int, decay: int) -> Recipe:
+    recipe = with_budget(
+        tiny_recipe(), steps=steps, validate_every=50, save_every=50, keep_checkpoints=2
+    )
+    return with_optimisation(recipe, schedule="wsd", peak_learning_rate=1e-3, decay=decay)
+
+
+def test_longer_run_continues_from_before_the_decay_and_equals_an_unbroken_one(
+    tmp_path: Path,
+) -> None:
+    short, long = stable_recipe(6, decay=2), stable_recipe(10, decay=3)
+    interrupted = prepared(tmp_path / "interrupted", short)
+    trained(interrupted, short)
+    assert checkpoint.path_of(interrupted.path, 4) in checkpoint.checkpoints(interrupted.path)
+    found = trained(interrupted, long)
+    unbroken = prepared(tmp_path / "unbroken", long)
+    expected = trained(unbroken, long)
+    for ours, theirs in zip(
+        found.network.state_dict().values(), expected.network.state_dict().values(), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+
+
+def test_longer_run_without_a_checkpoint_from_before_the_decay_is_refused(tmp_path: Path) -> None:
+    short = stable_recipe(6, decay=2)
+    run = prepared(tmp_path, short)
+    trained(run, short)
+    checkpoint.path_of(run.path, 4).unlink()
+    with pytest.raises(CheckpointError, match="no checkpoint from before step 4"):
+        trained(run, stable_recipe(10, decay=3))

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from models.bundle.manifest import LengthNormalisation
+from models.bundle.tokenizer import SPECIAL_IDS
+from tests.support.tiny_training import tiny_network
+from training.data.batching import padded
+from training.search.beam import (
+    CachedDecoder,
+    Hypothesis,
+    PrefixDecoder,
+    beam_search,
+    default_max_length,
+    greedy,
+)
+
+EOS = SPECIAL_IDS.eos
+VOCABULARY = 7
+Distribution = Callable[[tuple[int, ...]], NDArray[np.float32]]
+
+
+class ScriptedDecoder:
+    """Answers from a function of the prefix; remembers how often it was asked."""
+
+    def __init__(self, log_probs_of: Distribution) -> None:
+        self._log_probs_of = log_probs_of
+
+    def start(self, source_ids: Sequence[int]) -> None:
+        self._prefixes: list[tuple[int, ...]] = [()]
+        self.steps = 0
+
+    def extend(
+        self, parents: list[int], tokens: list[int], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        self.steps += 1
+        self._prefixes = [
+            (*self._prefixes[parent], token) for parent, token in zip(parents, tokens, strict=True)
+        ]
+        # The first token of a prefix is bos.
+        table = np.stack([self._log_probs_of(prefix[1:]) for prefix in self._prefixes])
+        best = np.argsort(-table, axis=1, kind="stable")[:, :count]
+        return best, np.take_along_axis(table, best, axis=1)
+
+
+def random_distribution(seed: int) -> Distribution:
+    def log_probs_of(prefix: tuple[int, ...]) -> NDArray[np.float32]:
+        rng = np.random.default_rng((seed, *prefix))
+        logits = rng.normal(size=VOCABULARY) * 2
+        log_probs: NDArray[np.float32] = (logits - np.logaddexp.reduce(logits)).astype(np.float32)
+        return log_probs
+
+    return log_probs_of
+
+
+def fixed(**probabilities: dict[int, float]) -> Distribution:
+    """By prefix, written as digits: what may follow it, and how probably; else the end."""
+
+    def log_probs_of(prefix: tuple[int, ...]) -> NDArray[np.float32]:
+        table = np.full(VOCABULARY, 1e-9)
+        for token, probability in probabilities.get(
+            f"after{''.join(map(str, prefix))}", {EOS: 1.0}
+        ).items():
+            table[token] = probability
+        log_probs: NDArray[np.float32] = np.log(table).astype(np.float32)
+        return log_probs
+
+    return log_probs_of
+
+
+def search(
+    decoder: ScriptedDecoder | CachedDecoder | PrefixDecoder,
+    source: Sequence[int] = (4, 5, EOS),
+    *,
+    beam_size: int = 2,
+    length_penalty: float = 1.0,
+    max_length: int = 12,
+    length_normalisation: LengthNormalisation = "power",
+    target_prefix: Sequence[int] = (),
+) -> list[Hypothesis]:
+    return beam_search(
+        decoder,
+        source,
+        SPECIAL_IDS,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        max_length=max_length,
+        length_normalisation=length_normalisation,
+        target_prefix=target_prefix,
+    )
+
+
+def every_ending(
+    log_probs_of: Distribution, max_length: int, length_penalty: float
+) -> list[Hypothesis]:
+    """All there are, best first, without any search."""
+    never = {EOS, SPECIAL_IDS.pad, SPECIAL_IDS.bos}
+    words = [token for token in range(VOCABULARY) if token not in never]
+    found = []
+    for length in range(max_length + 1):
+        for tokens in itertools.product(words, repeat=length):
+            places = (*tokens, EOS) if length < max_length else tokens
+            total = sum(float(log_probs_of(places[:i])[token]) for i, token in enumerate(places))
+            found.append(Hypothesis(tokens, total / len(places) ** length_penalty))
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 2**32), length_penalty=st.sampled_from([0.6, 1.0, 1.5]))
+def test_a_beam_as_wide_as_the_space_finds_everything(seed: int, length_penalty: float) -> None:
+    expected = every_ending(random_distribution(seed), 3, length_penalty)
+    found = search(
+        ScriptedDecoder(random_distribution(seed)),
+        beam_size=len(expected),
+        length_penalty=length_penalty,
+        max_length=3,
+    )
+    assert {h.token_ids for h in found} == {h.token_ids for h in expected}
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.score == pytest.approx(theirs.score, rel=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
+def test_the_cache_does_not_change_a_search(beam_size: int, length_penalty: float) -> None:
+    for seed in range(4):
+        # A network at random may write padding in the middle of a sentence, which only the
+        # plain decoder would hide from what follows; a network without padding cannot.
+        network = tiny_network(seed, norm="before" if seed % 2 else "after", pad_id=-1)
+        source = (4 + seed, 6, 7, 5, EOS)
+        plain, cached = (
+            search(decoder(network), source, beam_size=beam_size, length_penalty=length_penalty)
+            for decoder in (PrefixDecoder, CachedDecoder)
+        )
+        assert [h.score for h in cached] == pytest.approx([h.score for h in plain], abs=1e-4)
+        if not tied(plain):
+            assert [h.token_ids for h in cached] == [h.token_ids for h in plain]
+
+
+def tied(hypotheses: list[Hypothesis]) -> bool:
+    return any(abs(one.score - other.score) < 1e-4 for one, other in itertools.pairwise(hypotheses))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_one_is_greedy(seed: int) -> None:
+    network = tiny_network(seed)
+    sources = [(4, 5, 6, EOS), (7, EOS), (8, 9, 10, 11, 12, EOS)]
+    together = greedy(network, padded(list(map(np.array, sources))), SPECIAL_IDS, max_length=10)
+    for source, expected in zip(sources, together, strict=True):
+        best = search(CachedDecoder(network), source, beam_size=1, max_length=10)
+        assert [h.token_ids for h in best] == [expected]
+
+
+def test_a_wider_beam_never_finds_less() -> None:
+    """Not a law, but with the whole space in view it is one."""
+    for seed in range(10):
+        whole = search(ScriptedDecoder(random_distribution(seed)), beam_size=300, max_length=3)
+        narrow = search(ScriptedDecoder(random_distribution(seed)), beam_size=2, max_length=3)
+        assert whole[0].score >= narrow[0].score - 1e-6
+
+
+def test_a_beam_keeps_what_greed_would_lose() -> None:
+    model = ScriptedDecoder(
+        fixed(
+            after={4: 0.6, 5: 0.4},
+            after4={6: 0.5, EOS: 0.3, 5: 0.2},
+            after5={EOS: 0.99},
+            after46={EOS: 0.6, 4: 0.4},
+            after45={EOS: 0.6, 4: 0.4},
+        )
+    )
+    assert search(model, beam_size=1)[0].token_ids == (4, 6)
+    assert search(model, beam_size=2)[0].token_ids == (5,)
+
+
+def test_the_score_counts_eos_and_divides_by_length() -> None:
+    model = ScriptedDecoder(fixed(after={4: 0.5, 5: 0.3}, after4={EOS: 0.8}, after5={EOS: 0.7}))
+    scores = {h.token_ids: h.score for h in search(model, length_penalty=1.5)}
+    assert scores[(4,)] == pytest.approx((math.log(0.5) + math.log(0.8)) / 2**1.5, rel=1e-5)
+
+
+def test_a_search_that_finds_no_end_is_cut_at_the_longest_length() -> None:
+    def endless(prefix: tuple[int, ...]) -> NDArray[np.float32]:
+        table = np.full(VOCABULARY, -10.0, np.float32)
+        table[4], table[5], table[EOS] = -0.1, -3.0, -50.0
+        return table
+
+    model = ScriptedDecoder(endless)
+    found = search(model, beam_size=3, max_length=5)
+    assert model.steps == 5
+    assert len(found) == 3
+    assert {len(h.token_ids) for h in found} == {5}
+    assert found[0].token_ids == (4,) * 5
+    assert found[0].score == pytest.approx(-0.1)
+
+
+def test_without_a_length_penalty_the_search_ends_with_the_best_candidate() -> None:
+    model = ScriptedDecoder(
+        fixed(
+            after={4: 0.9, 5: 0.1},
+            after4={EOS: 0.8, 4: 0.2},
+            after5={EOS: 0.5, 4: 0.5},
+        )
+    )
+    found = search(model, beam_size=2, length_penalty=0.0)
+    assert model.steps == 2
+    assert found[0].token_ids == (4,)
+    search(model, beam_size=2, length_penalty=1.0)
+    assert model.steps == 3
+
+
+def test_an_ending_that_is_only_second_does_not_end_a_search_without_penalty() -> None:
+    model = ScriptedDecoder(
+        fixed(
+            after={4: 0.6, EOS: 0.4},
+            after4={4: 0.9, EOS: 0.1},
+            after44={EOS: 0.95, 4: 0.05},
+        )
+    )
+    found = search(model, beam_size=2, length_penalty=0.0)
+    assert found[0].token_ids == (4, 4)
+    assert found[0].score == pytest.approx(math.log(0.6 * 0.9 * 0.95), rel=1e-5)
+    assert found[1].token_ids == ()
+
+
+def test_the_papers_length_penalty_is_told_by_its_name() -> None:
+    model = ScriptedDecoder(fixed(after={4: 0.5, 5: 0.3}, after4={EOS: 0.8}, after5={EOS: 0.7}))
+    found = search(model, length_penalty=0.6, length_normalisation="gnmt")
+    scores = {h.token_ids: h.score for h in found}
+    expected = (math.log(0.5) + math.log(0.8)) / ((5 + 2) / 6) ** 0.6
+    assert scores[(4,)] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_forced_prefix_costs_nothing_counts_for_the_length_and_is_not_told() -> None:
+    model = ScriptedDecoder(
+        fixed(after={5: 1.0}, after6={4: 0.6, 5: 0.4}, after64={EOS: 0.9}, after65={EOS: 0.9})
+    )
+    found = search(model, target_prefix=(6,))
+    assert found[0].token_ids == (4,)
+    assert found[0].score == pytest.approx((math.log(0.6) + math.log(0.9)) / 3, rel=1e-5)
+
+
+def test_padding_and_bos_are_no_candidates() -> None:
+    model = ScriptedDecoder(fixed(after={SPECIAL_IDS.pad: 0.5, SPECIAL_IDS.bos: 0.4, 4: 0.1}))
+    assert search(model)[0].token_ids == (4,)
+
+
+def test_hypotheses_come_best_first() -> None:
+    for seed in range(10):
+        scores = [h.score for h in search(ScriptedDecoder(random_distribution(seed)), beam_size=5)]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_greedy_search_gives_each_row_what_it_gets_alone() -> None:
+    network = tiny_network(3)
+    rows = [np.array(ids) for ids in ([4, 5, 6, EOS], [7, EOS], [8, 9, 10, 11, 12, 13, EOS])]
+    together = greedy(network, padded(rows), SPECIAL_IDS, max_length=16)
+    alone = [greedy(network, padded([row]), SPECIAL_IDS, max_length=16)[0] for row in rows]
+    assert together == alone
+    assert all(EOS not in ids and len(ids) <= 16 for ids in together)
+
+
+def test_greedy_search_stops_when_everybody_has_ended() -> None:
+    network = tiny_network(1, tying="none", norm="before")
+    norm = network.decoder_norm
+    assert isinstance(norm, torch.nn.LayerNorm)
+    with torch.no_grad():
+        # Every output vector points the same way, and eos is the furthest out.
+        norm.weight.zero_()
+        norm.bias.fill_(1.0)
+        network.generator.weight.fill_(0.0)
+        network.generator.weight[EOS] = 1.0
+    assert greedy(network, torch.tensor([[4, EOS], [5, EOS]]), SPECIAL_IDS, max_length=16) == [
+        (),
+        (),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "limit", "longest"), [(1, 512, 23), (10, 512, 50), (10, 30, 30)]
+)
+def test_how_far_a_search_goes_when_nobody_says(source: int, limit: int, longest: int) -> None:
+    assert default_max_length(source, limit) == longest

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.translation.ordered_parts import OrderedParts
+from service.translation.preparing import Text
+from service.translation.types import Part
+
+texts = st.lists(st.lists(st.text("ab ", max_size=3), min_size=1, max_size=5), max_size=5)
+
+
+@given(texts, st.randoms())
+def test_parts_are_told_in_order_whatever_order_sentences_are_done_in(
+    separators: list[list[str]], rng: random.Random
+) -> None:
+    told: list[Part] = []
+    order = OrderedParts(len(separators), told.append)
+    events = [(number, None) for number in range(len(separators))]
+    rng.shuffle(events)
+    for number, _ in events:
+        order.begin(number, Text(tuple(separators[number]), ()))
+    sentences = [(n, s) for n, text in enumerate(separators) for s in range(len(text) - 1)]
+    rng.shuffle(sentences)
+    for number, sentence in sentences:
+        order.tell(number, sentence, f"<{number}.{sentence}>")
+    assert [part.text for part in told] == sorted(part.text for part in told)
+    for number, text in enumerate(separators):
+        whole = "".join(f"{before}<{number}.{s}>" for s, before in enumerate(text[:-1])) + text[-1]
+        assert "".join(part.target for part in told if part.text == number) == whole
+
+
+def test_a_part_is_told_as_soon_as_all_before_it_are_known() -> None:
+    told: list[Part] = []
+    order = OrderedParts(2, told.append)
+    order.begin(0, Text(("", " ", "!"), ()))
+    order.tell(0, 1, "b")
+    assert told == []
+    order.tell(0, 0, "a")
+    assert [part.target for part in told] == ["a", " b", "!"]
+    order.whole(1, "c")
+    assert told[-1] == Part(1, "c")

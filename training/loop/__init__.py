@@ -1,0 +1,1 @@
+"""The training loop: optimiser steps, schedules, validation, checkpoints and resuming."""

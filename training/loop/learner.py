@@ -1,0 +1,201 @@
+"""One optimiser step: the loss of a portion, its gradients, and what they do to the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import sdpa_kernel
+
+from models.transformer.transformer import Transformer
+from training import device as devices
+from training.data.portions import Portion
+from training.loop.distributed import World, unsynchronised
+from training.loop.execution import Execution, ImpossibleExecution
+from training.loop.objective import disagreement, projected_loss, smoothed_loss
+from training.loop.optimiser import optimiser_for
+from training.recipe import Optimisation
+from training.refusal import Refusal
+
+
+class Diverged(Refusal):
+    """A loss or a gradient is no number any more."""
+
+
+class OutOfMemory(Refusal):
+    """A step does not fit in the device's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step was like, perhaps still being computed; ``read`` waits for it."""
+
+    step: int
+    portion: Portion
+    loss: Tensor
+    norm: Tensor
+
+    def read(self) -> tuple[float, float]:
+        """Loss per target token and the gradient's norm before clipping.
+
+        Raises ``Diverged`` naming step and batch if either is no number.
+        """
+        loss, norm = float(self.loss), float(self.norm)
+        for name, value in (("loss", loss), ("gradient's norm", norm)):
+            if not math.isfinite(value):
+                begin = self.portion.begin
+                raise Diverged(
+                    f"the {name} is {value} at step {self.step}, which begins with batch "
+                    f"{begin.batch} of epoch {begin.epoch}; lower the learning rate, or look for "
+                    "what is odd about the data there. The last checkpoint is untouched: without "
+                    "a change, the same command would go on from it and come to the same end"
+                )
+        return loss, norm
+
+
+class Objective(nn.Module):
+    """The network and its loss as one module: what a compiler and DDP want to see."""
+
+    def __init__(
+        self, network: Transformer, optimisation: Optimisation, compiled: bool = False
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.smoothing = optimisation.label_smoothing
+        self.r_drop = optimisation.r_drop
+        self.compiled = compiled
+
+    def forward(
+        self, source_BS: Tensor, input_BT: Tensor, positions_N: Tensor, targets_N: Tensor
+    ) -> Tensor:
+        """The sum over target tokens of their loss, in nats.
+
+        With R-Drop (Liang et al., 2021, section 2.1), both passes are rows of one batch, and the
+        loss is half of the paper's: half of both likelihoods' sum, and half of its weight times
+        how far the passes are apart; so it is the loss of one pass where they agree.
+        """
+        if self.r_drop:
+            source_BS, input_BT = source_BS.repeat(2, 1), input_BT.repeat(2, 1)
+            positions_N = torch.cat((positions_N, positions_N + input_BT.numel() // 2))
+        hidden_BTW = self.network.decode(self.network.encode(source_BS), source_BS, input_BT)
+        # Padding is left out before the projection, which costs more than the rest together.
+        hidden_NW = hidden_BTW.flatten(0, 1).index_select(0, positions_N)
+        pad = self.network.config.pad_id
+        if not self.compiled and not self.r_drop:
+            generator = self.network.generator
+            return projected_loss(hidden_NW, generator, targets_N, self.smoothing, pad)
+        logits_NV = self.network.project(hidden_NW)
+        if not self.r_drop:
+            return smoothed_loss(logits_NV, targets_N, self.smoothing, pad)
+        likelihoods = smoothed_loss(logits_NV, targets_N.repeat(2), self.smoothing, pad)
+        one_NV, other_NV = logits_NV.chunk(2)
+        apart = disagreement(one_NV, other_NV, targets_N, pad)
+        return 0.5 * likelihoods + 0.5 * self.r_drop * apart
+
+
+class Learner:
+    """Owns the optimiser and how a step is executed; the network is shared with whoever asks."""
+
+    def __init__(
+        self,
+        network: Transformer,
+        optimisation: Optimisation,
+        schedule: Callable[[int], float],
+        device: torch.device,
+        execution: Execution | None = None,
+        world: World | None = None,
+        backend: str | Callable[..., object] = "inductor",
+    ) -> None:
+        execution = Execution() if execution is None else execution
+        self.world = World() if world is None else world
+        if execution.cuda_graphs and (optimisation.accumulate > 1 or self.world.size > 1):
+            raise ImpossibleExecution(
+                "a recorded pass writes its gradients where the one before had them, so nothing "
+                "can be added up: leave out --cuda-graphs, or train in one process with a recipe "
+                "that does not accumulate"
+            )
+        devices.prepare(device)
+        self.network = network
+        self.device = device
+        self.schedule = schedule
+        self.autocast_dtype = devices.autocast_dtype(optimisation.precision, device)
+        self.attention_kernels = devices.attention_kernels(device, self.autocast_dtype)
+        self.optimiser = optimiser_for(network, optimisation)
+        self._clip_norm = optimisation.clip_norm
+        self._graphs = execution.cuda_graphs
+        network.recomputing = execution.activation_checkpointing
+        objective = Objective(network, optimisation, execution.compile)
+        if execution.compile:
+            # Lengths and rows are symbols in the code: one graph serves all shapes.
+            mode = "reduce-overhead" if execution.cuda_graphs else None
+            objective.compile(dynamic=True, mode=mode, backend=backend)
+        self._objective = self.world.shared(objective, device)
+
+    @property
+    def lags(self) -> bool:
+        """Whether a step is still being computed when ``learn`` returns."""
+        return self.device.type == "cuda"
+
+    def learn(self, portion: Portion, step: int) -> Outcome:
+        """Take a step, counted from one.
+
+        Raises ``OutOfMemory``, and ``Diverged`` before any weight is changed; where computation
+        lags behind, ``Outcome.read`` raises that, and the weights are spoiled.
+        """
+        self.network.train()
+        self.optimiser.zero_grad()
+        with _fitting():
+            total = self._gradients(portion)
+            norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._clip_norm)
+        outcome = Outcome(step, portion, self.world.total(total), norm)
+        if not self.lags:
+            outcome.read()
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.schedule(step)
+        with _fitting():
+            self.optimiser.step()
+        return outcome
+
+    def _gradients(self, portion: Portion) -> Tensor:
+        """Of all processes' batches; returns this process's part of the loss per token."""
+        # Divided by the tokens of all batches together, accumulated gradients are those of one
+        # large batch; DDP divides by the number of processes besides.
+        tokens = portion.amount.target_tokens
+        total = torch.zeros((), device=self.device)
+        for i, batch in enumerate(portion.batches):
+            there = batch.to(self.device)
+            if self._graphs:
+                torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+            # What is computed again on the way back has to be computed by the same kernels.
+            with (
+                unsynchronised(self._objective, last=i + 1 == len(portion.batches)),
+                sdpa_kernel(self.attention_kernels),
+            ):
+                with torch.autocast(
+                    self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None
+                ):
+                    loss = self._objective(
+                        there.source_BS, there.input_BT, there.positions_N, there.targets_N
+                    )
+                (loss * (self.world.size / tokens)).backward()
+            total += loss.detach() / tokens
+        return total
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        # On a CPU, torch has no type of its own for it.
+        if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+            raise
+        raise OutOfMemory(
+            "a step does not fit in memory: halve tokens_per_batch and double accumulate in the "
+            "recipe, which computes the same with half of the memory, or train with "
+            f"--activation-checkpointing ({str(error).splitlines()[0]})"
+        ) from error

@@ -1,0 +1,141 @@
+"""What a checkpoint must be of for a run to go on from it, and the random state that it keeps."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, sha256_of
+from models.transformer.config import TransformerConfig
+from models.transformer.transformer import Transformer
+from training import checkpoint
+from training.checkpoint import CheckpointError
+from training.loop.execution import Execution
+from training.loop.schedule import stable_steps
+from training.recipe import Recipe
+from training.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+_DECIDING = ("data", "vocabulary", "network", "optimisation", "seed", "initial")
+"""The parts of a recipe that decide what a step computes."""
+
+
+def vocabulary_of(run: RunDirectory) -> dict[str, str]:
+    """The SHA-256 of each of a run's tokenizers, by the file's name."""
+    paths = (run.path / name for name in (TOKENIZER, SOURCE_TOKENIZER, TARGET_TOKENIZER))
+    return {path.name: sha256_of(path) for path in paths if path.exists()}
+
+
+def trained_on(run: RunDirectory) -> dict[str, Any]:
+    """What a prepared run learns from: its tokenizers and its token ids, by SHA-256."""
+    try:
+        report = json.loads(run.report.read_text(encoding="utf-8"))
+        return {"vocabulary": vocabulary_of(run), "shards": report["shards"]}
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{run.report} does not say what {run.path} was prepared with; it is damaged, or of "
+            f"another version of this program: remove {run.path} to begin again"
+        ) from error
+
+
+def require_same_run(
+    document: dict[str, Any],
+    recipe: Recipe,
+    run: RunDirectory,
+    network: Transformer,
+    execution: Execution,
+) -> None:
+    """A run may be given another budget; anything else would make it neither old nor new.
+
+    Raises ``CheckpointError`` saying what is different.
+    """
+    if not {"vocabulary", "shards"} <= document.keys():
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was written by another version of this program, and "
+            "does not say what it was trained on; delete the checkpoints to train again"
+        )
+    if TransformerConfig(**document["config"]) != network.config:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} is of another network than the recipe "
+            f"{recipe.name!r} describes; choose another run directory"
+        )
+    saved = Recipe.from_dict(document["recipe"])
+    before, after = _without_decay(saved), _without_decay(recipe)
+    changed = [name for name in _DECIDING if getattr(before, name) != getattr(after, name)]
+    if changed:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained with another "
+            f"{' and another '.join(changed)} than the recipe {recipe.name!r} has; "
+            "choose another directory with --runs, or delete the checkpoints"
+        )
+    found = trained_on(run)
+    if document["vocabulary"] != found["vocabulary"]:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained with another vocabulary than the tokenizer "
+            "there has: the recipe was prepared again, and ids mean other pieces; delete the "
+            "checkpoints, or bring the tokenizer back that they were trained with"
+        )
+    if document["shards"] != found["shards"]:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained on other text than lies there: the recipe "
+            "was prepared again, and a place in the data means another; delete the checkpoints, or "
+            "bring the text back that they were trained on"
+        )
+    if document["length_multiple"] != execution.length_multiple:
+        raise CheckpointError(
+            f"the checkpoint in {run.path} was trained on lengths rounded up to multiples of "
+            f"{document['length_multiple']}, which decides who shares a batch; go on with "
+            f"--length-multiple {document['length_multiple']}"
+        )
+
+
+def load_to_continue(paths: Sequence[Path], recipe: Recipe) -> dict[str, Any]:
+    """The last checkpoint that ``recipe`` can go on from, of some, oldest first.
+
+    A run with the schedule ``wsd`` that is given more steps than it had cannot go on from a
+    checkpoint in its decay: the learning rate has fallen. It goes on from the last before it.
+    Raises ``CheckpointError`` if there is none.
+    """
+    last = checkpoint.load(paths[-1])
+    saved = Recipe.from_dict(last["recipe"])
+    stable = stable_steps(saved)
+    if not stable or stable_steps(recipe) == stable or last["step"] <= stable:
+        return last
+    earlier = [path for path in paths if checkpoint.step_of(path) <= stable]
+    if not earlier:
+        raise CheckpointError(
+            f"{paths[-1]} is in the decay of a run of {saved.budget.steps} steps, and no "
+            f"checkpoint from before step {stable} is left to go on to {recipe.budget.steps} "
+            "steps; name the run as the `initial` of another recipe instead"
+        )
+    logger.info("the decay after step %d is taken back", stable)
+    for path in paths[len(earlier) :]:
+        path.unlink()
+    return checkpoint.load(earlier[-1])
+
+
+def _without_decay(recipe: Recipe) -> Recipe:
+    """The recipe with the shortest decay, if any: like the budget, it may change during a run."""
+    optimisation = recipe.optimisation
+    return replace(recipe, optimisation=replace(optimisation, decay=min(1, optimisation.decay)))
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Of this process: what dropout draws from."""
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+
+
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda" and state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"], device)

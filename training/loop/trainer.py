@@ -1,0 +1,279 @@
+"""A run: batches in, checkpoints out; one that is killed goes on as if it had not been.
+
+How a step is taken is the learner's business, who else takes part in it the world's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from models.bundle.manifest import SpecialIds
+from models.transformer.transformer import build
+from training import checkpoint
+from training import device as devices
+from training.data.batching import BatchLoader, Cursor
+from training.data.portions import PortionLoader
+from training.data.prefetch import Prefetcher
+from training.data.shards import Shards
+from training.initial import start_from
+from training.loop.distributed import World
+from training.loop.event_log import RunLog, SilentLog
+from training.loop.execution import Execution
+from training.loop.learner import Learner, Outcome
+from training.loop.resuming import (
+    load_to_continue,
+    random_state,
+    require_same_run,
+    restore_random_state,
+    trained_on,
+)
+from training.loop.schedule import schedule_of, stable_steps
+from training.loop.throughput import Meter, Speed
+from training.loop.validation import Validation, Validator
+from training.recipe import InvalidRecipe, Recipe
+from training.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where the run stands; saved with every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    """Of the target."""
+    best_bleu: float = -1.0
+    best_step: int = 0
+    validations_without_gain: int = 0
+
+
+class Trainer:
+    """Owns the network, the learner, the place in the data and the random state."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: RunDirectory,
+        device: torch.device,
+        execution: Execution | None = None,
+        world: World | None = None,
+    ) -> None:
+        self.recipe = recipe
+        self.run = run
+        self.device = device
+        self.execution = Execution() if execution is None else execution
+        self.world = World() if world is None else world
+        # Before the tokenizers: their absence says that the recipe has not been prepared.
+        train = Shards.open(run.shards("train"))
+        _require_prepared_for(recipe, run)
+        self.tokenizers = run.tokenizers()
+        self.special: SpecialIds = self.tokenizers.target.special_ids
+        self.validator = Validator(run, recipe.data, self.tokenizers.target, device)
+        optimisation = recipe.optimisation
+        batches = BatchLoader(
+            train,
+            self.special,
+            optimisation.tokens_per_batch,
+            recipe.seed,
+            self.execution.length_multiple,
+            recipe.network.max_length,
+        )
+        self.loader = PortionLoader(
+            batches, optimisation.accumulate, self.world.rank, self.world.size
+        )
+        self.cursor = Cursor()
+        """Where in the data the next step begins; the loader itself may be ahead."""
+        config = recipe.network.config(
+            self.tokenizers.source.vocabulary_size, self.tokenizers.target.vocabulary_size
+        )
+        self.network = build(config, recipe.seed).to(device)
+        self.schedule = schedule_of(recipe)
+        self.learner = Learner(
+            self.network, optimisation, self.schedule, device, self.execution, self.world
+        )
+        self.progress = Progress()
+        peak = devices.peak_of(device)
+        passes = 2 if optimisation.r_drop else 1
+        self.meter = Meter(config, None if peak is None else peak * self.world.size, passes)
+        if self.world.rank:
+            # Everybody begins with the same weights, and drops out others.
+            self._draw_apart(step=0)
+
+    def train(self) -> Progress:
+        """Train to the end of the budget, from the last checkpoint if there is one.
+
+        Raises ``Diverged``, ``OutOfMemory``, ``CheckpointError``, ``InvalidRecipe`` and
+        ``CannotWrite``; the last checkpoint is whole in any case.
+        """
+        self._begin()
+        steps = self.recipe.budget.steps
+        first, step = self.world.first, self.progress.step
+        log = RunLog(self.run.log, step) if first else SilentLog()
+        unread: deque[Outcome] = deque()
+        with (
+            log,
+            tqdm(
+                total=steps, initial=step, unit="step", dynamic_ncols=True, disable=not first
+            ) as bar,
+            Prefetcher(self.loader, self.execution.prefetch, self.device) as portions,
+        ):
+            while not self._finished:
+                started, waited = time.perf_counter(), portions.waited
+                portion = portions.next()
+                unread.append(self.learner.learn(portion, self.progress.step + 1))
+                self._advance(unread[-1])
+                validates, saves = self._due()
+                # Where computation lags behind, a step is read when the next has been launched;
+                # nothing is kept of one that has not been read.
+                most = 1 if self.learner.lags and not (validates or saves) else 0
+                while len(unread) > most:
+                    self._record(unread.popleft(), log, bar)
+                now = time.perf_counter()
+                self.meter.lap(portion.amount, now - started, portions.waited - waited)
+                bar.update()
+                if validates:
+                    self._validate(log)
+                    # Patience may have run out.
+                    _, saves = self._due()
+                if saves:
+                    self._record_speed(log)
+                    log.sync()
+                    self._save()
+        self.loader.cursor = self.cursor
+        return self.progress
+
+    @property
+    def speed(self) -> Speed:
+        """Of all steps taken by this process, validation and saving left out."""
+        return self.meter.total()
+
+    def train_step(self) -> tuple[float, int, float]:
+        """One optimiser step; returns loss per target token, target tokens, gradient norm."""
+        outcome = self.learner.learn(self.loader.next(), self.progress.step + 1)
+        loss, norm = outcome.read()
+        self._advance(outcome)
+        return loss, outcome.portion.amount.target_tokens, norm
+
+    def _advance(self, outcome: Outcome) -> None:
+        self.progress.step = outcome.step
+        self.progress.tokens += outcome.portion.amount.target_tokens
+        self.cursor = outcome.portion.end
+
+    @property
+    def _finished(self) -> bool:
+        budget = self.recipe.budget
+        without_gain = self.progress.validations_without_gain
+        out_of_patience = budget.patience is not None and without_gain >= budget.patience
+        return self.progress.step >= budget.steps or out_of_patience
+
+    def _due(self) -> tuple[bool, bool]:
+        """Whether to validate and whether to save after the step just taken."""
+        budget, step = self.recipe.budget, self.progress.step
+        validates = step % budget.validate_every == 0 or step >= budget.steps
+        saves = step % (budget.save_every or budget.validate_every) == 0 or self._finished
+        return validates, saves or step == stable_steps(self.recipe)
+
+    def _record(self, outcome: Outcome, log: RunLog | SilentLog, bar: tqdm[Any]) -> None:
+        loss, norm = outcome.read()
+        rate = self.schedule(outcome.step)
+        log.write("train", outcome.step, loss=loss, learning_rate=rate, gradient_norm=norm)
+        speed = self.meter.recent()
+        shown = {"loss": f"{loss:.3f}", "tokens_per_s": f"{speed.tokens_per_second:.0f}"}
+        if speed.utilisation is not None:
+            shown["mfu"] = f"{speed.utilisation:.0%}"
+        bar.set_postfix(shown, refresh=False)
+
+    def _record_speed(self, log: RunLog | SilentLog) -> None:
+        known = dataclasses.asdict(self.meter.since_last())
+        values = {name: value for name, value in known.items() if value is not None}
+        memory = devices.peak_memory(self.device)
+        log.write("speed", self.progress.step, **values, peak_memory=memory)
+
+    def _validate(self, log: RunLog | SilentLog) -> None:
+        if self.world.first:
+            result = self.validator.validate(self.network)
+            log.write("valid", self.progress.step, **dataclasses.asdict(result))
+            logger.info("step %d: %s", self.progress.step, result)
+            self._judge(result)
+        # Whether it goes on is the first process's decision.
+        self.progress = self.world.told(self.progress)
+
+    def _judge(self, result: Validation) -> None:
+        if result.bleu > self.progress.best_bleu:
+            self.progress.best_bleu = result.bleu
+            self.progress.best_step = self.progress.step
+            self.progress.validations_without_gain = 0
+        else:
+            self.progress.validations_without_gain += 1
+
+    def _save(self) -> None:
+        document = self.state_dict()
+        if self.world.first:
+            checkpoint.save(document, checkpoint.path_of(self.run.path, self.progress.step))
+            keep = self.recipe.budget.keep_checkpoints
+            spared = {self.progress.best_step, stable_steps(self.recipe)}
+            checkpoint.prune(self.run.path, keep, spared)
+        self.world.told(None)
+
+    def _begin(self) -> None:
+        if self.world.first:
+            checkpoint.sweep(self.run.path)
+        found = self.world.told(checkpoint.checkpoints(self.run.path))
+        if found:
+            self.load_state_dict(load_to_continue(found, self.recipe))
+            logger.info("resuming %s after step %d", self.run.path, self.progress.step)
+        elif self.recipe.initial is not None:
+            start_from(self.recipe, self.run, self.network)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides what the next steps compute; all processes ask together."""
+        return {
+            "config": dataclasses.asdict(self.network.config),
+            "recipe": self.recipe.to_dict(),
+            **trained_on(self.run),
+            "length_multiple": self.execution.length_multiple,
+            "step": self.progress.step,
+            "progress": dataclasses.asdict(self.progress),
+            "cursor": dataclasses.asdict(self.cursor),
+            "network": self.network.state_dict(),
+            "optimiser": self.learner.optimiser.state_dict(),
+            "random": self.world.gathered(random_state(self.device)),
+        }
+
+    def load_state_dict(self, document: dict[str, Any]) -> None:
+        """Go on from ``document``; with another number of processes, dropout alone is another."""
+        require_same_run(document, self.recipe, self.run, self.network, self.execution)
+        self.progress = Progress(**document["progress"])
+        self.cursor = self.loader.cursor = Cursor(**document["cursor"])
+        self.network.load_state_dict(document["network"])
+        self.learner.optimiser.load_state_dict(document["optimiser"])
+        random = document["random"]
+        if len(random) != self.world.size:
+            logger.info("trained by %d processes, goes on with %d", len(random), self.world.size)
+        if self.world.rank < len(random):
+            restore_random_state(random[self.world.rank], self.device)
+        else:
+            self._draw_apart(self.progress.step)
+
+    def _draw_apart(self, step: int) -> None:
+        """Random numbers that no other process draws, nor this one at another step."""
+        torch.manual_seed(hash((self.recipe.seed, self.world.rank, step)))
+
+
+def _require_prepared_for(recipe: Recipe, run: RunDirectory) -> None:
+    prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
+    if (prepared.data, prepared.vocabulary) != (recipe.data, recipe.vocabulary):
+        raise InvalidRecipe(
+            f"{run.path} was prepared with other data or another vocabulary than {recipe.name!r} "
+            "has; run `python -m training prepare` again, or choose another directory with --runs"
+        )

@@ -1,0 +1,120 @@
+"""How good the network is in the middle of training: loss, perplexity, BLEU of greedy search."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sacrebleu.metrics.bleu import BLEU
+
+from models.bundle.tokenizer import Tokenizer
+from models.transformer.transformer import Transformer
+from training.data.batching import Batch, collate, in_batches
+from training.data.shards import Shards
+from training.evaluation.scores import bleu_for
+from training.loop.learner import Diverged
+from training.loop.objective import negative_log_likelihood
+from training.recipe import Data
+from training.run_directory import RunDirectory
+from training.search.beam import default_max_length, greedy
+
+TOKENS_PER_BATCH = 4096
+
+_MOST_NATS = math.log(sys.float_info.max)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    loss: float
+    """Nats per target token, without label smoothing."""
+    perplexity: float
+    bleu: float
+    exact: float
+    """Share of sentences translated exactly as the reference."""
+
+
+class Validator:
+    """Owns a run's validation set, each direction by itself: BLEU knows one language at a time."""
+
+    def __init__(
+        self, run: RunDirectory, data: Data, tokenizer: Tokenizer, device: torch.device
+    ) -> None:
+        """``tokenizer`` is the target's. Raises ``UnknownTokenisation`` if BLEU does not know how
+        to cut a target language into words."""
+        self._sets = [
+            (Shards.open(path), bleu_for(target))
+            for (_, target), path in run.shards_of("valid", data).items()
+        ]
+        self._tokenizer = tokenizer
+        self._device = device
+
+    def validate(self, network: Transformer) -> Validation:
+        """BLEU is the mean of the directions, all else of all sentences.
+
+        Raises ``Diverged`` if the loss is no number, or has no perplexity that is one.
+        """
+        network.eval()
+        parts = [self._of(network, shards, bleu) for shards, bleu in self._sets]
+        loss = sum(part.nats for part in parts) / sum(part.tokens for part in parts)
+        if not loss < _MOST_NATS:
+            raise Diverged(
+                f"the loss of the validation set is {loss:g} nats per token; lower the learning "
+                "rate. The last checkpoint is untouched"
+            )
+        return Validation(
+            loss,
+            math.exp(loss),
+            sum(part.bleu for part in parts) / len(parts),
+            sum(part.exact for part in parts) / sum(part.sentences for part in parts),
+        )
+
+    @torch.inference_mode()
+    def _of(self, network: Transformer, shards: Shards, bleu: BLEU) -> _Part:
+        tokenizer, special = self._tokenizer, self._tokenizer.special_ids
+        nats, tokens = 0.0, 0
+        translations: dict[int, str] = {}
+        references: dict[int, str] = {}
+        for indices, batch in _batches(shards, tokenizer):
+            source_BS = batch.source_BS.to(self._device)
+            output_BT = batch.output_BT.to(self._device)
+            logits_BTV = network(source_BS, batch.input_BT.to(self._device))
+            real_BT = output_BT != special.pad
+            nats += float(negative_log_likelihood(logits_BTV[real_BT], output_BT[real_BT]))
+            tokens += batch.num_target_tokens
+            limit = default_max_length(source_BS.size(1), network.config.max_length)
+            for index, ids in zip(
+                indices, greedy(network, source_BS, special, max_length=limit), strict=True
+            ):
+                translations[index] = tokenizer.decode(ids)
+                references[index] = tokenizer.decode(tuple(shards.target[index].tolist()))
+        order = sorted(translations)
+        hypotheses = [translations[i] for i in order]
+        expected = [references[i] for i in order]
+        return _Part(
+            nats,
+            tokens,
+            len(order),
+            bleu.corpus_score(hypotheses, [expected]).score,
+            sum(map(str.__eq__, hypotheses, expected)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one direction adds."""
+
+    nats: float
+    tokens: int
+    sentences: int
+    bleu: float
+    exact: int
+
+
+def _batches(shards: Shards, tokenizer: Tokenizer) -> Iterator[tuple[list[int], Batch]]:
+    lengths = np.maximum(shards.source.lengths, shards.target.lengths)
+    for indices in in_batches(np.arange(len(shards)), lengths, TOKENS_PER_BATCH):
+        yield indices.tolist(), collate(shards, indices, tokenizer.special_ids)

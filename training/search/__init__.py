@@ -1,0 +1,1 @@
+"""Greedy and beam search of a network in PyTorch."""

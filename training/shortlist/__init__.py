@@ -1,0 +1,1 @@
+"""Vocabulary shortlists: which target tokens each source token may become."""
