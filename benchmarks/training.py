@@ -78,7 +78,7 @@ class Lap:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PairedSpeed:
     size: str
     tokens_per_batch: int
     precision: str
@@ -127,7 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _pair(name: str, device: torch.device, options: argparse.Namespace, shards: Shards) -> Pair:
+def _pair(
+    name: str, device: torch.device, options: argparse.Namespace, shards: Shards
+) -> PairedSpeed:
     size = SIZES[name]
     budget = _tokens(size, device, options)
     execution = _execution(options, device)
@@ -161,7 +163,7 @@ def _pair(name: str, device: torch.device, options: argparse.Namespace, shards: 
                 laps[i].append(_lap((ours, theirs)[i], size.config, device, options.steps))
             print(f"{name}: round {number + 1} of {options.rounds}", file=sys.stderr)
     ratios = [a.tokens_per_second / b.tokens_per_second for a, b in zip(*laps, strict=True)]
-    return Pair(
+    return PairedSpeed(
         name,
         budget,
         "fp32" if dtype is None else "bf16",
@@ -280,7 +282,7 @@ def _name_of(device: torch.device) -> str:
     return machine.description()
 
 
-def _print(pairs: Sequence[Pair], steps: Sequence[Step]) -> None:
+def _print(pairs: Sequence[PairedSpeed], steps: Sequence[Step]) -> None:
     for pair in pairs:
         print(
             f"{pair.size:6} {pair.precision} {pair.tokens_per_batch:6} tokens a batch: ours "

@@ -12,14 +12,14 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 
 import httpx
 
-from dragoman import calls
+from dragoman import endpoints
 from dragoman import inspection as looking
 from dragoman.answers import Part, Translation
-from dragoman.call import Call
 from dragoman.errors import DragomanError
 from dragoman.methods import described
 from dragoman.options import Texts, TranslateOptions, check
 from dragoman.packing import Packer, packer
+from dragoman.request import Call
 from dragoman.retrying import Attempts, Retries
 from dragoman.wire import Wire
 
@@ -111,13 +111,13 @@ class Client:
     ) -> None:
         self.close()
 
-    translate = _asked(calls.translate)
-    translate_file = _asked(calls.translate_file)
-    detect = _asked(calls.detect)
-    languages = _asked(calls.languages)
-    models = _asked(calls.models)
-    ready = _asked(calls.ready)
-    usage = _asked(calls.usage)
+    translate = _asked(endpoints.translate)
+    translate_file = _asked(endpoints.translate_file)
+    detect = _asked(endpoints.detect)
+    languages = _asked(endpoints.languages)
+    models = _asked(endpoints.models)
+    ready = _asked(endpoints.ready)
+    usage = _asked(endpoints.usage)
     legs = _asked(looking.legs)
     attention = _asked(looking.attention)
     alignment = _asked(looking.alignment)
@@ -150,7 +150,7 @@ class Client:
 
         What fails is tried again until the first part has come, and not later.
         """
-        call: Call[Any] = calls.translate(text, target=target, source=source, **options)
+        call: Call[Any] = endpoints.translate(text, target=target, source=source, **options)
         return Stream(partial(self._told, call))
 
     def translate_many(

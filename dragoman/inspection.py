@@ -14,8 +14,8 @@ import numpy as np
 
 from dragoman import reading
 from dragoman.answers import Alignment, Attention, Chosen, Leg, Score, Translation
-from dragoman.call import Call
 from dragoman.options import Choice, Kind, Texts
+from dragoman.request import Call
 
 
 def legs(translation: Translation | str, *, text: int | None = None) -> Call[tuple[Leg, ...]]:

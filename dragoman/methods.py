@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from dragoman.call import Call
+from dragoman.request import Call
 
 P = ParamSpec("P")
 T = TypeVar("T")

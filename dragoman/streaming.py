@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from dragoman.answers import Part
-from dragoman.call import Call
 from dragoman.errors import DragomanError, UnexpectedAnswer, Unreachable, error_from
 from dragoman.reading import MALFORMED
+from dragoman.request import Call
 
 R = TypeVar("R")
 

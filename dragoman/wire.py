@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import httpx
 
-from dragoman.call import Call
 from dragoman.errors import DeadlinePassed, UnexpectedAnswer, Unreachable, error_of
 from dragoman.reading import MALFORMED
+from dragoman.request import Call
 from dragoman.streaming import MEDIA_TYPE, Told
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ class Readiness(BaseModel):
     failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
 
 
-class ScoreAnswer(BaseModel):
+class RecordedScoreAnswer(BaseModel):
     metric: str = Field(examples=["BLEU"])
     value: float
     test_set: str
@@ -55,7 +55,7 @@ class ModelAnswer(BaseModel):
     precision: str = Field(description="What is running.", examples=["int8"])
     precisions: list[str] = Field(description="What the bundle offers.")
     examples: int = Field(description="Sentences the model proved itself with.")
-    scores: list[ScoreAnswer]
+    scores: list[RecordedScoreAnswer]
     data: list[CorpusAnswer] = Field(description="What it was trained on.")
 
 
@@ -179,6 +179,6 @@ def _describe(model: LoadedModel) -> dict[str, Any]:
         precision=model.precision,
         precisions=list(manifest.precisions),
         examples=len(manifest.examples),
-        scores=[ScoreAnswer(**score.model_dump()) for score in manifest.provenance.scores],
+        scores=[RecordedScoreAnswer(**score.model_dump()) for score in manifest.provenance.scores],
         data=[CorpusAnswer(**corpus.model_dump()) for corpus in manifest.provenance.data],
     ).model_dump()

@@ -30,7 +30,16 @@ from service.bootstrap import configure_logging, local_translator
 from service.bulk.rows import Columns, Format, FormatName, Lines, Objects, UnknownColumn, guessed
 from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, language
 from service.ray.shard_translation import Done, Tally, in_company, translate_lines
-from service.ray.shards import CorpusError, Plan, Shard, cut, files_of, names_of, sweep, undone
+from service.ray.shards import (
+    CorpusError,
+    CorpusPlan,
+    Shard,
+    cut,
+    files_of,
+    names_of,
+    sweep,
+    undone,
+)
 from service.ray.shards import written as appearing
 from service.server.process import prepare_process, spare_what_stays
 from service.settings import InvalidSetting, Settings
@@ -153,7 +162,7 @@ def translate_corpus(
     stats = {name: path.stat() for name, path in files.items()}
     made_with = {**asdict(work), "shard_bytes": shard_bytes}
     found = {name: (each.st_size, each.st_mtime_ns) for name, each in stats.items()}
-    Plan(made_with, found).keep(output)
+    CorpusPlan(made_with, found).keep(output)
     sweep(output)
     todo = undone([s for name in files for s in _cut(name, files[name], output, shard_bytes)])
     if not todo:

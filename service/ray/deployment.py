@@ -19,7 +19,7 @@ from ray.serve.schema import LoggingConfig
 
 from service.bootstrap import Service, build, configure_logging
 from service.ray.metrics_server import exposed
-from service.ray.options import Arguments, InvalidArgument, Plan, plan_of
+from service.ray.options import Arguments, DeploymentPlan, InvalidArgument, plan_of
 from service.ray.proxy import UnderPrefix
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
@@ -35,7 +35,7 @@ class ReplicaUnhealthy(Exception):
 class Replica:
     """One process that serves; what Ray Serve calls a replica. For one event loop."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: DeploymentPlan) -> None:
         self._plan = plan
         self._service: Service | None = None
         self._was_ready = False

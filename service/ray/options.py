@@ -99,7 +99,7 @@ class Arguments(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeploymentPlan:
     """What is asked of Ray, and what each replica is told."""
 
     min_replicas: int
@@ -115,7 +115,7 @@ class Plan:
     """Settings that win over the environment of a replica's node."""
 
 
-def plan_of(arguments: Arguments, settings: Settings) -> Plan:
+def plan_of(arguments: Arguments, settings: Settings) -> DeploymentPlan:
     """``settings`` are those of the machine that starts the application.
 
     Raises ``DeviceUnavailable`` where it says that there has to be a GPU, and there is none.
@@ -137,7 +137,7 @@ def plan_of(arguments: Arguments, settings: Settings) -> Plan:
         # A document is fetched from the replica that translated it, and requests go anywhere.
         overrides["documents"] = False
     first, last = _bounds(arguments.metrics_ports)
-    return Plan(
+    return DeploymentPlan(
         min_replicas=arguments.min_replicas,
         max_replicas=arguments.max_replicas,
         gpus=gpus,

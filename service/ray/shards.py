@@ -43,7 +43,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CorpusPlan:
     """How a corpus was cut, and what the result depends on beside it."""
 
     made_with: Mapping[str, Any]

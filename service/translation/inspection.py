@@ -131,7 +131,7 @@ class TextView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _EncodedPair:
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
 
@@ -244,14 +244,14 @@ class Inspector:
             self._looking -= 1
 
 
-async def _encode(way: DirectedModel, pair: Pair, number: int = 0) -> _Read:
+async def _encode(way: DirectedModel, pair: Pair, number: int = 0) -> _EncodedPair:
     """Both texts as token ids; raises ``InvalidText`` or ``SentenceTooLong``."""
     for text in (pair.source_text, pair.target_text):
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise InvalidText(number)
     # A long text takes a while to encode, and is only then known to be too long.
     read = await asyncio.to_thread(
-        lambda: _Read(
+        lambda: _EncodedPair(
             way.source_ids(pair.source_text),
             way.model.tokenizers.target.encode(pair.target_text),
         )
@@ -260,7 +260,7 @@ async def _encode(way: DirectedModel, pair: Pair, number: int = 0) -> _Read:
     return read
 
 
-async def _score(way: DirectedModel, read: _Read) -> Score:
+async def _score(way: DirectedModel, read: _EncodedPair) -> Score:
     model, written = way.model, way.written(read.target_ids)
     maps = await model.attention.read(read.source_ids, written)
     pieces = model.tokenizers.target.pieces((*written, model.manifest.special_ids.eos))

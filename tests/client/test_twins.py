@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import dragoman
-from dragoman import AsyncClient, AsyncStream, Client, Stream, calls
+from dragoman import AsyncClient, AsyncStream, Client, Stream, endpoints
 from dragoman import inspection as looking
-from dragoman.call import Call
+from dragoman.request import Call
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,7 +62,7 @@ def test_both_clients_are_documented_alike() -> None:
 def test_every_call_is_a_method_and_waits_where_it_should() -> None:
     builders = {
         name
-        for module in (calls, looking)
+        for module in (endpoints, looking)
         for name, member in vars(module).items()
         if inspect.isfunction(member)
         and member.__module__ == module.__name__

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.ray.shards import (
     LINE_BYTES,
     CorpusError,
-    Plan,
+    CorpusPlan,
     Shard,
     cut,
     files_of,
@@ -24,7 +24,7 @@ from service.ray.shards import (
     written,
 )
 
-PLAN = Plan({"source": "de", "shard_bytes": 10}, {"a.txt": (3, 5)})
+PLAN = CorpusPlan({"source": "de", "shard_bytes": 10}, {"a.txt": (3, 5)})
 
 
 @given(
@@ -83,12 +83,14 @@ def test_the_same_corpus_is_gone_on_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Plan({"source": "de", "shard_bytes": 11}, PLAN.files),
-        Plan(PLAN.made_with, {"a.txt": (3, 6)}),
-        Plan(PLAN.made_with, {**PLAN.files, "b.txt": (1, 1)}),
+        CorpusPlan({"source": "de", "shard_bytes": 11}, PLAN.files),
+        CorpusPlan(PLAN.made_with, {"a.txt": (3, 6)}),
+        CorpusPlan(PLAN.made_with, {**PLAN.files, "b.txt": (1, 1)}),
     ],
 )
-def test_another_corpus_or_another_way_to_cut_it_is_refused(tmp_path: Path, other: Plan) -> None:
+def test_another_corpus_or_another_way_to_cut_it_is_refused(
+    tmp_path: Path, other: CorpusPlan
+) -> None:
     PLAN.keep(tmp_path)
     with pytest.raises(CorpusError, match="other files, or made otherwise"):
         other.keep(tmp_path)

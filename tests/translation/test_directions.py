@@ -27,6 +27,7 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Term, TranslateRequest
+from tests.loading.test_loader import silent
 from tests.support.directed import (
     LOUD,
     LOUD_PIECE,
@@ -47,7 +48,6 @@ from tests.support.shouting import (
     make_manifest,
     make_model,
 )
-from tests.test_loading import silent
 from tests.translation.test_translator import FirstLetterDetector
 
 pytestmark = pytest.mark.anyio

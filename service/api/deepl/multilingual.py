@@ -63,15 +63,15 @@ class DictionaryAnswer(BaseModel):
     entry_count: int
 
 
-class GlossaryAnswer(BaseModel):
+class MultilingualGlossaryAnswer(BaseModel):
     glossary_id: str
     name: str
     creation_time: str
     dictionaries: list[DictionaryAnswer]
 
 
-class GlossariesAnswer(BaseModel):
-    glossaries: list[GlossaryAnswer]
+class MultilingualGlossariesAnswer(BaseModel):
+    glossaries: list[MultilingualGlossaryAnswer]
 
 
 class EntriesOfPair(BaseModel):
@@ -102,7 +102,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         "/glossaries",
         status_code=201,
         summary="Make a glossary",
-        response_model=GlossaryAnswer,
+        response_model=MultilingualGlossaryAnswer,
         responses=answers(),
         openapi_extra=body_of(CreateParameters, forms=False),
     )
@@ -120,7 +120,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     @router.get(
         "/glossaries",
         summary="The caller's glossaries",
-        response_model=GlossariesAnswer,
+        response_model=MultilingualGlossariesAnswer,
         responses=answers(),
     )
     async def glossaries(request: Request) -> Response:
@@ -131,7 +131,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     @router.get(
         "/glossaries/{glossary_id}",
         summary="A glossary without its entries",
-        response_model=GlossaryAnswer,
+        response_model=MultilingualGlossaryAnswer,
         responses=answers(404),
     )
     async def glossary(request: Request, glossary_id: str) -> Response:
@@ -141,7 +141,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     @router.patch(
         "/glossaries/{glossary_id}",
         summary="Rename a glossary, or add entries",
-        response_model=GlossaryAnswer,
+        response_model=MultilingualGlossaryAnswer,
         responses=answers(404),
         openapi_extra=body_of(PatchParameters, forms=False),
     )

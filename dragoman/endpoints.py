@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from dragoman import reading
 from dragoman.answers import Detection, Language, Model, Readiness, Translation, Usage
-from dragoman.call import Call
 from dragoman.options import Texts, TranslateOptions, check
+from dragoman.request import Call
 
 
 @overload
