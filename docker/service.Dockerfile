@@ -2,18 +2,18 @@
 #
 #     docker build -f docker/service.Dockerfile --build-arg EXTRA=gpu -t dragoman:gpu .
 #
-# Needs of its base only Debian with Python 3.11 or later and its venv. Nothing here is for one
-# builder alone: BuildKit and buildah (with --format docker, for the health check) both take it.
+# The base needs only Debian with Python 3.11 or later and venv. BuildKit and buildah (with --format
+# docker, for the health check) can both build it.
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
-# pip works from outside, so that what it installs into does not contain it.
+# pip runs outside the target environment, so that the image does not contain pip.
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/dragoman
 WORKDIR /build
 ENV PIP_CACHE_DIR=/var/cache/pip
 
-# Other people's code, as old as these two files. An empty package stands for ours, so that ours may
-# change without it.
+# Dependencies, cached until one of these two files changes. An empty package stands for our code,
+# so that changes to our code keep this layer.
 ARG EXTRA=cpu
 COPY pyproject.toml requirements.lock ./
 RUN --mount=type=cache,target=/var/cache/pip \
@@ -21,9 +21,9 @@ RUN --mount=type=cache,target=/var/cache/pip \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile \
         -c requirements.lock ".[${EXTRA},tracing]" \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate
-# What nobody in this image can have a use for: tests, samples, tools of training; of CUDA's wheels
-# headers, static libraries and a second compiler. The rest is compiled now, since later the file
-# system is read-only.
+# Remove files the image does not need: tests, samples, training tools; headers, static libraries
+# and a second compiler from CUDA's wheels. Byte-compile the remaining modules, since the file system is
+# read-only at run time.
 RUN cd /opt/dragoman/lib/python3*/site-packages \
     && find . -type d \( -name tests -o -path './nvidia/*/include' \) -prune -exec rm -r {} + \
     && find . -path './nvidia/*' \( -name '*.a' -o -name '*.alt.so.*' \) -delete \
@@ -31,7 +31,7 @@ RUN cd /opt/dragoman/lib/python3*/site-packages \
         onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
     && /opt/dragoman/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
 
-# Our own code, as what it adds to the environment of the others'.
+# Our own code, as a layer with only the files it adds to the environment.
 COPY README.md ./
 COPY models models
 COPY dragoman dragoman
@@ -42,8 +42,8 @@ RUN --mount=type=cache,target=/var/cache/pip \
     && /opt/dragoman/bin/python -m compileall -q --invalidation-mode unchecked-hash /installed
 
 FROM ${PYTHON_IMAGE}
-# tini is in the image and not left to `init: true`, which Kubernetes and plain `docker run` lack.
-# Python's own modules are compiled where the base has not done so.
+# tini is in the image because Kubernetes and plain `docker run` have no `init: true`.
+# Byte-compile Python's standard library where the base image has not.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log \
@@ -71,7 +71,7 @@ WORKDIR /
 VOLUME /state
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-# Not urllib, which would ask the proxy that Docker may have put into the environment.
+# Not urllib, which would use a proxy from the environment that Docker may set.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 CMD ["python", "-c", \
     "import http.client, os, sys; \
     connection = http.client.HTTPConnection('127.0.0.1', int(os.environ['DRAGOMAN_PORT']), timeout=4); \

@@ -1,11 +1,11 @@
-# Training: a recipe in, a bundle out. What is published goes to /bundles, runs are kept in /runs.
+# Image for training. Bundles are published to /bundles; runs are kept in /runs.
 #
 #     docker build -f docker/training.Dockerfile -t dragoman:training .
 #     docker run --gpus all -v ./data:/data:ro -v runs:/runs -v ./bundles:/bundles \
 #         --user "$(id -u):$(id -g)" dragoman:training run multi30k-de-en
 #
-# pip's usual PyTorch on Linux brings CUDA, so this is large. It needs no more of its base than the
-# service does.
+# pip's default PyTorch on Linux includes CUDA, so the image is large. The base has the same
+# requirements as that of the service.
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
@@ -13,8 +13,8 @@ RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/dragoman
 WORKDIR /build
 ENV PIP_CACHE_DIR=/var/cache/pip
 
-# Other people's code, as for the service. pip compiles it, and passes over what PyTorch has for later
-# versions of Python only.
+# Dependencies, as for the service. pip byte-compiles them, except PyTorch files that need a later
+# Python.
 COPY pyproject.toml requirements.lock ./
 RUN --mount=type=cache,target=/var/cache/pip \
     mkdir service && echo '__version__ = "0"' >service/__init__.py && touch README.md \
@@ -22,7 +22,7 @@ RUN --mount=type=cache,target=/var/cache/pip \
         -c requirements.lock ".[cpu,train]" \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate
 
-# Our own code. The service lets bundles translate what a recipe wants translated.
+# Our own code. Recipes use the service to translate text with bundles.
 COPY README.md ./
 COPY service service
 COPY models models
@@ -33,7 +33,7 @@ RUN --mount=type=cache,target=/var/cache/pip \
     && /opt/dragoman/bin/python -m compileall -q --invalidation-mode unchecked-hash /installed
 
 FROM ${PYTHON_IMAGE}
-# Who trains is chosen when the container starts, by who may write bundles: all may write runs.
+# The user is chosen at container start, by write access to /bundles. All users may write /runs.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log \

@@ -1,4 +1,4 @@
-"""A client of Dragoman: translate over HTTP, and look inside."""
+"""Python client of Dragoman: translation, attention, alignment and scores over HTTP."""
 
 from __future__ import annotations
 

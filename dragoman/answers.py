@@ -1,4 +1,4 @@
-"""What the service answers, as values. Knows no HTTP."""
+"""Result types of the client. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Chosen = tuple[int, ...] | Literal["mean"]
 class Detection:
     language: str
     confidence: float
-    """In percent; 0 for a text in no language on offer."""
+    """In percent; 0 if the text is in none of the offered languages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where the time of a request went, in milliseconds."""
+    """Time spent in each stage of a request, in milliseconds."""
 
     preparing: float
     queued: float
@@ -35,42 +35,42 @@ class Timings:
 class Translation:
     text: str
     target: str
-    """Language that was asked for."""
+    """The requested language."""
     source: str
-    """Language that was said, or else detected."""
+    """The given or detected language."""
     detected: Detection | None
     """If ``source`` was ``auto``."""
     model: str | None
-    """Two names joined by ``+`` if two models led through a third language; ``None`` where nothing
-    had to be translated."""
+    """Two names joined by ``+`` if translated through a pivot; ``None`` if nothing was
+    translated."""
     finish_reason: Literal["complete", "length"]
-    """``length`` if a sentence was cut at its longest allowed length."""
+    """``length`` if a sentence was truncated at the maximum length."""
     truncated: bool
-    """Whether it was."""
+    """Whether ``finish_reason`` is ``length``."""
     alternatives: tuple[str, ...]
-    """Best first, if asked for."""
+    """Best first, if requested."""
     scores: tuple[float | None, ...]
-    """If asked for: of the translation, then of each alternative; ``None`` where there is none."""
+    """Of the translation, then of each alternative, if requested; ``None`` without a score."""
     timings: Timings | None
-    """Of the whole request, if asked for."""
+    """Of the whole request, if requested."""
     id: str | None
-    """Of the whole request, if asked for with ``attention``."""
+    """Of the whole request, if requested with ``attention``."""
     number: int
-    """Which text of the request, from 0."""
+    """Index of the text in the request, from 0."""
 
     @property
     def score(self) -> float | None:
-        """Mean of the sentences' normalised log-probabilities, if asked for."""
+        """Mean of the sentences' normalised log-probabilities, if requested."""
         return self.scores[0] if self.scores else None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some sentences of a translation, with the blanks between them and what came before."""
+    """Consecutive sentences of a streamed translation, with the blanks before each."""
 
     text: str
     number: int
-    """Of which text of the request, from 0."""
+    """Index of the text in the request, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """What one model did for a text; a way through a third language has two."""
+    """Translation of a text by one model; a pivot translation has two legs."""
 
     model: str
     version: str
@@ -98,14 +98,14 @@ class Leg:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """Maps of one sentence. Each row of weights sums to 1."""
+    """Attention maps of one sentence. Each row of weights sums to 1."""
 
     weights: NDArray[np.float32]
     """[layers, heads, rows, columns]; a mean has one layer, or one head."""
     rows: tuple[str, ...]
-    """Who looks: a piece for each row."""
+    """Query pieces, one for each row."""
     columns: tuple[str, ...]
-    """What is looked at: a piece for each column."""
+    """Key pieces, one for each column."""
     layers: Chosen
     heads: Chosen
     kind: Kind
@@ -117,21 +117,21 @@ class Word:
     text: str
     start: int
     end: int
-    """Characters of the sentence before its first, and up to its last."""
+    """Character range ``[start, end)`` in the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     source: int
     target: int
-    """Numbers of words, from 0."""
+    """Indices of words, from 0."""
     weight: float
     """Share of the target word's attention to words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Which words of a sentence became which."""
+    """Word alignment of a source sentence and its translation."""
 
     source: str
     target: str
@@ -148,12 +148,12 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How likely a model finds a translation."""
+    """Log-probability of a translation under a model."""
 
     log_prob: float
-    """Of the whole, its end counted."""
+    """Sum over all tokens, end of sentence included."""
     score: float
-    """The same per token."""
+    """``log_prob`` per token."""
     perplexity: float
     tokens: tuple[Token, ...]
 
@@ -163,7 +163,7 @@ class Language:
     code: str
     name: str
     targets: tuple[str, ...]
-    """What it can be translated to."""
+    """Languages it can be translated to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Model:
 class Readiness:
     ready: bool
     reasons: tuple[str, ...]
-    """Why it is not."""
+    """Why the service is not ready."""
     models: tuple[str, ...]
     failed: dict[str, str]
     """Bundles that could not be loaded, and why."""
@@ -198,11 +198,11 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the caller has used in this month."""
+    """Usage of the caller in the current month."""
 
     characters: int
     limit: int | None
-    """Of characters; ``None`` if there is none."""
+    """Characters; ``None`` is unlimited."""
     documents: int
     begins: datetime
     ends: datetime

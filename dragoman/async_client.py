@@ -1,4 +1,4 @@
-"""The client for programs on asyncio."""
+"""Asynchronous HTTP client, for asyncio programs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 
 import httpx
 
-from dragoman import endpoints
-from dragoman import inspection as looking
+from dragoman import endpoints, inspection
 from dragoman.answers import Part, Translation
 from dragoman.errors import DragomanError
 from dragoman.methods import described
@@ -45,9 +44,9 @@ def _asked(
 
 
 class AsyncStream(Generic[T]):
-    """The parts of a translation as they come, and then the whole as ``result``.
+    """Iterator over the parts of a translation; ``result`` is the whole, after the last part.
 
-    Leaving its ``async with`` early closes the connection, and the service stops the work.
+    Leaving its ``async with`` early closes the connection, which cancels the request.
     """
 
     def __init__(self, parts: Callable[[list[T]], AsyncGenerator[Part, None]]) -> None:
@@ -62,7 +61,7 @@ class AsyncStream(Generic[T]):
 
     @property
     def result(self) -> T:
-        """Raises ``RuntimeError`` before the last part."""
+        """The whole translation; raises ``RuntimeError`` before the last part."""
         if not self._result:
             raise RuntimeError("the translation is not finished; read all its parts first")
         return self._result[0]
@@ -80,12 +79,12 @@ class AsyncStream(Generic[T]):
 class AsyncClient:
     """Translates over HTTP. Tasks may share one; close it, or use it as a context manager.
 
-    ``url`` may have a path. ``timeout`` is of seconds for a call, all attempts and pauses
-    together; a stream has to begin within it. ``retries`` is how often to try again, or
-    ``Retries``. An ``http_client`` brings its own proxies, certificates and limits, and is not
-    closed. Cancelling a call closes its connection, and the service stops the work.
+    ``url`` may have a path. ``timeout`` is in seconds for a call, with all attempts and pauses; a
+    stream has to begin within it. ``retries`` is the number of retries, or ``Retries``. A given
+    ``http_client`` keeps its own proxies, certificates and limits, and is not closed. Cancelling a
+    call closes its connection, which cancels the request on the service.
 
-    Raises ``ValueError`` for what cannot be asked, and else a ``DragomanError``.
+    Raises ``ValueError`` for invalid arguments, and otherwise a ``DragomanError``.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class AsyncClient:
         self._close = http_client is None
 
     async def aclose(self) -> None:
-        """Give up the connections."""
+        """Close the connections, unless they belong to a given ``http_client``."""
         if self._close:
             await self._http.aclose()
 
@@ -128,12 +127,12 @@ class AsyncClient:
     models = _asked(endpoints.models)
     ready = _asked(endpoints.ready)
     usage = _asked(endpoints.usage)
-    legs = _asked(looking.legs)
-    attention = _asked(looking.attention)
-    alignment = _asked(looking.alignment)
-    attention_of = _asked(looking.attention_of)
-    alignment_of = _asked(looking.alignment_of)
-    score = _asked(looking.score)
+    legs = _asked(inspection.legs)
+    attention = _asked(inspection.attention)
+    alignment = _asked(inspection.alignment)
+    attention_of = _asked(inspection.attention_of)
+    alignment_of = _asked(inspection.alignment_of)
+    score = _asked(inspection.score)
 
     @overload
     def stream(
@@ -156,12 +155,12 @@ class AsyncClient:
         source: str = "auto",
         **options: Unpack[TranslateOptions],
     ) -> AsyncStream[Any]:
-        """As ``translate``, told part by part; the parts of a text joined are its translation.
+        """Like ``translate``, but yields parts; the joined parts of a text are its translation.
 
-        What fails is tried again until the first part has come, and not later.
+        Failures are retried only before the first part.
         """
         call: Call[Any] = endpoints.translate(text, target=target, source=source, **options)
-        return AsyncStream(partial(self._told, call))
+        return AsyncStream(partial(self._stream_parts, call))
 
     def translate_many(
         self,
@@ -176,9 +175,9 @@ class AsyncClient:
     ) -> AsyncGenerator[Translation, None]:
         """Translate any number of texts, in order, reading them as translations are taken.
 
-        So many requests are under way at a time. They wait behind those of others, unless
-        ``priority`` says otherwise. Whoever stops early, by ``aclose``, stops the others; those
-        under way are cancelled.
+        Sends up to ``concurrency`` requests at a time, with priority ``bulk`` unless given
+        otherwise. Stopping early, by ``aclose``, sends no more requests and cancels those under
+        way.
         """
         check(options)
         packs = _packs(texts, packer(texts, concurrency, texts_per_request, characters_per_request))
@@ -211,14 +210,14 @@ class AsyncClient:
     async def _send(
         self, request: httpx.Request, left: float, attempts: Attempts
     ) -> httpx.Response:
-        # Each wait for the network has its own limit in httpx; this is of them together.
+        # httpx limits each network wait separately; this limits their sum.
         try:
             async with asyncio.timeout(left):
                 return await self._http.send(request, follow_redirects=False)
         except TimeoutError as error:
             raise attempts.passed() from error
 
-    async def _told(self, call: Call[T], result: list[T]) -> AsyncGenerator[Part, None]:
+    async def _stream_parts(self, call: Call[T], result: list[T]) -> AsyncGenerator[Part, None]:
         attempts = self._attempts()
         begun = False
         while True:
@@ -230,14 +229,14 @@ class AsyncClient:
                         if not response.is_success:
                             await response.aread()
                             self._wire.answer(call, response)
-                        told = self._wire.told(call, response)
+                        streamed = self._wire.told(call, response)
                         async for received in response.aiter_bytes():
-                            for part in told.feed(received):
+                            for part in streamed.feed(received):
                                 begun = True
                                 yield part
                     finally:
                         await response.aclose()
-                result.append(told.result())
+                result.append(streamed.result())
                 return
             except DragomanError as error:
                 if begun:

@@ -1,4 +1,4 @@
-"""The client for programs that wait."""
+"""Synchronous HTTP client."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 
 import httpx
 
-from dragoman import endpoints
-from dragoman import inspection as looking
+from dragoman import endpoints, inspection
 from dragoman.answers import Part, Translation
 from dragoman.errors import DragomanError
 from dragoman.methods import described
@@ -35,9 +34,9 @@ def _asked(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
 
 
 class Stream(Generic[T]):
-    """The parts of a translation as they come, and then the whole as ``result``.
+    """Iterator over the parts of a translation; ``result`` is the whole, after the last part.
 
-    Leaving it early, or its ``with``, closes the connection, and the service stops the work.
+    Closing it early, or leaving its ``with``, closes the connection, which cancels the request.
     """
 
     def __init__(self, parts: Callable[[list[T]], Generator[Part, None, None]]) -> None:
@@ -52,7 +51,7 @@ class Stream(Generic[T]):
 
     @property
     def result(self) -> T:
-        """Raises ``RuntimeError`` before the last part."""
+        """The whole translation; raises ``RuntimeError`` before the last part."""
         if not self._result:
             raise RuntimeError("the translation is not finished; read all its parts first")
         return self._result[0]
@@ -70,12 +69,12 @@ class Stream(Generic[T]):
 class Client:
     """Translates over HTTP. Threads may share one; close it, or use it as a context manager.
 
-    ``url`` may have a path. ``timeout`` is of seconds for a call, all attempts and pauses
-    together, though each wait for the network may take what was left when its attempt began; a
-    stream has to begin within it. ``retries`` is how often to try again, or ``Retries``. An
-    ``http_client`` brings its own proxies, certificates and limits, and is not closed.
+    ``url`` may have a path. ``timeout`` is in seconds for a call, with all attempts and pauses; but
+    each network wait may take the time that was left when its attempt began. A stream has to begin
+    within it. ``retries`` is the number of retries, or ``Retries``. A given ``http_client`` keeps
+    its own proxies, certificates and limits, and is not closed.
 
-    Raises ``ValueError`` for what cannot be asked, and else a ``DragomanError``.
+    Raises ``ValueError`` for invalid arguments, and otherwise a ``DragomanError``.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Client:
         self._close = http_client is None
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections, unless they belong to a given ``http_client``."""
         if self._close:
             self._http.close()
 
@@ -118,12 +117,12 @@ class Client:
     models = _asked(endpoints.models)
     ready = _asked(endpoints.ready)
     usage = _asked(endpoints.usage)
-    legs = _asked(looking.legs)
-    attention = _asked(looking.attention)
-    alignment = _asked(looking.alignment)
-    attention_of = _asked(looking.attention_of)
-    alignment_of = _asked(looking.alignment_of)
-    score = _asked(looking.score)
+    legs = _asked(inspection.legs)
+    attention = _asked(inspection.attention)
+    alignment = _asked(inspection.alignment)
+    attention_of = _asked(inspection.attention_of)
+    alignment_of = _asked(inspection.alignment_of)
+    score = _asked(inspection.score)
 
     @overload
     def stream(
@@ -146,12 +145,12 @@ class Client:
         source: str = "auto",
         **options: Unpack[TranslateOptions],
     ) -> Stream[Any]:
-        """As ``translate``, told part by part; the parts of a text joined are its translation.
+        """Like ``translate``, but yields parts; the joined parts of a text are its translation.
 
-        What fails is tried again until the first part has come, and not later.
+        Failures are retried only before the first part.
         """
         call: Call[Any] = endpoints.translate(text, target=target, source=source, **options)
-        return Stream(partial(self._told, call))
+        return Stream(partial(self._stream_parts, call))
 
     def translate_many(
         self,
@@ -166,9 +165,8 @@ class Client:
     ) -> Iterator[Translation]:
         """Translate any number of texts, in order, reading them as translations are taken.
 
-        So many requests are under way at a time. They wait behind those of others, unless
-        ``priority`` says otherwise. Whoever stops early stops the others; those under way are
-        waited for.
+        Sends up to ``concurrency`` requests at a time, with priority ``bulk`` unless given
+        otherwise. Stopping early sends no more requests and waits for those under way.
         """
         check(options)
         packs = _packs(texts, packer(texts, concurrency, texts_per_request, characters_per_request))
@@ -197,7 +195,7 @@ class Client:
                 pause = attempts.pause(error)
             self._sleep(pause)
 
-    def _told(self, call: Call[T], result: list[T]) -> Generator[Part, None, None]:
+    def _stream_parts(self, call: Call[T], result: list[T]) -> Generator[Part, None, None]:
         attempts = self._attempts()
         begun = False
         while True:
@@ -209,14 +207,14 @@ class Client:
                         if not response.is_success:
                             response.read()
                             self._wire.answer(call, response)
-                        told = self._wire.told(call, response)
+                        streamed = self._wire.told(call, response)
                         for received in response.iter_bytes():
-                            for part in told.feed(received):
+                            for part in streamed.feed(received):
                                 begun = True
                                 yield part
                     finally:
                         response.close()
-                result.append(told.result())
+                result.append(streamed.result())
                 return
             except DragomanError as error:
                 if begun:

@@ -1,6 +1,7 @@
-"""What can be asked of the service: each function makes a call, and sends nothing.
+"""Builds the requests of the service's endpoints as ``Call`` values. Sends nothing.
 
-``Client`` and ``AsyncClient`` have these, and those of ``dragoman.inspection``, as methods.
+``Client`` and ``AsyncClient`` offer these functions, and those of ``dragoman.inspection``, as
+methods.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def translate(
 ) -> Call[Any]:
     """Translate a text, or texts in one request; ``options`` are those of ``TranslateOptions``.
 
-    A text may have any number of sentences; texts are in any languages if ``source`` is ``auto``.
-    Of a list, so is the answer.
+    A text may have any number of sentences. If ``source`` is ``auto``, the language of each text is
+    detected. A list of texts returns a list.
     """
     check(options)
     single = isinstance(text, str)
@@ -51,9 +52,9 @@ def translate(
 
 
 def detect(text: str) -> Call[list[Detection]]:
-    """Up to three languages that the text may be in, the likeliest first.
+    """Up to three candidate languages of a text, the most likely first.
 
-    ``en`` without confidence is none of those on offer.
+    ``en`` with confidence 0 means that the text is in none of the offered languages.
     """
     return Call(
         "POST",
@@ -64,24 +65,24 @@ def detect(text: str) -> Call[list[Detection]]:
 
 
 def languages() -> Call[list[Language]]:
-    """What can be translated to what."""
+    """The source languages, each with its target languages."""
     return Call("GET", "languages", lambda body: reading.languages(json.loads(body)))
 
 
 def models() -> Call[list[Model]]:
-    """The models on offer, and how good they are."""
+    """The models on offer, with their quality scores."""
     return Call("GET", "models", lambda body: reading.models(json.loads(body)))
 
 
 def ready() -> Call[Readiness]:
-    """Whether texts can be translated, and why not; a service that is not ready is no error."""
+    """Whether the service is ready, and the reasons if not. Not being ready is no error."""
     return Call(
         "GET", "readyz", lambda body: reading.readiness(json.loads(body)), answers=(200, 503)
     )
 
 
 def usage() -> Call[Usage]:
-    """What the caller has used in this month."""
+    """Usage of the caller in the current month."""
     return Call("GET", "v2/usage", lambda body: reading.usage(json.loads(body)))
 
 
@@ -93,10 +94,10 @@ def translate_file(
     name: str | None = None,
     model: str | None = None,
 ) -> Call[bytes]:
-    """Translate a document; layout and markup stay as they are.
+    """Translate a document and keep its layout and markup; returns the translated file.
 
-    ``file`` is where it lies, or what is in it; then ``name`` has to say by its extension what it
-    is: ``.txt``, ``.srt``, ``.html``, ``.htm``, ``.md`` or ``.docx``.
+    ``file`` is a path, or the content. Content needs a ``name`` with one of the extensions
+    ``.txt``, ``.srt``, ``.html``, ``.htm``, ``.md`` or ``.docx``.
     """
     if isinstance(file, bytes):
         if name is None:
@@ -109,7 +110,7 @@ def translate_file(
         form["model"] = model
 
     def download(body: bytes) -> Call[bytes]:
-        # Only its end: what the service believes its address to be, a proxy may have changed.
+        # Use only the last path segment: behind a proxy, the service does not know its own address.
         path = urlsplit(json.loads(body)["translatedFileUrl"]).path
         last = quote(unquote(path.rpartition("/")[2]), safe="")
         return Call("GET", f"download_file/{last}", lambda body: body)

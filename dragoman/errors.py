@@ -1,7 +1,6 @@
-"""What can go wrong between a caller and the service: one class for each kind.
+"""Exceptions of the client, and their mapping from HTTP statuses and error messages.
 
-``error_of`` is the only place that knows which status, and which of the service's sentences, means
-which kind.
+Only ``error_of`` and ``error_from`` map a status or message to a class.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _SECONDS = re.compile(r"\d{1,9}(\.\d+)?")
 
 
 class DragomanError(Exception):
-    """Base of all. Its text is the service's own sentence, where the service said one."""
+    """Base of all errors. Its text is the service's error message, if there is one."""
 
     passes: ClassVar[bool] = False
-    """Whether the same call may succeed a little later."""
+    """Whether the error is temporary, so that a retry may succeed."""
 
     def __init__(
         self,
@@ -33,19 +32,19 @@ class DragomanError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        """Of HTTP; ``None`` where there was no answer."""
+        """HTTP status; ``None`` without a response."""
         self.request_id = request_id
-        """Under which the service's log has it."""
+        """Id of the request in the service's log."""
         self.retry_after = retry_after
-        """Seconds after which the service wants to be asked again, if it said so."""
+        """Seconds to wait before a retry, if the service sent ``Retry-After``."""
 
 
 class RequestRefused(DragomanError):
-    """The request is wrong, and will be wrong again: 400 and other 4xx."""
+    """The request is invalid, so a retry fails too: 400 and other 4xx."""
 
 
 class NotFound(RequestRefused):
-    """No such model, translation or path, or no longer: 404, 410."""
+    """The model, translation or path does not exist or has expired: 404, 410."""
 
 
 class TooLarge(RequestRefused):
@@ -53,44 +52,44 @@ class TooLarge(RequestRefused):
 
 
 class AccessDenied(DragomanError):
-    """The key is missing or wrong, or the operator has switched this off: 401, 403."""
+    """The key is missing or wrong, or the operator has disabled the endpoint: 401, 403."""
 
 
 class QuotaSpent(DragomanError):
-    """The characters of the month are spent."""
+    """The monthly quota of characters is used up: 456, or 403."""
 
 
 class RateLimited(DragomanError):
-    """More requests a minute than the caller may send: 429."""
+    """The caller exceeded its requests per minute: 429."""
 
     passes = True
 
 
 class Overloaded(DragomanError):
-    """The service is full, stopping, or has no model yet: 503."""
+    """The service is overloaded, shutting down, or has no model loaded yet: 503."""
 
     passes = True
 
 
 class Unreachable(DragomanError):
-    """No connection, or it broke before the answer was complete; or a proxy said so: 502."""
+    """The connection failed or broke before the response was complete, or a proxy sent 502."""
 
     passes = True
 
 
 class DeadlinePassed(DragomanError):
-    """Not done in the time there was, by the client's clock or the service's: 408, 504."""
+    """The client's timeout or the service's deadline passed: 408, 504."""
 
 
 class ServerFault(DragomanError):
     """The service failed; its log says why. Other 5xx.
 
-    Not sent again: a text that makes the model fail would fail those translated beside it, too.
+    Not retried: a text that makes the model fail also fails the texts in the same batch.
     """
 
 
 class UnexpectedAnswer(DragomanError):
-    """The answer is none of Dragoman's: something else may be listening there."""
+    """The response is not one of Dragoman's: another server may listen at the address."""
 
 
 _KINDS: dict[int, type[DragomanError]] = {
@@ -107,7 +106,7 @@ _KINDS: dict[int, type[DragomanError]] = {
     504: DeadlinePassed,
 }
 
-# LibreTranslate has no status of their own for these two.
+# The LibreTranslate API has no separate status for these two.
 _SENTENCES: dict[int, tuple[re.Pattern[str], type[DragomanError]]] = {
     400: (re.compile(r"to get an API key$"), AccessDenied),
     403: (re.compile(r"^Quota exceeded"), QuotaSpent),
@@ -115,7 +114,7 @@ _SENTENCES: dict[int, tuple[re.Pattern[str], type[DragomanError]]] = {
 
 
 def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> DragomanError:
-    """What an answer that is not the wanted one means."""
+    """The exception for an error response."""
     return error_from(
         status,
         _sentence(body) or f"the service answered with status {status}",
@@ -125,7 +124,7 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> DragomanEr
 
 
 def error_from(status: int, message: str, **about: Any) -> DragomanError:
-    """As ``error_of``, of what has been read; ``about`` are fields of ``DragomanError``."""
+    """Like ``error_of``, for a parsed response; ``about`` are fields of ``DragomanError``."""
     kind = _KINDS.get(status)
     if status in _SENTENCES and _SENTENCES[status][0].search(message):
         kind = _SENTENCES[status][1]
@@ -139,9 +138,9 @@ def error_from(status: int, message: str, **about: Any) -> DragomanError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, whichever way ``Retry-After`` says it; ``None`` if it does not, or not sensibly.
+    """``Retry-After`` in seconds, from a number or a date; ``None`` if missing or invalid.
 
-    A date counts from the ``Date`` of the same answer, so that clocks need not agree.
+    A date is relative to the ``Date`` of the same response, so clocks need not agree.
     """
     said = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(said):
@@ -158,12 +157,12 @@ def _date(said: str) -> datetime | None:
         date = parsedate_to_datetime(said)
     except ValueError:
         return None
-    # "-0000" is UTC without a word about where.
+    # "-0000" is UTC without a time zone (RFC 5322).
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 def _sentence(body: bytes) -> str:
-    """What the service says in its body; of another server's, the beginning."""
+    """The error message in a body; the first 200 characters if it is not JSON."""
     try:
         said = json.loads(body)
     except ValueError:

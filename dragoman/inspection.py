@@ -1,4 +1,4 @@
-"""What can be asked about the inside of translations: attention, alignment, scores."""
+"""Builds the requests for attention, word alignment and scores. Sends nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dragoman.request import Call
 
 
 def legs(translation: Translation | str, *, text: int | None = None) -> Call[tuple[Leg, ...]]:
-    """What a translation is made of: models, sentences, pieces.
+    """Models, sentences and pieces of a translation.
 
-    Of one that was asked for with ``attention``, or its ``id`` and the number of the ``text``.
-    Raises ``NotFound`` of one that the service has forgotten.
+    ``translation`` was requested with ``attention``, or is its ``id``, with the index of the
+    ``text``. Raises ``NotFound`` if the service has evicted it.
     """
     identifier, number = _place(translation, text)
     return Call(
@@ -42,11 +42,11 @@ def attention(
     leg: int = 0,
     sentence: int = 0,
 ) -> Call[Attention]:
-    """What the model looked at while it translated a sentence, to the last bit.
+    """Attention weights of a translated sentence, as exact float32 values.
 
-    Of a translation that was asked for with ``attention``, or its ``id`` and the number of the
-    ``text``. Without a ``layer`` it is the last. Raises ``NotFound`` of a translation that the
-    service has forgotten.
+    ``translation`` was requested with ``attention``, or is its ``id``, with the index of the
+    ``text``. ``layer`` defaults to the last. Raises ``NotFound`` if the service has evicted the
+    translation.
     """
     identifier, number = _place(translation, text)
     place = {"text": str(number), "leg": str(leg), "sentence": str(sentence), "kind": kind}
@@ -57,15 +57,15 @@ def attention(
         weights = np.load(io.BytesIO(body), allow_pickle=False)
 
         def read(body: bytes) -> Attention:
-            told = _attention(body)
-            if weights.shape[2:] != told.weights.shape[2:]:
+            labelled = _attention(body)
+            if weights.shape[2:] != labelled.weights.shape[2:]:
                 raise ValueError("weights and labels are not of the same sentence")
-            layers = told.layers if layer is None else _numbers(layer, weights.shape[0])
+            layers = labelled.layers if layer is None else _numbers(layer, weights.shape[0])
             return replace(
-                told, weights=weights, layers=layers, heads=_numbers(head, weights.shape[1])
+                labelled, weights=weights, layers=layers, heads=_numbers(head, weights.shape[1])
             )
 
-        # One map is enough to have its labels.
+        # One map is enough for the labels.
         one = {} if layer is None else {"layer": "mean"}
         return replace(ask, read=read, query={**place, **one})
 
@@ -76,7 +76,7 @@ def attention(
 def alignment(
     translation: Translation | str, *, text: int | None = None, leg: int = 0, sentence: int = 0
 ) -> Call[Alignment]:
-    """Which words of a sentence became which; of what, as for ``attention``."""
+    """Word alignment of a translated sentence; arguments as for ``attention``."""
     identifier, number = _place(translation, text)
     return Call(
         "GET",
@@ -97,9 +97,9 @@ def attention_of(
     head: Choice = "mean",
     model: str | None = None,
 ) -> Call[Attention]:
-    """As ``attention``, of any two texts, as if one had been translated to the other.
+    """Like ``attention``, for any two texts, each as one sentence, under forced decoding.
 
-    Each is read as one sentence. Weights have six decimals.
+    Weights have six decimals.
     """
     body = _pair(source_text, target_text, source, target, model)
     body |= {"kind": kind, "head": _choice(head)}
@@ -111,7 +111,7 @@ def attention_of(
 def alignment_of(
     source_text: str, target_text: str, *, source: str, target: str, model: str | None = None
 ) -> Call[Alignment]:
-    """Which words of two texts belong together; each is read as one sentence."""
+    """Word alignment of any two texts, each as one sentence."""
     body = _pair(source_text, target_text, source, target, model)
     return Call(
         "POST",
@@ -142,9 +142,9 @@ def score(
     target: str,
     model: str | None = None,
 ) -> Call[Any]:
-    """How likely a model finds given translations, each read as one sentence.
+    """Log-probabilities of given translations, each as one sentence.
 
-    Of as many texts, or of one source with many targets.
+    Takes one pair, two lists of equal length, or one source with many targets.
     """
     single = isinstance(target_text, str)
 
@@ -161,7 +161,7 @@ def _attention(body: bytes) -> Attention:
 
 
 def _place(translation: Translation | str, text: int | None) -> tuple[str, int]:
-    """The id, quoted, and the number of the text."""
+    """The id, URL-quoted, and the index of the text."""
     if isinstance(translation, str):
         return quote(translation, safe=""), text or 0
     if translation.id is None:
@@ -184,7 +184,7 @@ def _pair(
 
 
 def _listed(choice: int | Sequence[int]) -> list[int]:
-    """Python's numbers of anybody's, NumPy's too."""
+    """The choice as Python integers; accepts NumPy integers."""
     many = [choice] if isinstance(choice, SupportsIndex) else choice
     return [index(number) for number in many]
 
@@ -194,7 +194,7 @@ def _choice(choice: Choice) -> str:
 
 
 def _numbers(choice: Choice, count: int) -> Chosen:
-    """The numbers of ``count`` layers or heads that were chosen; the service sorts them."""
+    """The chosen indices of ``count`` layers or heads, in the sorted order of the service."""
     if choice == "mean":
         return "mean"
     return tuple(range(count)) if choice == "all" else tuple(sorted(set(_listed(choice))))

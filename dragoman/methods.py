@@ -1,4 +1,4 @@
-"""How a function that makes a call becomes a method of a client, with its documentation."""
+"""Turns endpoint functions into documented client methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def described(method: Callable[..., Any], build: Callable[P, Call[T]]) -> Callable[..., Any]:
-    """``method`` under the name of ``build``, with its parameters, and the answer for the call."""
+    """``method`` with the name, docstring and parameters of ``build``, and its result type."""
     functools.update_wrapper(method, build, assigned=("__name__", "__doc__"))
     signature = inspect.signature(build)
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)

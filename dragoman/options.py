@@ -1,4 +1,4 @@
-"""What may be said about a translation beside its languages. Knows no HTTP."""
+"""Options of a translation request as typed dictionaries. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Literal, TypedDict
 Texts = list[str] | tuple[str, ...]
 
 Kind = Literal["cross", "encoder", "decoder"]
-"""What looks at what: the translation at its source, the source at itself, the translation at
-itself."""
+"""Attention of the target to the source, of the source to itself, of the target to itself."""
 
 Choice = int | Sequence[int] | Literal["all", "mean"]
-"""Of layers or heads, counted from 0."""
+"""Layers or heads, counted from 0."""
 
 
 class DecodingOptions(TypedDict, total=False):
-    """How the model searches. What is left out is as the bundle has it; docs/api.md has bounds."""
+    """Options of the search. The bundle has the defaults; docs/api.md has the bounds."""
 
     beam_size: int
     """Width of the beam search; 1 is greedy search."""
     patience: float
-    """The search ends when ``beam_size`` times this hypotheses have ended."""
+    """The search ends after ``beam_size`` times this many finished hypotheses."""
     num_hypotheses: int
     """One more than ``alternatives``."""
     length_penalty: float
@@ -29,19 +28,19 @@ class DecodingOptions(TypedDict, total=False):
     length_normalisation: Literal["power", "gnmt"]
     """``gnmt`` divides by ((5 + T) / 6) to that power instead."""
     coverage_penalty: float
-    """Above 0, punishes source tokens that were not looked at."""
+    """Above 0, penalises source tokens with little attention."""
     repetition_penalty: float
-    """Above 1, tokens already written get unlikelier."""
+    """Above 1, lowers the probability of tokens that were already generated."""
     no_repeat_ngram_size: int
-    """No sequence of so many tokens is written twice; 0 allows it."""
+    """No n-gram of this many tokens is generated twice; 0 allows it."""
     disable_unk: bool
-    """Never write the unknown token."""
+    """Never generate the unknown token."""
     suppress_sequences: Sequence[str]
-    """Texts that are never written."""
+    """Texts that are never generated."""
     target_prefix: str
     """What each translation begins with."""
     prefix_bias_beta: float
-    """Above 0, the prefix is favoured by so much rather than forced."""
+    """Above 0, biases towards the prefix with this weight instead of forcing it."""
     min_decoding_length: int
     max_decoding_length: int
     """Shortest and longest translation of a sentence, in tokens."""
@@ -49,38 +48,38 @@ class DecodingOptions(TypedDict, total=False):
     max_length_ratio: float
     """The same per source token."""
     sampling_topk: int
-    """1 searches; more draws each token from so many likeliest, 0 from all."""
+    """1 is beam search; above 1, samples from that many most likely tokens; 0 samples from all."""
     sampling_topp: float
-    """Draws from the likeliest tokens that make up so much."""
+    """Samples from the most likely tokens with this total probability."""
     sampling_temperature: float
-    """Above 1, draws are more even."""
+    """Above 1, flattens the distribution; below 1, sharpens it."""
     seed: int
-    """Draws with the same seed are the same."""
+    """The same seed gives the same samples."""
     keep_figures: bool
-    """Prefer the hypothesis that keeps the figures of the source."""
+    """Prefer a hypothesis that keeps the numbers of the source."""
 
 
 class TranslateOptions(DecodingOptions, total=False):
-    """All that a translation may be asked for with."""
+    """All options of a translation request."""
 
     format: Literal["text", "html"]
-    """In ``html``, tags stay around the words they belong to."""
+    """With ``html``, tags are kept and placed around the aligned words."""
     alternatives: int
-    """So many other translations."""
+    """Number of alternative translations."""
     model: str
-    """By its name; chosen by languages if left out."""
+    """Name of a model; chosen by the languages if omitted."""
     attention: bool
-    """Keep the translation, so that its attention can be asked for."""
+    """Keep the translation on the service for attention requests."""
     return_scores: bool
-    """Say how likely the translations are."""
+    """Return the scores of the translations."""
     timings: bool
-    """Say where the time went."""
+    """Return the time of each stage."""
     priority: Literal["interactive", "bulk"]
-    """``bulk`` waits behind those who are waited for."""
+    """``bulk`` requests are scheduled after interactive ones."""
 
 
 def check(options: Iterable[str]) -> None:
-    """Raises ``TypeError`` for a name that is none, which the service would ignore."""
+    """Raises ``TypeError`` for an unknown option, which the service would ignore."""
     for name in options:
         if name not in TranslateOptions.__optional_keys__:
             raise TypeError(f"there is no option {name!r}; TranslateOptions has those there are")

@@ -1,10 +1,10 @@
-"""Many texts, packed into requests of a sensible size. Knows no network."""
+"""Packs texts into requests bounded by texts and characters. Knows no network."""
 
 from __future__ import annotations
 
 
 class Packer:
-    """Texts in, packs out, in order."""
+    """Collects texts and returns full packs, in order."""
 
     def __init__(self, texts: int, characters: int) -> None:
         self._most_texts = texts
@@ -13,7 +13,7 @@ class Packer:
         self._characters = 0
 
     def add(self, text: str) -> list[str]:
-        """The pack that has no room for ``text``; else nothing. A text too long is one alone."""
+        """Add ``text``; returns the previous pack if it is full. A longer text is a pack alone."""
         full = self._texts and (
             len(self._texts) == self._most_texts
             or self._characters + len(text) > self._most_characters
@@ -24,13 +24,13 @@ class Packer:
         return pack
 
     def rest(self) -> list[str]:
-        """What has been added since the last pack."""
+        """The texts added since the last pack."""
         pack, self._texts, self._characters = self._texts, [], 0
         return pack
 
 
 def packer(texts: object, packs: int, most_texts: int, most_characters: int) -> Packer:
-    """For ``texts``, of which so many ``packs`` are to be under way; raises what is wrong."""
+    """Check the arguments of ``translate_many``; ``packs`` is the concurrency."""
     if isinstance(texts, str):
         raise TypeError("translate_many takes many texts; for one there is translate")
     if min(packs, most_texts, most_characters) < 1:

@@ -1,6 +1,6 @@
-"""The service's JSON, read into values. Fields that nobody here knows are ignored.
+"""Parses the service's JSON into result types, ignoring unknown fields.
 
-Whatever is not as docs/api.md says raises one of ``MALFORMED``.
+JSON that does not follow docs/api.md raises one of ``MALFORMED``.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from dragoman.answers import (
 MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, EOFError)
 
 _UNLIMITED = 10**12
-"""What DeepL's clients are told instead of no limit."""
+"""The limit in ``/v2/usage`` that means unlimited; DeepL's clients require a number."""
 
 
 def translations(
     answer: dict[str, Any], source: str, target: str, *, single: bool
 ) -> list[Translation]:
-    """Of every text; ``single`` tells that ``q`` was no list. Languages are those asked for."""
+    """One for each text. ``single``: ``q`` was a string. Languages are the requested ones."""
 
     def of_texts(name: str) -> list[Any]:
         return [answer[name]] if single else list(answer[name])
 
     texts = of_texts("translatedText")
 
-    def if_told(name: str) -> list[Any]:
+    def if_present(name: str) -> list[Any]:
         return of_texts(name) if name in answer else [None] * len(texts)
 
     timings = answer.get("timings")
     about = zip(
         texts,
-        if_told("detectedLanguage"),
+        if_present("detectedLanguage"),
         of_texts("model"),
         of_texts("finish_reason"),
         of_texts("truncated"),
-        if_told("alternatives"),
-        if_told("scores"),
+        if_present("alternatives"),
+        if_present("scores"),
         strict=True,
     )
     return [

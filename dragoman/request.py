@@ -1,4 +1,4 @@
-"""A question to the service, and how its answer is read. Sends nothing."""
+"""Description of one HTTP request with the parser of its response. Sends nothing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request, and how to read its answer."""
+    """A request, with the parser of its response."""
 
     method: str
     path: str
-    """Below the service's address, quoted."""
+    """Relative to the service's address, URL-quoted."""
     read: Callable[[bytes], T | Call[T]] = field(repr=False)
-    """Of the answer's body, or what to ask next. Raises one of ``reading.MALFORMED``."""
+    """Parses the body into the result or the next call; raises one of ``reading.MALFORMED``."""
     json: Mapping[str, Any] | None = field(default=None, repr=False)
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] | None = field(default=None, repr=False)
     file: tuple[str, bytes] | None = field(default=None, repr=False)
-    """Of the form: its name and what is in it."""
+    """Form file: name and content."""
     answers: tuple[int, ...] = (200,)
-    """Statuses that are not errors."""
+    """Statuses that are parsed as results."""

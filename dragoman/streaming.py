@@ -1,4 +1,4 @@
-"""A translation told part by part, as server-sent events. Knows no network."""
+"""Parses a streamed translation from server-sent events. Knows no network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEDIA_TYPE = "text/event-stream"
 
 
 class Events:
-    """Bytes in, events out, however the bytes are divided."""
+    """Incremental parser of server-sent events; chunks may end anywhere."""
 
     def __init__(self) -> None:
         self._unread = b""
@@ -25,8 +25,8 @@ class Events:
         self._data: list[bytes] = []
 
     def feed(self, received: bytes) -> Iterator[tuple[str, bytes]]:
-        """The names and the data of the events that are complete."""
-        # Not splitlines: a text may have what else ends a line of Unicode.
+        """Yield name and data of each complete event."""
+        # splitlines would also split at Unicode's other line ends, which a text may contain.
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
             line = line.removesuffix(b"\r")
@@ -42,7 +42,7 @@ class Events:
 
 
 class Told(Generic[R]):
-    """What has been told of a translation so far."""
+    """A partially received translation: yields its parts and keeps the result."""
 
     def __init__(self, call: Call[R], request_id: str | None) -> None:
         self._read = call.read
@@ -51,7 +51,7 @@ class Told(Generic[R]):
         self._finished: list[R] = []
 
     def feed(self, received: bytes) -> Iterator[Part]:
-        """Raises what the service says has gone wrong, or ``UnexpectedAnswer``."""
+        """Yield the received parts; raises the service's error, or ``UnexpectedAnswer``."""
         for name, data in self._events.feed(received):
             try:
                 if name == "part":
@@ -67,7 +67,7 @@ class Told(Generic[R]):
                 ) from error
 
     def result(self) -> R:
-        """Once all has been fed; raises ``Unreachable`` if there was more to come."""
+        """The result, after the last byte; raises ``Unreachable`` if the stream was incomplete."""
         if not self._finished:
             raise Unreachable(
                 "the connection ended before the translation did", request_id=self._request_id

@@ -1,4 +1,4 @@
-"""Calls as HTTP requests, answers as values or errors: all of httpx that the clients share."""
+"""Converts calls to httpx requests, and responses to results or exceptions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dragoman.streaming import MEDIA_TYPE, Told
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
-"""To connect once; a machine that has gone does not even refuse, and another may have its place."""
+"""To connect. A lost machine does not refuse; a retry may reach its replacement."""
 
 
 class Wire:
-    """Where the service is, and as whom to ask it."""
+    """Address of the service and headers of every request."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
         try:
@@ -37,7 +37,7 @@ class Wire:
         self.url = url.rstrip("/")
         self._headers = {"user-agent": "dragoman-python"}
         if api_key is not None:
-            # Authorization is left to whoever stands in front of the service.
+            # Authorization stays free for a proxy in front of the service.
             self._headers["x-api-key"] = api_key
 
     def request(
@@ -48,13 +48,13 @@ class Wire:
         *,
         stream: bool = False,
     ) -> httpx.Request:
-        """A request that is given up, by both sides, after ``left`` seconds."""
+        """A request that both client and service abort after ``left`` seconds."""
         headers = {**self._headers, "x-request-timeout": f"{max(left, 0.001):.3f}"}
         content = None
         if call.json is not None:
             body = {**call.json, "stream": True} if stream else call.json
             text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            # Half a character has no UTF-8; written out, the service refuses it by name.
+            # A lone surrogate has no UTF-8. Sent as an escape, the service names it in its error.
             content = text.encode("utf-8", "backslashreplace")
             headers["content-type"] = "application/json"
         timeout = httpx.Timeout(left, connect=min(left, _CONNECT_SECONDS))
@@ -70,7 +70,7 @@ class Wire:
         )
 
     def answer(self, call: Call[T], response: httpx.Response) -> T | Call[T]:
-        """What a response that has been read says; raises it where that is an error."""
+        """The result in a response whose body has been read; raises its error."""
         if response.status_code not in call.answers:
             raise error_of(response.status_code, response.content, response.headers)
         try:
@@ -85,7 +85,7 @@ class Wire:
             ) from error
 
     def told(self, call: Call[T], response: httpx.Response) -> Told[T]:
-        """Of a stream that begins well, and has not been read."""
+        """The parser of an unread, successful stream; raises ``UnexpectedAnswer``."""
         request_id = response.headers.get("x-request-id")
         if response.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
             raise UnexpectedAnswer(
@@ -97,7 +97,7 @@ class Wire:
 
     @contextmanager
     def talking(self) -> Iterator[None]:
-        """What httpx raises, by our names."""
+        """Translate httpx exceptions into ``DragomanError``."""
         try:
             yield
         except httpx.ConnectTimeout as error:
@@ -107,8 +107,8 @@ class Wire:
         except httpx.DecodingError as error:
             raise UnexpectedAnswer(f"{self.url} answered what cannot be read: {error}") from error
         except httpx.RequestError as error:
-            raise Unreachable(f"{self.url} cannot be reached: {_told(error)}") from error
+            raise Unreachable(f"{self.url} cannot be reached: {_message_of(error)}") from error
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""``python -m service`` is ``dragoman``; says what to install where only the client is."""
+"""``python -m service``, the same as ``dragoman``; reports missing server dependencies."""
 
 from __future__ import annotations
 

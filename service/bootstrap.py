@@ -1,7 +1,7 @@
-"""Builds every object of the service once, in order, and takes them down in reverse.
+"""Composition root: builds every object of the service, and closes them in reverse order.
 
-Nothing here is global: each call builds a service of its own, and several can live in one
-process. Only entry points and tests import this module.
+There is no global state: each call builds its own service, and several can run in one process.
+Only entry points and tests import this module.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ logger = logging.getLogger(__name__)
 
 _UPLOADS = ("/translate_file", "/v2/document")
 _AROUND_A_DOCUMENT = 1 << 16
-"""Bytes of the other fields that an upload may have."""
+"""Bytes allowed for the other form fields of an upload."""
 
 LoadModel = Callable[[Path, Settings, Callable[[str], ModelObserver]], Awaitable[LoadedModel]]
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service that has been built. It runs while ``app``'s lifespan does."""
+    """The objects of one service, which runs during the lifespan of ``app``."""
 
     app: FastAPI
     repository: ModelRepository
@@ -75,7 +75,7 @@ class Service:
     drain: Drain
     reloader: Reloader
     loaded: asyncio.Event
-    """Set once the bundles that were there at the start are on offer or known to be broken."""
+    """Set once the initial bundles are loaded or known to be broken."""
 
 
 def build(settings: Settings, load: LoadModel = load_model) -> Service:
@@ -169,13 +169,13 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The ASGI app. It answers at once and loads its models while it runs; see ``/readyz``."""
+    """The ASGI app. It answers at once and loads its models in the background; see ``/readyz``."""
     return build(settings).app
 
 
 @asynccontextmanager
 async def running(settings: Settings, load: LoadModel = load_model) -> AsyncIterator[Service]:
-    """A service whose lifespan has begun and whose bundles have been loaded, without a server."""
+    """A service with a running lifespan and loaded bundles, without an HTTP server."""
     built = build(settings, load)
     async with built.app.router.lifespan_context(built.app):
         await built.loaded.wait()
@@ -186,7 +186,7 @@ async def running(settings: Settings, load: LoadModel = load_model) -> AsyncIter
 async def local_translator(
     settings: Settings, pair: LanguagePair, load: LoadModel = load_model
 ) -> AsyncIterator[Translator]:
-    """A translator for one pair in this process, without HTTP; raises ``NotReady`` by name."""
+    """A translator for one language pair, without HTTP; raises ``NotReady``."""
     found = discover(settings.bundles)
     if not only(found, pair):
         pairs = sorted({pair for bundle in found for pair in pairs_of(bundle) or ()})
@@ -204,9 +204,9 @@ async def local_translator(
 
 
 def configure_logging(settings: Settings) -> None:
-    """Set up the log of the whole process; for entry points only."""
+    """Set up logging of the whole process; for entry points only."""
     configure(settings.log_level, settings.log_format)
-    # It would say in its own words what the command line and the lifespan say.
+    # Its info lines repeat those of the command line and the lifespan.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
@@ -218,14 +218,14 @@ async def _load(
     prepare: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> LoadedModel:
     model = await load(path, settings, metrics.observer)
-    # It holds up the whole process, in a thread or not: rather while loading than while serving.
+    # Blocks the whole process, even in a thread, so do it while loading rather than serving.
     directions = model.manifest.directions
     prepare(sorted({code for each in directions for code in (each.source, each.target)}))
     return model
 
 
 class _State:
-    """What outlives the process: keys, usage, glossaries, suggestions."""
+    """The stores of persistent state, on one database."""
 
     def __init__(self, settings: Settings) -> None:
         self._database = Database(settings.state / FILE_NAME)
@@ -286,7 +286,7 @@ async def _cancelled_at_the_end(work: Coroutine[None, None, None]) -> AsyncItera
 
 
 async def _watch(settings: Settings, metrics: Metrics, loaded: asyncio.Event) -> None:
-    """Show the GPU, once what runs on it has found it; nobody waits for this."""
+    """Add the metrics of the GPU once the models are loaded. Runs as a background task."""
     await loaded.wait()
     await asyncio.to_thread(watch_device, settings, metrics.registry)
 

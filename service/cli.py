@@ -1,6 +1,6 @@
-"""``dragoman``: parses and calls. What goes wrong is one sentence and a number.
+"""The ``dragoman`` command line: parses arguments, runs a subcommand, reports errors.
 
-Exit codes: 0 done, 2 could not be done and why is on standard error, 130 interrupted.
+Exit codes: 0 done, 2 failed with one sentence on standard error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from service.settings import InvalidSetting
 from service.state.errors import KeyRefused, StateError, StateUnavailable
 from service.translation.errors import TranslationError
 
-_TOLD = (
+_REPORTED_ERRORS = (
     BadLine,
     BadSource,
     BlockFailed,
@@ -51,10 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; without this Python complains while it exits.
+        # The reader closed the pipe. Without this, Python reports an error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except _TOLD as error:
+    except _REPORTED_ERRORS as error:
         print(f"dragoman: {error}", file=sys.stderr)
         return FAILED
     except OSError as error:

@@ -1,8 +1,8 @@
-"""What an operator may decide, and the only reader of the environment.
+"""Settings of the service, read once from ``DRAGOMAN_*`` environment variables.
 
-Every variable is named ``DRAGOMAN_`` and the upper-case name of a field of ``Settings``. The
-environment is read once; a variable nobody knows, or a value that does not fit, stops the
-start with a sentence that says which and what would fit.
+A variable is ``DRAGOMAN_`` and the upper-case name of a field of ``Settings``. No other module
+reads the environment. An unknown variable or an invalid value stops the start with an error that
+names it and the values allowed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "DRAGOMAN_"
 
 
 class InvalidSetting(Exception):
-    """A setting that cannot be used, and what would fit."""
+    """An unknown or invalid setting; the message says what is allowed."""
 
 
 class Settings(BaseModel):
@@ -162,7 +162,7 @@ class Settings(BaseModel):
     @field_validator("bundles", "state", mode="before")
     @classmethod
     def _named(cls, directory: object) -> object:
-        # Nothing would be the directory that the service happens to be started in.
+        # An empty path would be the current directory.
         if directory == "":
             raise ValueError("a directory has a name")
         return directory

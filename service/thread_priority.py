@@ -1,4 +1,4 @@
-"""Who computes steps aside for who answers, on machines where both want the same cores."""
+"""Lowers the priority of compute threads, so that the event loop gets a core when it needs one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _NICENESS = 10
 
 
 def lower_thread_priority() -> None:
-    """Give the calling thread, and those it starts, a lower priority for good.
+    """Permanently lower the priority of the calling thread and of threads it starts.
 
-    Computing takes every core there is, and the event loop would wait for its turn each time that
-    it needs one for a millisecond. Niceness is a thread's own on Linux only; elsewhere it is the
-    whole process's, and this does nothing.
+    Compute threads use every core, and the event loop would wait each time it needs one for a
+    millisecond. Only Linux has niceness per thread; on other systems it is per process, and this
+    does nothing.
     """
     if sys.platform == "linux":
         os.nice(_NICENESS)

@@ -1,10 +1,9 @@
 """The examples of docs/api.md and README.md, run against a service and compared with its answers.
 
-An example is a fenced ``sh`` block with curl in it and the fenced answer after it. What it prints
-is compared with the answer: as JSON where both are JSON, else line by line. ``…`` in an answer
-stands for anything: within a text for any part of it, at the end of a list for all that follows,
-as a field's name for all other fields. Decimal numbers may differ a little, as processors do in
-rounding. ``$name`` in an example is what the latest answer with a field of that name had there.
+An example is a fenced ``sh`` block with curl, followed by a fenced answer. Its output is compared
+with the answer: as JSON where both are JSON, otherwise line by line. ``…`` in an answer matches any
+part of a text, all further items of a list, or, as a field name, all other fields. Decimal numbers
+may differ by rounding. ``$name`` is the value of that field in the latest answer that has it.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def examples(page: str) -> Iterator[Example]:
 
 
 def fits(said: Any, expected: Any) -> bool:
-    """Whether what was said is what is documented."""
+    """Whether an answer matches the documented one."""
     match expected:
         case str():
             if ANYTHING not in expected:
@@ -87,7 +86,7 @@ def _all_fit(said: Sequence[Any], expected: Sequence[Any]) -> bool:
 
 
 def documents(text: str) -> list[Any] | None:
-    """The JSON documents one after another, or ``None`` if it is anything else."""
+    """The consecutive JSON documents in a text, or ``None`` if it has other content."""
     found, decoder = [], json.JSONDecoder()
     text = text.strip()
     while text:
@@ -102,7 +101,7 @@ def documents(text: str) -> list[Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Where examples run, one after another."""
+    """Runs the examples in sequence, with the variables of earlier answers."""
 
     directory: Path
     address: str
@@ -160,7 +159,7 @@ def test_every_operation_is_documented(shell: Shell) -> None:
     assert not missing
 
 
-def test_dots_stand_for_anything_and_for_nothing_else() -> None:
+def test_only_ellipsis_matches_anything() -> None:
     assert fits({"id": "x", "a": 1, "list": [1, 2]}, {"id": "…", "list": [1, "…"], "…": "…"})
     assert fits("GET /a 200", "GET … 200")
     assert fits(0.501, 0.5)

@@ -30,7 +30,7 @@ from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
 
 @pytest.fixture
 def bundles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bundle directory with a model that shouts, and the command line set to it."""
+    """Bundle directory with an upper-casing model, and the command line configured for it."""
     directory = tmp_path / "bundles"
     put_bundle(directory, "shout", "de", "en")
     monkeypatch.setenv("DRAGOMAN_BUNDLES", str(directory))
@@ -82,7 +82,7 @@ def test_an_output_file_appears_once_it_is_complete(bundles: Path, tmp_path: Pat
         (None, "No such file or directory"),
     ],
 )
-def test_what_cannot_be_translated_is_one_sentence(
+def test_untranslatable_input_prints_one_error_line(
     bundles: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -106,7 +106,7 @@ def test_what_cannot_be_translated_is_one_sentence(
         (["--from", "de", "--to", "en", "--bundles", "nowhere"], "nowhere is not a directory"),
     ],
 )
-def test_what_cannot_be_asked_for_is_one_sentence(
+def test_invalid_arguments_print_one_error_line(
     bundles: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -178,7 +178,7 @@ def test_a_key_may_be_chosen_and_kept_out_of_the_command_line(
     assert asyncio.run(holder(tmp_path, "short")) == "short"
 
 
-def test_what_cannot_be_done_with_keys_is_one_sentence(
+def test_failed_key_commands_print_one_error_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert keys(tmp_path, "add", "weblate") == 0
@@ -198,7 +198,7 @@ def test_what_cannot_be_done_with_keys_is_one_sentence(
     assert "file is not a database" in capfd.readouterr().err
 
 
-def test_a_misspelt_setting_is_one_sentence(
+def test_misspelt_setting_prints_one_error_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DRAGOMAN_PROT", "1")
@@ -207,7 +207,9 @@ def test_a_misspelt_setting_is_one_sentence(
     assert capfd.readouterr().err == expected
 
 
-def test_a_port_in_use_is_one_sentence(bundles: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_port_in_use_prints_one_error_line(
+    bundles: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.main(["serve", "--port", str(port)]) == 2
@@ -215,7 +217,7 @@ def test_a_port_in_use_is_one_sentence(bundles: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == expected
 
 
-def test_state_that_cannot_be_kept_is_one_sentence(
+def test_unusable_state_prints_one_error_line(
     bundles: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -235,7 +237,7 @@ def test_state_that_cannot_be_kept_is_one_sentence(
     assert written.count("\n") == 1
 
 
-def test_an_address_of_another_machine_is_one_sentence(
+def test_address_of_another_machine_prints_one_error_line(
     bundles: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["serve", "--host", "192.0.2.1", "--port", "0"]) == 2
@@ -255,14 +257,14 @@ def test_bundles_are_listed_and_verified(tmp_path: Path, capfd: pytest.CaptureFi
     assert "lacks weights.fp32.bin" in out
 
 
-def test_an_empty_directory_is_no_failure(
+def test_empty_bundle_directory_exits_with_0(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["bundles", "--bundles", str(tmp_path)]) == 0
     assert capfd.readouterr().out == f"{tmp_path} holds no bundle\n"
 
 
-def test_the_version_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_version(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
@@ -282,7 +284,7 @@ def start(*program: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_server_tells_its_address_and_stops_quietly(
+def test_server_prints_its_address_and_stops_without_errors(
     tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     with start("-m", "service", "serve", "--bundles", str(tmp_path), "--port", "0") as server:
@@ -314,7 +316,7 @@ sys.exit(cli.main())
 
 
 @pytest.mark.slow
-def test_a_line_is_translated_before_the_next_is_typed_and_an_interrupt_is_quiet(
+def test_line_is_translated_before_next_input_and_interrupt_prints_nothing(
     tmp_path: Path,
 ) -> None:
     put_bundle(tmp_path, "shout", "de", "en")
@@ -336,7 +338,7 @@ def test_a_line_is_translated_before_the_next_is_typed_and_an_interrupt_is_quiet
 
 
 @pytest.mark.slow
-def test_whoever_has_read_enough_may_leave(tmp_path: Path) -> None:
+def test_closed_output_pipe_exits_with_0_and_no_error(tmp_path: Path) -> None:
     put_bundle(tmp_path, "shout", "de", "en")
     (tmp_path / "in.txt").write_text("zeile\n" * 20_000)
     arguments = ("translate", str(tmp_path / "in.txt"), "--from", "de", "--to", "en")
@@ -352,7 +354,7 @@ def test_whoever_has_read_enough_may_leave(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_an_installation_of_the_client_says_what_serving_needs() -> None:
+def test_client_only_installation_names_the_missing_extra() -> None:
     program = (
         "import sys; sys.modules['pydantic'] = None; from service.__main__ import main; "
         "sys.exit(main())"

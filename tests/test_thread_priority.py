@@ -10,7 +10,7 @@ from service.thread_priority import lower_thread_priority
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="niceness is the whole process's elsewhere")
-def test_a_thread_steps_aside_alone_and_with_those_it_starts() -> None:
+def test_priority_is_lowered_for_a_thread_and_threads_it_starts() -> None:
     def own() -> int:
         return os.nice(0)
 

@@ -1,1 +1,1 @@
-"""Makes bundles: data, training, averaging, evaluation, export. Never imports the service."""
+"""Trains networks and exports bundles. Never imports the service."""

@@ -1,4 +1,4 @@
-"""The network that a run ends with: the average of its last checkpoints, or the best of all."""
+"""Averages a run's last checkpoints, or takes the best one, and loads the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def average(run: RunDirectory, count: int) -> list[int]:
 
 
 def take_best(run: RunDirectory) -> int:
-    """Instead of an average the checkpoint that validated best; returns its step.
+    """Take the best-validated checkpoint instead of an average; returns its step.
 
     Raises ``CheckpointError`` if there is none.
     """
@@ -43,10 +43,10 @@ def _write(run: RunDirectory, paths: Sequence[Path]) -> list[int]:
 
 
 def averaged_network(run: RunDirectory) -> Transformer:
-    """In evaluation mode.
+    """The averaged network, in evaluation mode.
 
-    Raises ``CheckpointError`` if there is none, or the run has gone on since, or has another
-    vocabulary.
+    Raises ``CheckpointError`` if there is none, if it is older than the last checkpoint, or if its
+    vocabulary differs from the run's.
     """
     if not run.averaged.exists():
         raise checkpoint.CheckpointError(

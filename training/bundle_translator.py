@@ -1,5 +1,6 @@
-"""Files translated by a bundle, as it is served: `python -m service translate` in a process of its
-own, since training and service import nothing of one another.
+"""Translates files with a bundle in a subprocess, ``python -m service translate``.
+
+A subprocess, because training and service never import each other.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pathlib import Path
 from training.refusal import Refusal
 
 _KEPT = 4096
-"""Bytes of what the process said that are kept for its last words."""
+"""Bytes kept of the subprocess's standard error, to report its last line."""
 
 
 class TranslationFailed(Refusal):
-    """A bundle did not translate a file, and what the service said last."""
+    """A bundle did not translate a file; the message ends with the service's last line."""
 
 
 def translate_file(
@@ -32,11 +33,11 @@ def translate_file(
 ) -> None:
     """Translate the lines of ``input`` from ``source`` to ``target`` with exactly this bundle.
 
-    ``output`` appears whole, by a rename; what is done already lies beside it until then, and the
-    same call goes on from there after whatever stopped it (see docs/bulk.md). Names ending in
-    ``.gz`` are compressed. ``beam_size`` is the bundle's unless it is said, ``threads`` 0 is every
-    core. With ``skip``, lines that cannot be translated are left empty and named on standard error;
-    without, the first one ends the work. Raises ``TranslationFailed``.
+    A rename creates ``output`` when complete. Partial results lie beside it, and the same call
+    resumes from them after an interruption (see docs/bulk.md). Names ending in ``.gz`` are
+    compressed. ``beam_size`` defaults to the bundle's; ``threads`` 0 is every core. With ``skip``,
+    lines that cannot be translated are left empty and named on standard error; otherwise the first
+    one ends the work. Raises ``TranslationFailed``.
     """
     command = [sys.executable, "-m", "service", "translate", str(input), "--output", str(output)]
     command += ["--from", source, "--to", target, "--format", "lines", "--threads", str(threads)]
@@ -48,17 +49,17 @@ def translate_file(
     if not bundle.is_dir():
         raise TranslationFailed(f"{bundle} is not a bundle: there is no such directory")
     with tempfile.TemporaryDirectory(prefix="dragoman-bundle-") as directory:
-        # The service takes a directory of bundles; in this one there is nothing to choose from.
+        # The service takes a directory of bundles, so it gets one that holds this bundle only.
         Path(directory, bundle.resolve().name.lstrip(".")).symlink_to(bundle.resolve())
-        status, words = _heard([*command, "--bundles", directory])
+        status, words = _run([*command, "--bundles", directory])
     if status != 0:
         raise TranslationFailed(
             f"{bundle} did not translate {input} from {source} to {target}: {words}"
         )
 
 
-def _heard(command: list[str]) -> tuple[int, str]:
-    """Run a command; what it says on standard error is passed on, and its last line returned."""
+def _run(command: list[str]) -> tuple[int, str]:
+    """Run a command, passing on its standard error; returns its status and last line."""
     said = b""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""Training state on disk: written whole or not at all, and enough to go on bit for bit."""
+"""Saves, loads, prunes and averages checkpoints of the full training state, atomically."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NAME = re.compile(r"checkpoint-(\d{8})\.pt")
 
 
 class CheckpointError(Refusal):
-    """No checkpoint, or not one of this recipe, and what to do."""
+    """No usable checkpoint of this recipe; the message says what to do."""
 
 
 def save(document: dict[str, Any], path: Path) -> None:
-    """Write through a temporary file and a rename, so that a kill at any moment leaves the old.
+    """Write through a temporary file and a rename, so that a kill keeps the old file.
 
-    Raises ``CannotWrite`` if the disk is full; no half of a file is left then.
+    Raises ``CannotWrite`` if the disk is full, leaving no partial file.
     """
     partial = path.with_suffix(".partial")
     with writing(path.parent, lambda: size_of(document)):
@@ -37,7 +37,7 @@ def save(document: dict[str, Any], path: Path) -> None:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-        # The rename, too, shall survive a crash of the machine.
+        # Makes the rename, too, survive a crash of the machine.
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -46,18 +46,18 @@ def save(document: dict[str, Any], path: Path) -> None:
 
 
 def size_of(document: object) -> int:
-    """Bytes of the tensors in a document, which is about what it takes on a disk."""
+    """Bytes of the tensors in a document, about its size on disk."""
     tensors = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in _tensors(document)}
     return sum(storage.nbytes() for storage in tensors.values())
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read what ``save`` wrote; tensors and plain values only, no code is unpickled.
+    """Read what ``save`` wrote: tensors and plain values only. Runs no pickled code.
 
     Raises ``CheckpointError`` if the file holds anything else.
     """
     with path.open("rb") as file:
-        # Of anything but its own archives torch makes errors of every kind.
+        # torch raises errors of every type for files that are not its archives.
         if not zipfile.is_zipfile(file):
             raise CheckpointError(f"{path} is not a checkpoint, or not a whole one; delete it")
         file.seek(0)
@@ -74,7 +74,7 @@ def _write(document: dict[str, Any], path: Path) -> None:
         try:
             torch.save(document, cast(IO[bytes], watched))
         except Exception:
-            # What torch makes of a write that fails says nothing about a disk.
+            # torch replaces the OSError of a failed write by one that does not mention the disk.
             if watched.error is not None:
                 raise watched.error from None
             raise
@@ -83,7 +83,7 @@ def _write(document: dict[str, Any], path: Path) -> None:
 
 
 class _Watched:
-    """A file that remembers why writing to it failed."""
+    """A file that remembers the error of a failed write."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -116,20 +116,20 @@ def path_of(directory: Path, step: int) -> Path:
 
 
 def checkpoints(directory: Path) -> list[Path]:
-    """Those of a run, oldest first."""
+    """A run's checkpoints, oldest first."""
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
 
 
 def sweep(directory: Path) -> None:
-    """Remove what a process that was killed while saving has left."""
+    """Remove the partial files of a process that was killed while saving."""
     for path in directory.glob("checkpoint-*.partial"):
         path.unlink()
 
 
 def prune(directory: Path, keep: int, spared: Set[int] = frozenset()) -> None:
-    """Remove all but the last ``keep``, and those of the steps ``spared``."""
+    """Remove all checkpoints but the last ``keep`` and those of the steps ``spared``."""
     kept = {path_of(directory, step) for step in spared}
     for path in checkpoints(directory)[:-keep]:
         if path not in kept:
@@ -137,7 +137,7 @@ def prune(directory: Path, keep: int, spared: Set[int] = frozenset()) -> None:
 
 
 def step_of(path: Path) -> int:
-    """The step after which a checkpoint was saved, by its name."""
+    """The step after which a checkpoint was saved, from its file name."""
     found = _NAME.fullmatch(path.name)
     if found is None:
         raise ValueError(f"{path} is not named like a checkpoint")
@@ -151,7 +151,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     first: dict[str, Any] = {}
     sums: dict[str, Tensor] = {}
     steps: list[int] = []
-    # One at a time: with the optimiser's state, twenty of the big network are 50 GB.
+    # One at a time: with optimiser state, twenty checkpoints of the big network are 50 GB.
     for path in paths:
         document = load(path)
         if "vocabulary" not in document:
@@ -173,7 +173,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def restore(document: dict[str, Any]) -> Transformer:
-    """The network that a checkpoint, or an average of some, holds; in evaluation mode."""
+    """The network of a checkpoint or an average of checkpoints, in evaluation mode."""
     network = Transformer(TransformerConfig(**document["config"]))
     network.load_state_dict(document["network"])
     return network.eval()

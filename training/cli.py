@@ -1,4 +1,4 @@
-"""``python -m training COMMAND``: the hops of a run, one by one or all of them, and the rest."""
+"""Command line of training, ``python -m training COMMAND``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if getattr(options, "threads", 0):
         torch.set_num_threads(options.threads)
     try:
-        # Hops that know how much they need have said so already.
+        # Hops that know the size of their output raise ``CannotWrite`` themselves.
         with writing_to(lambda: _places(options)):
             options.perform(options)
             sys.stdout.flush()
@@ -76,17 +76,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 130
     except BrokenPipeError:
-        # Whoever reads what is printed, such as head, has read enough; nothing more can be said.
+        # The reader of the output, such as head, has closed the pipe. Silences the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0
 
 
 def _places(options: argparse.Namespace) -> dict[str, Path]:
-    """Where a command may write, by the option or variable that says so."""
+    """Directories that a command may write to, by the option or variable that sets them."""
     found = {f"--{name}": getattr(options, name, None) for name in ("runs", "bundles", "output")}
     places = {option: path for option, path in found.items() if isinstance(path, Path)}
-    # Graphs are written there before they are proved.
+    # Export writes graphs there before it verifies them.
     return {**places, "the variable TMPDIR": Path(tempfile.gettempdir())}
 
 

@@ -1,9 +1,9 @@
-"""What a device is good at: the precision of products, the kernels of attention, its peak.
+"""Device capabilities: matmul precision, attention kernels, peak FLOP/s, peak memory.
 
-Attention is given as little of a mask as its meaning allows, since a mask that is a tensor
-excludes flash kernels. The decoder looks at itself with ``CAUSAL`` and no tensor, which is enough
-because padding stands at the end. Where padding of the source is to be hidden, a boolean mask
-``[B, 1, 1, S]`` remains, which cuDNN's and the memory-efficient kernels take.
+Attention masks are tensors only where necessary, because a tensor mask excludes flash kernels.
+Decoder self-attention uses ``CAUSAL`` without a tensor, which suffices because padding stands at
+the end. Where source padding is masked, a boolean mask ``[B, 1, 1, S]`` remains, which cuDNN's and
+the memory-efficient kernels support.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _PEAKS = {
     "RTX 4090": 165.2e12,
     "RTX 3090": 71e12,
 }
-"""FLOP/s of dense bf16 products, by the vendor's data sheets; a longer name comes before one that
-it contains."""
+"""FLOP/s of dense bf16 products, by the vendor's data sheets. A name that contains another name
+comes before it."""
 
 
 # Parameters of glibc's mallopt(3).
@@ -53,8 +53,8 @@ _NEVER = 2**31 - 1
 
 
 def peak_flops(name: str) -> float | None:
-    """FLOP/s that a device of this name can reach in dense bf16 products, if that is known."""
-    # "NVIDIA L4" is in "NVIDIA L40S" otherwise.
+    """Peak FLOP/s of dense bf16 products of the device with this name, or ``None``."""
+    # With a final blank, "NVIDIA L4" is not found in "NVIDIA L40S".
     words = f"{name.replace('-', ' ')} "
     return next((peak for known, peak in _PEAKS.items() if f" {known} " in words), None)
 
@@ -64,7 +64,7 @@ def peak_of(device: torch.device) -> float | None:
 
 
 def autocast_dtype(precision: Precision, device: torch.device) -> torch.dtype | None:
-    """What products are computed in, or ``None``: fp32 (TF32 on CUDA)."""
+    """The data type of products under autocast; ``None`` is fp32 (TF32 on CUDA)."""
     if precision == "fp32":
         return None
     if precision == "bf16" or _multiplies_bf16(device):
@@ -74,17 +74,17 @@ def autocast_dtype(precision: Precision, device: torch.device) -> torch.dtype | 
 
 def attention_kernels(device: torch.device, dtype: torch.dtype | None) -> list[SDPBackend]:
     # In bf16 on a CPU, the fused kernel's backward pass takes six times as long for short
-    # sentences as plain products do.
+    # sentences as unfused products.
     plain = device.type == "cpu" and dtype is not None
     return [SDPBackend.MATH] if plain else ALL_KERNELS
 
 
 def prepare(device: torch.device) -> None:
-    """Set what is set once for a process.
+    """Configure this process for the device.
 
-    On CUDA products left in fp32 may round their factors to TF32. On a CPU under glibc, memory that
-    tensors free stays with the process: by default each large tensor is mapped anew, and page
-    faults take a tenth of a step.
+    On CUDA, fp32 products may round their factors to TF32. On a CPU under glibc, memory of freed
+    tensors stays with the process. By default each large tensor is mapped anew, and page faults
+    take a tenth of a step.
     """
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
@@ -96,16 +96,16 @@ def prepare(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: the most that tensors took on a CUDA device, or this process in memory."""
+    """Peak bytes allocated on a CUDA device, or the peak resident size of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    # Kilobytes, but on macOS.
+    # ru_maxrss is in kilobytes, on macOS in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device has instructions for bf16, rather than an emulation."""
+    """Whether the device has bf16 instructions, rather than an emulation."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":

@@ -1,4 +1,4 @@
-"""Writing to a disk that may be full, or not ours to write to."""
+"""Turns disk errors, such as a full disk or missing permission, into ``CannotWrite``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.refusal import Refusal
 
 
 class CannotWrite(Refusal):
-    """A directory cannot be written to, or its disk is full, and what to do."""
+    """A directory is not writable or its disk is full; the message says what to do."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -29,7 +29,7 @@ _UNUSABLE = (
 def writing(
     directory: Path, needed: Callable[[], int] = lambda: 0
 ) -> contextlib.AbstractContextManager[None]:
-    """``writing_to`` a run."""
+    """``writing_to`` for a run's directory."""
     return writing_to(lambda: {"--runs": directory}, needed)
 
 
@@ -37,11 +37,11 @@ def writing(
 def writing_to(
     places: Callable[[], Mapping[str, Path]], needed: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
-    """Turns what the system says of a disk into ``CannotWrite``.
+    """Context that turns disk errors into ``CannotWrite``.
 
-    ``places`` says directories by the option that chooses them; of several, the full one is where
-    least is free. ``needed`` says how many bytes are needed in all, about. Both are asked when
-    something has gone wrong.
+    ``places`` returns directories by the option that sets them; the one with the least free space
+    is reported as full. ``needed`` returns about how many bytes are needed in all. Both are called
+    on errors only.
     """
     try:
         yield

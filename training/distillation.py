@@ -1,7 +1,7 @@
-"""Sequence-level distillation (Kim and Rush, 2016): a student learns what its teacher says.
+"""Sequence-level distillation (Kim and Rush, 2016): a student trains on a teacher's translations.
 
-What a teacher says of a sentence is simpler and more regular than what people said, so a small
-network learns more of it. Every training target is the teacher's translation by beam search.
+Machine translations are simpler and more regular than human ones, so a small network learns more
+from them. Every training target is the teacher's translation by beam search.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from training.recipe import Corpus, InvalidRecipe, Recipe
 def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:
     """The recipe on the teacher's translations of its training sources, in each direction.
 
-    Raises ``InvalidRecipe`` if a corpus has no found text to translate.
+    Raises ``InvalidRecipe`` if a corpus has no human text to translate.
     """
     trained: list[Corpus] = []
     for corpus in recipe.data.train:
@@ -27,7 +27,7 @@ def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:
         trained.append(replace(corpus, translated="target", translator=teacher))
         if recipe.data.bidirectional:
             trained.append(replace(corpus, translated="source", translator=teacher))
-    # A corpus that had been distilled before, and is found besides, is there only once.
+    # Deduplicates a corpus that the recipe has both as found text and already distilled.
     once = {corpus.label: corpus for corpus in trained}
     return replace(
         recipe, name=name, bundle=None, data=replace(recipe.data, train=tuple(once.values()))

@@ -1,6 +1,7 @@
-"""The typed tree of a run. A recipe is a function that returns one; a variation derives from it.
+"""Typed, validated recipe: the dataclasses that define all settings of a training run.
 
-Everything that decides what a run computes is in here, and is saved with every checkpoint.
+A recipe determines the run's results and is saved with every checkpoint. A recipe is written as a
+function that returns one; a variation derives from it.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _CHECKED = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class InvalidRecipe(Refusal):
-    """The recipe, or a saved copy of one, does not make sense, and why."""
+    """The recipe, or a saved copy of one, is invalid; the message names the fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
     """Parallel text found by name: ``<name>.<language>[.gz]`` under the data directory.
 
-    A corpus with ``generator`` is made rather than found; see ``training.data.generated``. Of a
-    corpus with ``translated`` only the other side is found: this one is the work of the bundle
-    ``translator``, which the hop ``translate`` writes into the run (sequence-level distillation
-    where it is the target, back-translation where it is the source).
+    A corpus with ``generator`` is generated; see ``training.data.generated``. For a corpus with
+    ``translated``, that side is machine-translated from the other side on disk: the hop
+    ``translate`` writes it into the run with the bundle ``translator``. A translated target is
+    sequence-level distillation, a translated source is back-translation.
     """
 
     __pydantic_config__ = _CHECKED
@@ -47,21 +48,21 @@ class Corpus:
     licence: str
     generator: Generator | None = None
     pairs: Annotated[int, Field(ge=0)] = 0
-    """How many pairs to generate."""
+    """Number of pairs to generate."""
     translated: Literal["source", "target"] | None = None
     translator: str | None = None
-    """A bundle's name in the directory of bundles, or the path of one."""
+    """Name of a bundle in the directory of bundles, or a bundle's path."""
     repeat: Count = 1
-    """How many times an epoch goes through it."""
+    """Passes over the corpus per epoch."""
     most: Count | None = None
-    """Pairs used at most, evenly spread over those that pass the filters."""
+    """Maximum number of pairs, spread evenly over those that pass the filters."""
     domain: str = ""
-    """What it is about; the report of ``prepare`` adds up the tokens of each domain."""
+    """Subject; the report of ``prepare`` adds up the tokens of each domain."""
     noisy: bool = False
     """Collected without review: pairs with a side in another language, or whose sides share most
     of their words, are dropped."""
     origin: str | None = None
-    """Where it is from, in words: told to whoever does not have it."""
+    """Where to get the corpus, in words; shown in the error if it is missing."""
 
     def __post_init__(self) -> None:
         if (self.translated is None) != (self.translator is None):
@@ -76,10 +77,10 @@ class Corpus:
 
     @property
     def label(self) -> str:
-        """What reports call it: a corpus may be there once as found and once as translated."""
+        """Name in reports; unique also if the corpus is used both as found and as translated."""
         if self.translated is None:
             return self.name
-        # A card is read elsewhere, where a path means nothing.
+        # Only the bundle's name, because model cards are read on other machines.
         return f"{self.name}, {self.translated} by {PurePath(self.translator or '').name}"
 
 
@@ -91,24 +92,24 @@ class Augmentation:
     __pydantic_config__ = _CHECKED
 
     upper_case: Rate = 0.0
-    """Both sides in capitals."""
+    """Upper-case both sides."""
     title_case: Rate = 0.0
-    """Every word of both sides with a capital."""
+    """Capitalise every word of both sides."""
     no_final_punctuation: Rate = 0.0
-    """Without the mark that ends the sentence."""
+    """Remove the sentence-final mark."""
     joined: Rate = 0.0
-    """Two or three successive pairs become one."""
+    """Join two or three successive pairs."""
     fragments: Rate = 0.0
-    """Parts of both sides before or after a mark that each side has once."""
+    """Add the parts of both sides before or after a mark that each side has once."""
     alone: Rate = 0.0
-    """A span of any kind below, from ``numbers`` on, without a sentence."""
+    """Add a span of any kind below, from ``numbers`` on, without a sentence."""
     marked: Rate = 0.0
-    """With a bullet, a dialogue dash, a number of a list or notes of music."""
+    """Add a bullet, a dialogue dash, a list number or musical notes."""
     bracketed: Rate = 0.0
     quoted: Rate = 0.0
-    """The whole sentence, or a word that both sides share."""
+    """Quote the whole sentence, or a word that both sides share."""
     names: Rate = 0.0
-    """A capitalised word that both sides share becomes one of another pair."""
+    """Replace a capitalised word that both sides share by one of another pair."""
     numbers: Rate = 0.0
     dates: Rate = 0.0
     times: Rate = 0.0
@@ -133,7 +134,7 @@ class Augmentation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Languages are BCP 47 codes in their usual spelling; ``x-…`` is of private use."""
+    """Corpora, languages and filters. Languages are canonical BCP 47; ``x-…`` is private use."""
 
     __pydantic_config__ = _CHECKED
 
@@ -143,20 +144,20 @@ class Data:
     valid: Corpus
     test: Corpus
     bidirectional: bool = False
-    """Every pair is learned both ways; a tag before the source says which language is wanted."""
+    """Train both directions in one network; a tag before the source selects the target language."""
     max_length: Count = 128
-    """Longest side kept, in pieces, the tag of a language included."""
+    """Longest side kept, in pieces, including the language tag."""
     max_ratio: Annotated[float, Field(ge=1)] = 4.0
-    """Largest quotient of the two sides' lengths kept, for sides beyond ten words."""
+    """Largest ratio of the sides' lengths kept, for sides beyond ten words."""
     same_numbers: bool = False
-    """Drop pairs of which one side has a number that the other lacks."""
+    """Drop pairs whose sides contain different numbers."""
     held_out: tuple[str, ...] = ()
-    """Corpora to test with: a pair with a side of four words or more that equals a side of theirs
-    is dropped."""
+    """Test corpora: a training pair is dropped if a side of four or more words equals a side of a
+    test pair."""
     same_template: Count | None = None
-    """How many pairs may be the same but for their figures; boilerplate beyond it is dropped."""
+    """Maximum number of pairs that differ only in their figures; further boilerplate is dropped."""
     largest_domain: Share = 1.0
-    """Share of the tokens that one domain may have; ``prepare`` refuses more."""
+    """Maximum share of the tokens that one domain may have; ``prepare`` refuses more."""
     augmentation: Augmentation = Augmentation()
 
     def __post_init__(self) -> None:
@@ -179,26 +180,26 @@ class Data:
 
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
-        """Source and target of every direction that is learned."""
+        """Source and target language of every trained direction."""
         forward = (self.source, self.target)
         return (forward, forward[::-1]) if self.bidirectional else (forward,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """``word`` makes a piece of every blank-separated word."""
+    """Subword vocabulary. ``word`` makes a piece of every blank-separated word."""
 
     __pydantic_config__ = _CHECKED
 
     size: Annotated[int, Field(ge=5)]
-    """Of each side, if the sides do not share one. Four pieces are special."""
+    """Of each side, if the sides do not share one. Includes the four special pieces."""
     kind: Literal["unigram", "bpe", "word"] = "unigram"
     shared: bool = True
     character_coverage: Share = 1.0
     """Share of the characters that get pieces of their own. The rarest beyond it become unk, or
     bytes in a lossless vocabulary."""
     lossless: bool = False
-    """Keep the text as it is, cut numbers into digits, and spell characters without a piece as
+    """Keep the text unchanged, split numbers into digits, and spell characters without a piece as
     bytes, so that ``unk`` is never produced."""
 
     def __post_init__(self) -> None:
@@ -208,7 +209,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What the recipe says of the network; the vocabularies' sizes come from the data."""
+    """Network hyperparameters; the vocabulary sizes come from the data."""
 
     __pydantic_config__ = _CHECKED
 
@@ -230,7 +231,7 @@ class Network:
 
     def __post_init__(self) -> None:
         try:
-            # Whether the choices go together does not depend on the vocabularies.
+            # Validates the combination, which does not depend on the vocabulary size.
             self.config(1)
         except ValueError as error:
             raise InvalidRecipe(f"network: {error}") from error
@@ -238,7 +239,7 @@ class Network:
     def config(
         self, source_vocabulary: int, target_vocabulary: int | None = None
     ) -> TransformerConfig:
-        """Of vocabularies of these sizes; without a second, both sides share the first."""
+        """The network's configuration; without a second size, both sides share the first."""
         return TransformerConfig(
             source_vocabulary=source_vocabulary,
             target_vocabulary=(
@@ -260,11 +261,11 @@ class Optimisation:
     """Batches per optimiser step."""
     schedule: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant", "wsd"] = "noam"
     peak_learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Reached after ``warmup`` steps. ``noam`` derives it from the width instead."""
+    """Reached after ``warmup`` steps. ``noam`` derives it from the width."""
     warmup: Annotated[int, Field(ge=0)] = 4000
     decay: Annotated[int, Field(ge=0)] = 0
-    """Steps of ``wsd`` (warm-up, stable, decay) before the last in which the rate falls to nothing.
-    A run that is given more steps goes on from its last checkpoint before the decay."""
+    """Number of final steps of ``wsd`` (warm-up, stable, decay) in which the rate falls to zero.
+    A run with an extended budget resumes from its last checkpoint before the decay."""
     optimiser: Literal["adam", "muon"] = "adam"
     """``muon``: Muon for the matrices of the layers, Adam for embeddings, biases and norms."""
     betas: tuple[Rate, Rate] = (0.9, 0.98)
@@ -274,9 +275,9 @@ class Optimisation:
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     label_smoothing: Rate = 0.1
     r_drop: Weight = 0.0
-    """Weight alpha of R-Drop (Liang et al., 2021): two passes with other dropout shall agree."""
+    """Weight alpha of R-Drop (Liang et al., 2021), a penalty on differing dropout passes."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """``auto``: bf16 on a device that multiplies in it natively, fp32 elsewhere."""
+    """``auto``: bf16 on a device with bf16 instructions, fp32 elsewhere."""
 
     def __post_init__(self) -> None:
         if self.schedule != "noam" and self.peak_learning_rate is None:
@@ -296,40 +297,40 @@ class Budget:
     steps: Count
     validate_every: Count
     save_every: Count | None = None
-    """Steps between checkpoints; ``None``: whenever it is validated."""
+    """Steps between checkpoints; ``None``: at every validation."""
     keep_checkpoints: Count = 5
-    """The last, at least as many as are averaged; the one that validated best is kept besides."""
+    """Number of last checkpoints kept, at least those averaged. The best one is kept, too."""
     patience: Count | None = None
-    """Stop after so many validations without a better BLEU."""
+    """Stop after this many validations without a better BLEU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A run, whole: the same recipe, corpora and machine give the same bundle."""
+    """All settings of a run: the same recipe, corpora and machine give the same bundle."""
 
     __pydantic_config__ = _CHECKED
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
-    """Of the run's directory, and of the bundle unless that has a name of its own."""
+    """Names the run's directory, and the bundle unless ``bundle`` does."""
     data: Data
     vocabulary: Vocabulary
     network: Network
     optimisation: Optimisation
     budget: Budget
     average: Count = 5
-    """How many of the last checkpoints make the exported weights (section 6.1)."""
+    """Number of last checkpoints averaged into the exported weights (section 6.1)."""
     seed: Annotated[int, Field(ge=0)] = 1
     initial: str | None = None
-    """The run whose averaged weights this one starts from (transfer learning), and its vocabulary,
-    too, if that is described alike and of the same languages (fine-tuning)."""
+    """The run whose averaged weights initialise this one (transfer learning). Its vocabulary is
+    reused if languages and settings are the same (fine-tuning)."""
     decoding: dict[str, bool | int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
     bundle: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] | None = None
     """The bundle's name, if it is not the recipe's."""
     description: str = ""
-    """What the model can and cannot do, in Markdown; a paragraph of its card."""
+    """Abilities and limits of the model, in Markdown; a paragraph of its card."""
     effort: str = ""
-    """What the run takes, in words: time, hardware, what must be there before."""
+    """Cost of the run, in words: time, hardware, prerequisites."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.average <= self.budget.keep_checkpoints:
@@ -342,7 +343,7 @@ class Recipe:
         except ValidationError as error:
             wrong = "; ".join(_complaint(each, ("decoding",)) for each in error.errors())
             raise InvalidRecipe(f"recipe {self.name!r}: {wrong}") from error
-        # Every sequence gets a bos or an eos.
+        # Every sequence has a bos or an eos.
         longest = self.data.max_length + 1
         if longest > self.network.max_length:
             raise InvalidRecipe(
@@ -371,14 +372,14 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, document: object) -> Recipe:
-        """From plain values, as JSON has them.
+        """Parse plain values, as from JSON.
 
         Raises ``InvalidRecipe`` naming each field that is unknown, of another type, or impossible,
         and what is allowed.
         """
         try:
-            # As JSON, so that strictness takes a list for a tuple and an object for a dataclass;
-            # what JSON lacks, such as a date of TOML, as its text.
+            # Parsed as JSON, because strict mode then takes a list for a tuple and an object for a
+            # dataclass. Types that JSON lacks, such as a date of TOML, become text.
             return _ADAPTER.validate_json(json.dumps(document, default=str), strict=True)
         except ValidationError as error:
             wrong = "; ".join(map(_complaint, error.errors()))
@@ -422,7 +423,7 @@ _PARTS: dict[str, type] = {
 
 
 def _siblings(loc: tuple[str, ...]) -> list[str]:
-    """The names of the fields where an unknown one was found."""
+    """The valid field names beside an unknown one."""
     if loc[0] == "decoding":
         return list(DecodingDefaults.model_fields)
     parents = [part for part in loc[:-1] if part in _PARTS]

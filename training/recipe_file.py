@@ -1,4 +1,4 @@
-"""Recipes outside the code: files in JSON or TOML, and single fields set on the command line."""
+"""Loads recipes from JSON or TOML files, and overrides single fields from the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUFFIXES = (".json", ".toml")
 def find_recipe(name: str) -> Recipe:
     """The recipe of a name, or of a file that ends in ``.json`` or ``.toml``.
 
-    Raises ``InvalidRecipe`` if there is none, or it does not make sense.
+    Raises ``InvalidRecipe`` if it is unknown or invalid.
     """
     return read_recipe(Path(name)) if name.endswith(SUFFIXES) else recipe_named(name)
 
@@ -39,10 +39,10 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def overridden(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """The recipe with fields changed, each as ``part.field=value``; a list's items by number.
+    """The recipe with fields changed, each as ``part.field=value``; list items by index.
 
-    A value is JSON, or else text as it stands. Raises ``InvalidRecipe`` naming a field that is not
-    there, or whose value does not fit.
+    A value is parsed as JSON, or taken as text. Raises ``InvalidRecipe`` naming a field that does
+    not exist, or whose value does not fit.
     """
     for setting in settings:
         path, equals, value = setting.partition("=")
@@ -64,7 +64,7 @@ def _set(recipe: Recipe, path: str, text: str) -> Recipe:
     except InvalidRecipe:
         if isinstance(value, str):
             raise
-        # A name may look like a number.
+        # Falls back to the text, because a name may look like a number.
         try:
             return Recipe.from_dict(_changed(recipe, path, text))
         except InvalidRecipe:
@@ -79,7 +79,7 @@ def _changed(recipe: Recipe, path: str, value: Any) -> dict[str, Any]:
     for i, part in enumerate(parts):
         key = _key(place, part, ".".join(parts[: i + 1]))
         place = place[key]
-    # Decoding has no entry for what a recipe leaves to the manifest.
+    # Decoding lacks the keys that a recipe leaves to the manifest's defaults.
     place[last if place is document["decoding"] else _key(place, last, path)] = value
     return document
 

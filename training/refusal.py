@@ -1,7 +1,7 @@
-"""What a command of training says when the user can mend what is wrong."""
+"""Base exception of training for errors that the user can correct."""
 
 from __future__ import annotations
 
 
 class Refusal(Exception):
-    """A sentence that says what is wrong and what to do; the command line prints it as it is."""
+    """The message says what is wrong and what to do; the command line prints it unchanged."""

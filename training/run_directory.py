@@ -1,4 +1,4 @@
-"""Where a run keeps what it makes."""
+"""Paths of a run's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RunDirectory:
 
     @property
     def tokenizer(self) -> Path:
-        """Of both sides, if they share one."""
+        """The tokenizer of both sides, if they share one."""
         return self.path / TOKENIZER
 
     @property
@@ -28,7 +28,7 @@ class RunDirectory:
         return self.path / TARGET_TOKENIZER
 
     def tokenizers(self) -> Tokenizers:
-        """Of a prepared run; the same object twice if the sides share one.
+        """Load the tokenizers of a prepared run; the same object twice if the sides share one.
 
         Raises ``InvalidBundle`` if a file is missing or is not a tokenizer.
         """
@@ -49,7 +49,7 @@ class RunDirectory:
 
     @property
     def derived(self) -> Path:
-        """The recipe of a student, which is in no module."""
+        """The recipe of a distilled student, which is in no module."""
         return self.path / "distilled.json"
 
     @property
@@ -66,11 +66,11 @@ class RunDirectory:
 
     @property
     def translations(self) -> Path:
-        """Of the test set, by ``evaluate``."""
+        """The test set's translations, written by ``evaluate``."""
         return self.path / "translations.txt"
 
     def translations_of(self, data: Data) -> dict[tuple[str, str], Path]:
-        """Of the test set by direction; where there is one only, ``translations`` itself."""
+        """The test set's translations by direction; ``translations`` if there is only one."""
         if not data.bidirectional:
             return {(data.source, data.target): self.translations}
         return {
@@ -80,7 +80,7 @@ class RunDirectory:
 
     @property
     def decoding(self) -> Path:
-        """What ``tune`` has found best."""
+        """The best decoding settings, found by ``tune``."""
         return self.path / "decoding.json"
 
     @property
@@ -93,15 +93,15 @@ class RunDirectory:
 
     @property
     def translated(self) -> Path:
-        """What bundles have made of corpora, by the hop ``translate``."""
+        """Machine-translated corpora, written by the hop ``translate``."""
         return self.path / "translated"
 
     def shards(self, split: str) -> Path:
-        """``train`` and ``valid``: the pairs of all directions."""
+        """``train`` and ``valid``: token shards of the pairs of all directions."""
         return self.data / split
 
     def shards_of(self, split: str, data: Data) -> dict[tuple[str, str], Path]:
-        """``valid`` by direction; where there is one direction only, that is ``valid`` itself."""
+        """``valid`` by direction; ``valid`` itself if there is only one direction."""
         if not data.bidirectional:
             return {(data.source, data.target): self.shards(split)}
         return {

@@ -1,8 +1,8 @@
-"""The hop ``translate``: the sides of a recipe's corpora that a bundle makes.
+"""The hop ``translate``: machine-translates a side of the recipe's corpora with a bundle.
 
-Of a corpus with ``translated``, one side is found; this hop translates it with the corpus's
-translator and leaves the other in the run: back-translation if that is the source (Sennrich et
-al., 2016), sequence-level distillation if it is the target (Kim and Rush, 2016).
+A corpus with ``translated`` has one side on disk. This hop writes the other into the run with the
+corpus's translator. A translated source is back-translation (Sennrich et al., 2016), a translated
+target is sequence-level distillation (Kim and Rush, 2016).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ logger = logging.getLogger(__name__)
 
 
 class NoTranslator(Refusal):
-    """A bundle that a recipe wants is not there, or translates other languages."""
+    """The recipe's translator bundle is missing, or translates other languages."""
 
 
 def translate_corpora(
     recipe: Recipe, run: RunDirectory, data_directory: Path, bundles: Path, threads: int = 0
 ) -> dict[str, Path]:
-    """Write what is missing, going on where it was stopped; returns a file for each corpus.
+    """Translate the missing sides, resuming interrupted work; returns the file of each corpus.
 
     Raises ``NoTranslator``, ``CorpusError`` if the side to translate is missing, and
     ``TranslationFailed``.
     """
     wanted = [corpus for corpus in recipe.data.train if corpus.translated is not None]
-    # Nobody should wait hours to hear that the second bundle is missing.
+    # All bundles are checked before hours of translation start.
     translators = {corpus.label: translator_of(corpus, recipe.data, bundles) for corpus in wanted}
     made = {}
     for corpus in wanted:
@@ -59,7 +59,7 @@ def translate_corpora(
                 work.begin()
             if not output.exists():
                 logger.info("%s: %s", corpus.label, bundle.path)
-                # A line that cannot be translated becomes an empty one, which is dropped.
+                # A line that cannot be translated becomes an empty one, which ``prepare`` drops.
                 translate_file(
                     bundle.path, found, missing, input, output, threads=threads, skip=True
                 )
@@ -68,7 +68,7 @@ def translate_corpora(
 
 
 def found_and_missing(corpus: Corpus, data: Data) -> tuple[str, str]:
-    """The languages of the side that is found and of the one that is made."""
+    """The language of the side on disk, and that of the machine-translated side."""
     if corpus.translated == "source":
         return data.target, data.source
     return data.source, data.target
@@ -101,7 +101,7 @@ def translator_of(corpus: Corpus, data: Data, bundles: Path) -> Bundle:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A translation, and a note beside it of what it is made from."""
+    """A translation file, with a note beside it that records its inputs."""
 
     output: Path
     made_from: dict[str, str | int]
@@ -112,7 +112,7 @@ class _Work:
 
     @property
     def is_other(self) -> bool:
-        """Whether it is of another version of the bundle, of another text, or of none."""
+        """Whether the file is of another bundle version or text, or has no note."""
         return (
             not self._note.exists()
             or json.loads(self._note.read_text(encoding="utf-8")) != self.made_from
@@ -121,7 +121,7 @@ class _Work:
     def begin(self) -> None:
         for stale in self.output.parent.glob(f"{self.output.name}*"):
             stale.unlink()
-        # Half a note would look like damage for ever.
+        # Written atomically, because a partial note could never be read.
         partial = self._note.with_suffix(".partial")
         partial.write_text(json.dumps(self.made_from), encoding="utf-8")
         partial.replace(self._note)

@@ -1,1 +1,1 @@
-"""What a model is when it is served: a directory of verified files, read and written whole."""
+"""The bundle format: manifest, graph signatures, tokenizer, shortlist and integrity checks."""

@@ -1,7 +1,7 @@
-"""A bundle: a directory holding one manifest and the files it names, complete or absent.
+"""Reads, verifies and atomically writes bundles: directories of a manifest and its files.
 
-Knows which files a bundle has and that they are unchanged, not what is in its graphs. Whoever
-reads a bundle reads every byte of it once, to compare it with the manifest; nothing is unpickled.
+Verification compares the size and SHA-256 of every file with the manifest. It does not look into
+the graphs, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from models.bundle.tokenizer import Tokenizer, Tokenizers
 
 MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer.model"
-"""Of both sides; a bundle whose sides have vocabularies of their own has the next two instead."""
+"""Shared by both sides. A bundle with a vocabulary per side has the next two files instead."""
 SOURCE_TOKENIZER = "source.model"
 TARGET_TOKENIZER = "target.model"
 _OF_ONE_SIDE = frozenset({SOURCE_TOKENIZER, TARGET_TOKENIZER})
 MODEL_CARD = "README.md"
 SHORTLIST = "shortlist.npz"
-"""The one file that a bundle may be without."""
+"""The only optional file."""
 
-# What a session would load, or follow a reference to, without asking the manifest.
+# An ONNX Runtime session may load these, also as external data, without consulting the manifest.
 _LOADABLE = (".onnx", ".bin")
 
 
 def graph_file(graph: str, precision: Precision) -> str:
-    """The name of a graph's file, ``step.int8.onnx``."""
+    """The file name of a graph, e.g. ``step.int8.onnx``."""
     return f"{graph}.{precision}.onnx"
 
 
 def weights_file(precision: Precision) -> str:
-    """The name of the file of weights that the graphs of a precision share."""
+    """The name of the weights file that the graphs of one precision share."""
     return f"weights.{precision}.bin"
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A verified bundle. Directories whose name starts with a dot are not bundles yet or any more.
+    """A verified bundle, obtained by ``open`` or ``write``.
 
-    ``open`` and ``write`` are the ways to get one.
+    A directory whose name starts with a dot is an unfinished or a retired bundle.
     """
 
     path: Path
@@ -55,28 +55,28 @@ class Bundle:
 
     @classmethod
     def open(cls, path: Path) -> Bundle:
-        """Read and verify a bundle; raises ``InvalidBundle``. Nothing is loaded yet."""
+        """Read and verify a bundle without loading it; raises ``InvalidBundle``."""
         bundle = cls(path, _read_manifest(path))
         bundle._verify()
         return bundle
 
     @classmethod
     def write(cls, path: Path, manifest: Manifest, files: Mapping[str, Path]) -> Bundle:
-        """Publish a bundle of copies of ``files``, by the names they get in it.
+        """Publish copies of ``files`` as a bundle; the keys are the file names in the bundle.
 
-        The bundle appears in one rename, so that a watcher never sees half of one, and takes the
-        place of an older bundle at ``path``. What fails leaves nothing behind and the older bundle
-        as it was. The manifest's list of files is made here.
+        A rename publishes the bundle atomically and replaces an older bundle at ``path``. A failed
+        write removes its files and keeps the older bundle. The manifest's list of files is computed
+        here.
         """
         if path.exists() and not (path / MANIFEST).is_file():
             raise InvalidBundle(f"{path} exists and is not a bundle; it is not replaced")
         described = {name: _describe(origin) for name, origin in files.items()}
-        # Through its text, because a copy would not check the names of the files.
+        # Serialised and parsed again, because ``model_copy`` does not validate the file names.
         complete = Manifest.from_json(manifest.model_copy(update={"files": described}).to_json())
         path.parent.mkdir(parents=True, exist_ok=True)
         staging = path.parent / f".{path.name}.{uuid4().hex}"
         try:
-            # Not tempfile.mkdtemp, whose directories only their owner can read.
+            # tempfile.mkdtemp would create a directory that only its owner can read.
             staging.mkdir()
             for name, origin in files.items():
                 shutil.copyfile(origin, staging / name)
@@ -91,14 +91,14 @@ class Bundle:
         return cls(path, complete)
 
     def graph(self, graph: str, precision: Precision) -> Path:
-        """The file of one of ``GRAPHS``; raises ``InvalidBundle`` for a precision not on offer."""
+        """The file of one of ``GRAPHS``; raises ``InvalidBundle`` for a missing precision."""
         if precision not in self.manifest.precisions:
             offered = ", ".join(self.manifest.precisions)
             raise InvalidBundle(f"{self.path} offers {offered}; not {precision}")
         return self.path / graph_file(graph, precision)
 
     def tokenizers(self) -> Tokenizers:
-        """Load both sides' tokenizers; raises ``InvalidBundle`` if they are not the manifest's."""
+        """Load both sides' tokenizers; raises ``InvalidBundle`` if they contradict the manifest."""
         shape = self.manifest.dimensions
         if TOKENIZER in self.manifest.files:
             shared = self._tokenizer(TOKENIZER, shape.source_vocabulary, shape.vocabulary_size)
@@ -124,8 +124,10 @@ class Bundle:
         return tokenizer
 
     def shortlist(self) -> Shortlist | None:
-        """Load the vocabulary shortlist, if there is one; raises ``InvalidBundle`` if it does not
-        belong to this vocabulary."""
+        """Load the vocabulary shortlist, or ``None`` if the bundle has none.
+
+        Raises ``InvalidBundle`` if it does not fit the vocabulary.
+        """
         if SHORTLIST not in self.manifest.files:
             return None
         shortlist = Shortlist.load(self.path / SHORTLIST)
@@ -207,13 +209,13 @@ def _describe(path: Path) -> File:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's content, in hexadecimal."""
+    """The SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:
-    """Make the disk hold what was written, so that a power cut cannot publish empty files."""
+    """Flush to disk, so that a power cut cannot publish empty files."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -234,5 +236,5 @@ def _publish(staging: Path, path: Path) -> None:
         retired.rename(path)
         raise
     _flush(path.parent)
-    # A reader elsewhere may keep an old file from being deleted; its directory stays hidden.
+    # Deletion may fail while another process has a file open; the directory stays hidden.
     shutil.rmtree(retired, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The model card: the manifest in words, as the bundle's ``README.md``."""
+"""Renders the model card, the bundle's ``README.md``, from the manifest."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from models.bundle.languages import display_name
 from models.bundle.manifest import Manifest
 
 _MOST_LISTED = 6
-"""Of the directions; beyond, their languages are listed."""
+"""Directions listed one by one; with more, the card lists the languages."""
 
 
 def render_card(manifest: Manifest) -> str:
-    """Markdown: what the model is, what it was made from, how good it is, two examples."""
+    """The card in Markdown: architecture, data, scores and examples."""
     shape, provenance = manifest.dimensions, manifest.provenance
     lines = [
         f"# {manifest.name}",
@@ -37,7 +37,7 @@ def render_card(manifest: Manifest) -> str:
             "|---|---|---|",
             *(f"| {_cell(c.name)} | {c.pairs:,} | {c.licence} |" for c in provenance.data),
             "",
-            "Whoever serves this model is bound by these licences.",
+            "Anyone who serves this model is bound by these licences.",
         ]
     if provenance.scores:
         lines += [
@@ -59,7 +59,7 @@ def render_card(manifest: Manifest) -> str:
 
 
 def _directions(manifest: Manifest) -> str:
-    """Such as ``German to English and English to German``."""
+    """E.g. ``German to English and English to German``."""
     if len(manifest.directions) > _MOST_LISTED:
         languages = {code for each in manifest.directions for code in (each.source, each.target)}
         named = ", ".join(sorted(map(display_name, languages)))
@@ -77,5 +77,5 @@ def _pieces(manifest: Manifest) -> str:
 
 
 def _cell(text: str) -> str:
-    # Markdown ends a cell at every bar, in code or not.
+    # Markdown ends a table cell at every bar, within code, too.
     return text.replace("|", r"\|")

@@ -1,28 +1,28 @@
-"""What goes into and comes out of a bundle's graphs: names, element types, shapes.
+"""Signatures of a bundle's ONNX graphs: names, element types and shapes of inputs and outputs.
 
-Training writes graphs with these signatures; the service refuses graphs with others. Shapes are
+Training writes graphs with these signatures; the service refuses other graphs. Shapes are
 symbolic where they vary:
 
     B  sentences          K  rows (hypotheses) of a sentence      S, T  source, target positions
     C  entries of the decoder's own cache, shared by the rows of a sentence
     N  candidates per row           E  edited logits               L  tokens of a shortlist
 
-``encoder``    source ids → the keys and values that cross-attention looks at, once per sentence.
+``encoder``    source ids → the keys and values of cross-attention, once per sentence.
 ``step``       extends K rows of B sentences by one token. Every row appends its key and value to
-               its sentence's cache at a free entry of the caller's choice (``write_indices``) and
+               its sentence's cache at a free entry that the caller chooses (``write_indices``) and
                sees the entries of its own ancestors (``self_bias``), so that a cache is never
                reordered when beams fork. Returns the best N next tokens of each row.
                Without ``scores_wanted`` (greedy search needs none) and without edits,
                ``candidate_log_probs`` are logits.
-               ``edit_*`` change single logits before they become probabilities, if
-               ``edits_wanted``: at E places (b·K + k, column) a penalty that divides positive and
-               multiplies negative logits, then a bias.
-               ``asked_columns`` is one more token per row to tell the probability of.
+               ``edit_*`` change single logits before the softmax, if ``edits_wanted``: at E places
+               (b·K + k, column) a penalty that divides positive and multiplies negative logits,
+               then a bias.
+               ``asked_columns`` is one more token per row whose log-probability is returned.
                Columns are token ids or, where ``shortlist_wanted``, places in ``shortlist_ids``;
-               ``shortlist_bias`` hides from each sentence what only others may write.
-               With ``attention_wanted`` the last layer's attention, averaged over heads, comes too.
-               In fp16, which is for GPUs, scores, attention and edits are always computed, and
-               there is no shortlist.
+               ``shortlist_bias`` masks the tokens that are in other sentences' shortlists only.
+               With ``attention_wanted`` it also returns the last layer's attention, averaged over
+               heads. In fp16, which is for GPUs, scores, attention and edits are always computed,
+               and there is no shortlist.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
                and head, and the log-probability of each target token.
 
@@ -53,7 +53,7 @@ class Signature:
 
 
 def element_type(precision: Precision) -> ElementType:
-    """Of keys, values, biases and maps."""
+    """The element type of keys, values, biases and maps."""
     return "float16" if precision == "fp16" else "float"
 
 
@@ -117,7 +117,7 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
 def check_signature(where: str, expected: Signature, found: Signature) -> None:
     """Raises ``InvalidBundle`` naming every input and output of ``where`` that differs.
 
-    A dimension that varies must vary; its name is of no consequence.
+    A symbolic dimension must be symbolic in both; its name is not compared.
     """
     wrong: list[str] = []
     for side, wanted, given in (

@@ -1,14 +1,13 @@
-"""One code for each language: BCP 47, in the spelling ``langcodes`` standardises to.
+"""Canonical language codes: BCP 47, in the spelling that ``langcodes`` standardises to.
 
-Knows codes and their English names; knows nothing of which languages any model offers.
-Private-use codes (``x-digits``) are languages like any other, so that a toy problem can be served.
+Private-use codes (``x-digits``) are accepted like other codes, so that a toy model can be served.
 """
 
 from __future__ import annotations
 
 import langcodes
 
-# LibreTranslate's own codes, which BCP 47 gives no meaning.
+# LibreTranslate's own codes, which BCP 47 does not define.
 _ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
 
 PRIVATE_USE = "x-"
@@ -18,9 +17,9 @@ _LONGEST_CODE = 35
 
 
 def canonical(code: str) -> str:
-    """The one spelling of a language code: ``DE``, ``deu`` and ``de-Latn`` are all ``de``.
+    """The canonical spelling of a language code: ``DE``, ``deu`` and ``de-Latn`` all become ``de``.
 
-    Raises ``ValueError`` naming the code if it is of no language.
+    Raises ``ValueError`` naming the code if it is not a language code.
     """
     if len(code) > _LONGEST_CODE:
         raise ValueError(
@@ -40,7 +39,7 @@ def canonical(code: str) -> str:
 
 
 def display_name(code: str) -> str:
-    """The language's English name; of a private-use code, its own words."""
+    """The language's English name; for a private-use code, its subtags as words."""
     standard = canonical(code)
     if standard.startswith(PRIVATE_USE):
         return standard.removeprefix(PRIVATE_USE).replace("-", " ")

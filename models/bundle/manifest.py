@@ -1,6 +1,6 @@
-"""The manifest: what a bundle says about itself.
+"""Schema of a bundle's ``manifest.json``, as validated pydantic models.
 
-``SCHEMA`` changes when a reader of the old kind would go wrong, not when a field is added.
+``SCHEMA`` changes when an old reader would misread the manifest, not when a field is added.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Precision = Literal["fp32", "int8", "fp16"]
 LengthNormalisation = Literal["power", "gnmt"]
 GraphName = Literal["encoder", "step", "attention"]
 GRAPHS: tuple[GraphName, ...] = ("encoder", "step", "attention")
-"""The three graphs of every precision; ``<graph>.<precision>.onnx`` is the file of each."""
+"""The three graphs of every precision, each in the file ``<graph>.<precision>.onnx``."""
 
 
 class InvalidBundle(Exception):
-    """The bundle cannot be served, and why."""
+    """The bundle cannot be served; the message gives the reason."""
 
 
 def _plain_name(name: str) -> str:
@@ -44,7 +44,7 @@ class _Part(BaseModel):
 
 
 class Dimensions(_Part):
-    """The shape of the network. ``vocabulary_size`` is of the target side."""
+    """Dimensions of the network. ``vocabulary_size`` is the target side's."""
 
     encoder_layers: int = Field(ge=1)
     decoder_layers: int = Field(ge=1)
@@ -53,7 +53,7 @@ class Dimensions(_Part):
     feed_forward: int = Field(ge=1)
     vocabulary_size: int = Field(ge=1)
     source_vocabulary_size: int | None = Field(default=None, ge=1)
-    """``None``: the same as the target's."""
+    """``None``: the same as ``vocabulary_size``."""
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:
@@ -67,12 +67,12 @@ class Dimensions(_Part):
 
     @property
     def source_vocabulary(self) -> int:
-        """The number of the source side's token ids."""
+        """The number of token ids of the source side."""
         return self.source_vocabulary_size or self.vocabulary_size
 
 
 class SpecialIds(_Part):
-    """``bos`` starts the decoder; ``eos`` ends the source and the target. Of both sides.
+    """Special token ids of both sides. ``bos`` starts decoding; ``eos`` ends source and target.
 
     A search never chooses ``bos`` or ``pad``.
     """
@@ -84,39 +84,39 @@ class SpecialIds(_Part):
 
 
 class Direction(_Part):
-    """A pair of languages that the network translates. Codes are canonical BCP 47.
+    """A language pair that the network translates. Codes are canonical BCP 47.
 
-    Prefixes are token ids that tell the network what is wanted, such as a tag of the target
-    language. They are never part of a text.
+    Prefixes are token ids that control the network, such as a tag of the target language. They are
+    never part of a text.
     """
 
     source: Annotated[str, AfterValidator(canonical)]
     target: Annotated[str, AfterValidator(canonical)]
     source_prefix: tuple[int, ...] = ()
-    """Put before the source's own tokens."""
+    """Token ids prepended to the source's tokens."""
     target_prefix: tuple[int, ...] = ()
-    """What the decoder is fed after ``bos`` before it may choose."""
+    """Token ids forced after ``bos``, before the search chooses."""
 
     @property
     def private_use(self) -> bool:
-        """Whether the source language is one of private use, whose words may be digits."""
+        """Whether the source language is a private-use one, whose words may be digits."""
         return self.source.startswith(PRIVATE_USE)
 
 
 class SentenceLimits(_Part):
-    """Tokens the network can read and write, prefixes and ``eos`` included."""
+    """Maximum tokens of source and target, prefixes and ``eos`` included."""
 
     source_length: int = Field(ge=1)
     target_length: int = Field(ge=1)
 
 
 class DecodingDefaults(_Part):
-    """What a request that says nothing gets. Names are CTranslate2's."""
+    """Decoding options of a request that sets none. Names are CTranslate2's."""
 
     beam_size: int = Field(default=4, ge=1)
     length_penalty: float = 1.0
     length_normalisation: LengthNormalisation = "power"
-    """What a hypothesis of T tokens is divided by: T^penalty; with ``gnmt``,
+    """The divisor of the score of a hypothesis of T tokens: T^penalty; with ``gnmt``,
     ((5 + T) / 6)^penalty."""
     copy_without_letters: bool | None = None
     """Whether sentences without letters, and bare codes, are copied to the translation. ``None``
@@ -127,12 +127,13 @@ class DecodingDefaults(_Part):
 
 
 class AlignmentSource(_Part):
-    """Which map tells best what each word of a translation comes from, its heads averaged."""
+    """The cross-attention map, averaged over heads, that gives the best word alignment."""
 
     layer: int = Field(ge=0)
-    """Of the decoder, counted from 0."""
+    """Decoder layer, counted from 0."""
     shifted: bool = False
-    """Whether to look where the decoder is fed a token rather than where it predicts it."""
+    """Whether a target token's row of the map is the position that reads it, not the one that
+    predicts it."""
 
 
 class File(_Part):
@@ -141,7 +142,7 @@ class File(_Part):
 
 
 class Example(_Part):
-    """A sentence the bundle must translate exactly, by precision. Warms up a fresh engine, too.
+    """A sentence that the bundle must translate exactly, by precision. Also warms up an engine.
 
     ``source_ids`` begins with the direction's prefix and ends with ``eos``; ``target_ids`` has
     neither ``bos`` nor ``eos`` nor a prefix.
@@ -152,11 +153,11 @@ class Example(_Part):
     source_ids: tuple[int, ...] = Field(min_length=1)
     target_ids: dict[Precision, tuple[int, ...]]
     direction: int = Field(default=0, ge=0)
-    """Which of the manifest's directions it is of, counted from 0."""
+    """Index into the manifest's directions, counted from 0."""
 
 
 class Score(_Part):
-    """A measured quality, as published: the metric's own signature says how."""
+    """A measured quality score; ``signature`` is the metric's own description of its settings."""
 
     metric: str
     value: float
@@ -173,7 +174,7 @@ class Corpus(_Part):
 
 
 class Provenance(_Part):
-    """Where the bundle comes from. For people; the service decides nothing by it."""
+    """Origin of the bundle, for readers. It does not influence the service."""
 
     recipe: str
     commit: str
@@ -181,11 +182,11 @@ class Provenance(_Part):
     data: tuple[Corpus, ...] = ()
     scores: tuple[Score, ...] = ()
     description: str = ""
-    """What the model can and cannot do, in Markdown."""
+    """Abilities and limits of the model, in Markdown."""
 
 
 class Manifest(_Part):
-    """``manifest.json``."""
+    """The content of ``manifest.json``."""
 
     schema_number: Literal[2] = Field(default=2, alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
@@ -197,7 +198,7 @@ class Manifest(_Part):
     precisions: tuple[Precision, ...] = Field(min_length=1)
     decoding: DecodingDefaults = DecodingDefaults()
     alignment: AlignmentSource | None = None
-    """``None``: the last layer where it predicts, which is best for small networks."""
+    """``None``: the last layer, not shifted, which is best for small networks."""
     examples: tuple[Example, ...] = ()
     provenance: Provenance
     files: dict[Annotated[str, AfterValidator(_plain_name)], File] = {}
@@ -261,7 +262,7 @@ class Manifest(_Part):
                 where = f"the {name} of {direction.source}-{direction.target}"
                 if {special.pad, special.bos, special.eos}.intersection(prefix):
                     raise ValueError(f"{where} has pad, bos or eos, which it cannot have")
-                # A token of the text and eos have to follow it.
+                # At least one token of the text and eos follow the prefix.
                 if len(prefix) + 2 > limit:
                     raise ValueError(
                         f"{where} leaves no room for a text in a limit of {limit} tokens"
@@ -280,7 +281,7 @@ class Manifest(_Part):
 
     @property
     def alignment_source(self) -> AlignmentSource:
-        """What to read alignments off."""
+        """The alignment source of the manifest, or the default."""
         return self.alignment or AlignmentSource(layer=self.dimensions.decoder_layers - 1)
 
     def to_json(self) -> str:

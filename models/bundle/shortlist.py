@@ -1,10 +1,8 @@
-"""A vocabulary shortlist: which target ids a sentence's source ids may be translated by.
+"""Vocabulary shortlist: the target ids that decoding of a sentence may choose from.
 
-Ids that any sentence may need are always there; every source id adds those that it is likeliest
-translated by. Lists are indexed by source ids and hold target ids, which are of one vocabulary
-or of two. Knows neither where the choice comes from
-nor what a search makes of it; whoever searches within a shortlist accepts that some translations
-are out of reach.
+A sentence's shortlist is the ids that are always allowed, and the likeliest translations of each of
+its source ids. Lists are indexed by source ids and hold target ids; both may be of one vocabulary.
+Decoding within a shortlist cannot produce translations outside it.
 """
 
 from __future__ import annotations
@@ -24,22 +22,22 @@ from models.bundle.manifest import InvalidBundle
 _ARRAYS = ("always", "offsets", "targets")
 
 _DAMAGE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What reading a damaged archive raises, and arrays that are no shortlist."""
+"""Exceptions raised by damaged archives, and by arrays that are no shortlist."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortlist:
     """``targets[offsets[i] : offsets[i + 1]]`` are the target ids of source id ``i``.
 
-    Raises ``ValueError`` for arrays that do not fit each other.
+    Raises ``ValueError`` for inconsistent arrays.
     """
 
     always: NDArray[np.int32]
     offsets: NDArray[np.int32]
-    """One more than there are ids in the source's vocabulary."""
+    """Length: the size of the source vocabulary plus one."""
     targets: NDArray[np.int32]
     target_bound: int = field(init=False)
-    """One more than the highest target id."""
+    """The highest target id plus one."""
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -62,7 +60,7 @@ class Shortlist:
             if ids.size and ids.min() < 0:
                 raise ValueError(f"{name} has {ids.min()}, which is not a token id")
         highest = max(int(ids.max(initial=-1)) for ids in (self.always, self.targets))
-        # Whoever marks ids needs the bound for every sentence.
+        # Computed once, because ``ids_for`` needs it for every sentence.
         object.__setattr__(self, "target_bound", highest + 1)
 
     @property
@@ -71,12 +69,12 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: Path) -> Shortlist:
-        """Read ``shortlist.npz``; raises ``InvalidBundle`` if the file does not hold one."""
+        """Read ``shortlist.npz``; raises ``InvalidBundle`` if it holds no shortlist."""
         try:
             content = path.read_bytes()
         except OSError as error:
             raise InvalidBundle(f"the shortlist {path} cannot be read: {error.strerror}") from error
-        # NumPy takes whatever is not an archive for a pickle, and says so.
+        # NumPy would treat any other file as a pickle, and its error would say so.
         if not zipfile.is_zipfile(io.BytesIO(content)):
             raise InvalidBundle(f"{path} is not an npz archive")
         try:
@@ -89,13 +87,13 @@ class Shortlist:
             raise InvalidBundle(f"the shortlist {path} does not fit: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write ``shortlist.npz``: the same bytes for the same shortlist."""
-        # To a file, because NumPy adds a suffix to a path that has another.
+        """Write ``shortlist.npz``; equal shortlists give equal bytes."""
+        # An open file, because NumPy appends ``.npz`` to a path with another suffix.
         with path.open("wb") as file:
             np.savez_compressed(file, **{name: getattr(self, name) for name in _ARRAYS})
 
     def ids_for(self, source_ids: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
-        """Every target id that a sentence of these source ids may need, once and in order.
+        """The sorted, distinct target ids allowed for a sentence of these source ids.
 
         Raises ``ValueError`` for an id outside the vocabulary.
         """
@@ -107,7 +105,7 @@ class Shortlist:
             )
         bounds = zip(self.offsets[ids].tolist(), self.offsets[ids + 1].tolist(), strict=True)
         lists = [self.targets[start:end] for start, end in bounds]
-        # Marking all of the vocabulary is cheaper than sorting what a sentence adds up to.
+        # A mask over the vocabulary is cheaper than sorting the lists of a sentence.
         allowed_V = np.zeros(self.target_bound, bool)
         allowed_V[np.concatenate((self.always, *lists))] = True
         return np.flatnonzero(allowed_V).astype(np.int32)

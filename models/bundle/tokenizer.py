@@ -1,8 +1,7 @@
-"""Text to token ids and back, by SentencePiece. The same tokenizer trains and serves.
+"""SentencePiece tokenizer shared by training and serving: text to token ids and back.
 
-Adds no ``bos`` and no ``eos``: the caller that builds a sequence adds them. A lossless tokenizer
-spells a character without a piece as its UTF-8 bytes. Any other tokenizer makes it ``unk``, which
-is decoded to " ⁇ ".
+It adds neither ``bos`` nor ``eos``; callers add them. A lossless tokenizer spells a character
+without a piece as its UTF-8 bytes. Any other tokenizer makes it ``unk``, which is decoded to " ⁇ ".
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import sentencepiece
 from models.bundle.manifest import InvalidBundle, SpecialIds
 
 Kind = Literal["unigram", "bpe", "word"]
-"""How text is cut. ``word`` takes whole words between blanks: for toy problems."""
+"""Segmentation. ``word`` makes a piece of each blank-separated word, for toy problems."""
 
 Span = tuple[int, int]
-"""Characters of a text from the first, up to but without the second."""
+"""Start (inclusive) and end (exclusive) of a range of characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +28,10 @@ class UnknownToken:
     """Characters of a text that have no piece."""
 
     index: int
-    """Of the token, counted from 0."""
+    """Index of the token, counted from 0."""
     text: str
-    """The characters as the text has them. As normalisation makes them where it changes their
-    number. Begins with a blank if the token also stands for the blank before a word."""
+    """The characters as they stand in the text, or normalised where normalisation changes their
+    number. Begins with a blank if the token includes the blank before a word."""
     span: Span
     """See ``Tokenizer.spans``."""
 
@@ -45,23 +44,23 @@ REQUIRED_CHARACTERS = (
     f".,;:!?…'\"{_QUOTATION_MARKS}()[]{{}}<>-–—/\\|@#&*+=~^_`%‰°§©®™$€£¥¢№•·†×²³½"
     "áàâçéèêëíîïñóôúûåæøœšžÉ"
 )
-"""Characters that get pieces of their own in every lossless vocabulary: the letters of German and
-English, the usual punctuation, symbols and currencies, and letters frequent in European names."""
+"""Characters that get a piece of their own in every lossless vocabulary: the letters of German and
+English, usual punctuation, symbols and currencies, and letters frequent in European names."""
 
 SPECIAL_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)
 """The special ids of every tokenizer that ``train_tokenizer`` makes."""
 
-# SentencePiece silently leaves out longer sentences; its own default is 4192 bytes.
+# SentencePiece silently skips longer sentences; its default is 4192 bytes.
 _LONGEST_SENTENCE_BYTES = 1 << 24
 
 _ERRORS_ONLY = 2
 
 _BLANK = "▁"
-"""Stands for a blank in SentencePiece's pieces."""
+"""SentencePiece's symbol for a blank."""
 
 
 class Tokenizer:
-    """A loaded SentencePiece model. Immutable, and usable from several threads."""
+    """A loaded SentencePiece model. Immutable and thread-safe."""
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
         self._processor = processor
@@ -75,7 +74,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Read a SentencePiece model; raises ``InvalidBundle`` if the file does not hold one."""
+        """Read a SentencePiece model; raises ``InvalidBundle`` if the file is not one."""
         processor = sentencepiece.SentencePieceProcessor()
         try:
             processor.load_from_serialized_proto(path.read_bytes())
@@ -93,21 +92,21 @@ class Tokenizer:
         return tuple(self._processor.encode(_bytes(text)))
 
     def encode_all(self, texts: Iterable[str], threads: int) -> list[list[int]]:
-        """As ``encode``, of many texts on so many threads."""
+        """``encode`` for many texts, on ``threads`` threads."""
         encoded: list[list[int]] = self._processor.encode(
             [_bytes(text) for text in texts], num_threads=threads
         )
         return encoded
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids; special tokens other than ``unk`` leave no trace."""
+        """The text of token ids; special tokens other than ``unk`` are dropped."""
         return str(self._processor.decode(list(ids)))
 
     def spans(self, text: str) -> tuple[Span, ...]:
-        """Where in ``text`` each token of ``encode(text)`` comes from, in order.
+        """The span in ``text`` of each token of ``encode(text)``, in order.
 
-        A span takes in the blanks before a word. It is empty where normalisation made several
-        tokens of one character: the last of them has the character.
+        A span includes the blanks before a word. If normalisation makes several tokens of one
+        character, the last token has its span and the spans before are empty.
         """
         found = self._processor.encode(
             _bytes(text), return_type="offset_mapping", return_bytes=True
@@ -135,18 +134,18 @@ class Tokenizer:
         )
 
     def decoded_spans(self, ids: Sequence[int]) -> tuple[Span, ...]:
-        """Where in ``decode(ids)`` each token ends up; special tokens have empty spans."""
+        """The span in ``decode(ids)`` of each token; special tokens have empty spans."""
         found = self._processor.decode(list(ids), return_type="offset_mapping")
         return tuple(found["offsets"])
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """The piece of each token id, for people to look at; ``▁`` stands for a blank."""
+        """The piece of each token id, for display; ``▁`` stands for a blank."""
         return tuple(self._processor.id_to_piece(list(ids)))
 
     def id_of(self, piece: str) -> int:
         """The token id of a piece; raises ``ValueError`` if the vocabulary has no such piece."""
         found = int(self._processor.piece_to_id(piece))
-        # SentencePiece answers unk for what it does not know.
+        # SentencePiece returns unk for a piece that it does not have.
         if self._processor.id_to_piece(found) != piece:
             raise ValueError(f"the vocabulary has no piece {piece!r}")
         return found
@@ -154,26 +153,26 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Tokenizers:
-    """The tokenizers of both sides: one object twice where the sides share a vocabulary."""
+    """The tokenizers of both sides; the same object twice if the sides share a vocabulary."""
 
     source: Tokenizer
     target: Tokenizer
 
 
 def _as_written(piece: bytes, written: str) -> str:
-    """The characters that an unknown ``piece`` stands for, which are ``written`` in the text."""
+    """The characters of the text, ``written``, that an unknown ``piece`` stands for."""
     normalised = piece.decode("utf-8", "surrogatepass").replace(_BLANK, " ")
     return written if len(written) == len(normalised) else normalised
 
 
 def _bytes(text: str) -> bytes:
-    # A lone surrogate is valid in JSON and in str but not in UTF-8. As bytes, SentencePiece takes
-    # it for an unknown character instead of failing on the whole text.
+    # A lone surrogate is valid in JSON and in str but not in UTF-8. As bytes, it is an unknown
+    # character to SentencePiece instead of an error for the whole text.
     return text.encode("utf-8", "surrogatepass")
 
 
 def _characters(text: str) -> list[int]:
-    """Which character each byte of a text belongs to, and the end."""
+    """The index of the character that each UTF-8 byte belongs to, and the number of characters."""
     lengths = (len(_bytes(character)) for character in text)
     return [*(i for i, length in enumerate(lengths) for _ in range(length)), len(text)]
 
@@ -193,11 +192,11 @@ def train_tokenizer(
     """Fit a SentencePiece model to sentences and write it to ``path``.
 
     The same texts and arguments, ``threads`` included, give the same file. A ``word`` or lossless
-    vocabulary has at most ``vocabulary_size`` entries, the others have exactly as many. Raises
+    vocabulary has at most ``vocabulary_size`` entries, any other exactly as many. Raises
     ``ValueError`` if the texts cannot fill the vocabulary. A ``character_coverage`` below 1 leaves
-    the rarest characters without a piece, which spares the vocabularies of noisy texts.
-    ``control_symbols`` become pieces that no text contains and that leave no trace in one, such
-    as the tag of a language; they count towards the vocabulary.
+    the rarest characters of noisy texts without a piece. ``control_symbols``, such as language
+    tags, become pieces that ``encode`` never produces and ``decode`` drops. They count towards the
+    vocabulary size.
     """
     model = io.BytesIO()
     try:

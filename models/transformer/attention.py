@@ -1,12 +1,11 @@
-"""Multi-head scaled dot-product attention (section 3.2) and the masks it is given.
+"""Multi-head scaled dot-product attention (section 3.2) and its masks.
 
 Shape legend, used throughout ``models.transformer``:
     B  sentences     S  source positions    T  target positions    V  vocabulary
     W  width         H  heads               D  width of a head     Q, K  queries, keys
 
-A mask is boolean and says what is *visible*: ``True`` where a query may look at a key. The mask
-that hides the future alone has a name besides, ``CAUSAL``, since fused kernels that are told so
-need no tensor, and skip half of the work.
+A mask is boolean: ``True`` where a query may attend to a key. The pure causal mask has a constant
+of its own, ``CAUSAL``, because fused kernels then need no tensor and skip half of the work.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 Visible: TypeAlias = Tensor | Literal["causal"] | None
-"""A mask, or ``CAUSAL``, or ``None``: everything."""
+"""A mask, ``CAUSAL``, or ``None`` if every key is visible."""
 
 CAUSAL: Final = "causal"
 
 
 def padding_mask(ids_BS: Tensor, pad_id: int) -> Tensor:
-    """Hide padding from everybody: ``[B, 1, 1, S]``, to broadcast over heads and queries."""
+    """Mask of the padding, for every head and query: ``[B, 1, 1, S]``, broadcast over H and Q."""
     return (ids_BS != pad_id)[:, None, None, :]
 
 
 def subsequent_mask(length: int, device: torch.device | None = None) -> Tensor:
-    """Hide the future: ``[T, T]``, lower triangular; position t sees 0 … t."""
+    """Causal mask ``[T, T]``, lower triangular: position t sees 0 … t."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
@@ -53,7 +52,7 @@ def attend(
 def attend_explicitly(
     query_BHQD: Tensor, key_BHKD: Tensor, value_BHKD: Tensor, visible: Visible, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """The same, spelt out, with the map: ``[B, H, Q, D]`` and ``[B, H, Q, K]``."""
+    """As ``attend``, unfused, also returning the map: ``[B, H, Q, D]`` and ``[B, H, Q, K]``."""
     scores_BHQK = query_BHQD @ key_BHKD.transpose(-2, -1) / math.sqrt(query_BHQD.size(-1))
     if isinstance(visible, str):
         visible = subsequent_mask(scores_BHQK.size(-1), scores_BHQK.device)
@@ -65,7 +64,7 @@ def attend_explicitly(
 
 @dataclass(slots=True)
 class KeysValues:
-    """What attention looks at: ``key`` and ``value``, each ``[B, H, K, D]``."""
+    """Keys and values of attention: ``key`` and ``value``, each ``[B, H, K, D]``."""
 
     key: Tensor
     value: Tensor
@@ -92,7 +91,7 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def queries(self, x_BQW: Tensor) -> Tensor:
-        """``[B, H, Q, D]``."""
+        """Projected queries ``[B, H, Q, D]``."""
         return self._split(self.query(x_BQW))
 
     def keys_values(self, memory_BKW: Tensor) -> KeysValues:
@@ -100,7 +99,7 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(key, value)
 
     def queries_keys_values(self, x_BQW: Tensor) -> tuple[Tensor, KeysValues]:
-        """What self-attention needs, in one product."""
+        """Queries, keys and values of self-attention, from one fused projection."""
         query, key, value = self._projected(x_BQW, self.query, self.key, self.value)
         return query, KeysValues(key, value)
 
@@ -111,7 +110,7 @@ class MultiHeadAttention(nn.Module):
         visible: Visible,
         maps: list[Tensor] | None = None,
     ) -> Tensor:
-        """Attend to ``memory``. With ``maps``, the explicit path, appending its map."""
+        """Attend to ``memory``. If ``maps`` is given, attends unfused and appends the map to it."""
         dropout = self.dropout if self.training else 0.0
         if maps is None:
             heads_BHQD = attend(query_BHQD, memory.key, memory.value, visible, dropout)
@@ -125,7 +124,7 @@ class MultiHeadAttention(nn.Module):
         return projected
 
     def _projected(self, x_BKW: Tensor, *layers: nn.Linear) -> list[Tensor]:
-        """As each layer would project ``x``. One wide product is faster than narrow ones."""
+        """``x`` projected by each layer, in one wide matrix product, which is faster."""
         weight = torch.cat([layer.weight for layer in layers])
         bias = torch.cat([layer.bias for layer in layers])
         joined = functional.linear(x_BKW, weight, bias)

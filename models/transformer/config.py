@@ -1,4 +1,4 @@
-"""The dimensions and choices that make one Transformer. A checkpoint rebuilds itself from them."""
+"""Hyperparameters of a Transformer. Checkpoints store them to rebuild the network."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Activation = Literal["relu", "silu", "gelu"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerConfig:
-    """Defaults are the paper's base model (table 3), but for ``norm``, which it places after.
+    """Defaults are the paper's base model (table 3), except ``norm``, which the paper places after.
 
-    ``tying`` says which of the three embedding matrices (source, target, output) are one:
-    ``all`` (section 3.4), ``decoder`` (target and output) or ``none``. ``activation`` is what the
-    feed-forward sub-layer has between its two matrices. ``positions`` are explained where they are
-    made, in ``models.transformer.layers``.
+    ``tying`` says which of the three embedding matrices (source, target, output) are shared:
+    ``all`` (section 3.4), ``decoder`` (target and output) or ``none``. ``activation`` is the
+    nonlinearity of the feed-forward sub-layer. ``positions`` are documented at
+    ``models.transformer.layers.sinusoids``.
     """
 
     source_vocabulary: int
@@ -29,12 +29,12 @@ class TransformerConfig:
     norm: Literal["before", "after"] = "after"
     positions: Positions = "sinusoidal"
     first_position: int = 0
-    """Where sinusoids begin: what the first token of a sequence is told it stands at."""
+    """The position of the first token of a sequence in the sinusoidal table."""
     scaled_embeddings: bool = True
     """Whether embeddings are multiplied by √W (section 3.4)."""
     tying: Literal["all", "decoder", "none"] = "all"
     output_bias: bool = False
-    """Whether the projection to logits adds a bias to every piece."""
+    """Whether the projection to logits has a bias."""
     activation: Activation = "relu"
     residual_dropout: float = 0.1
     attention_dropout: float = 0.0

@@ -1,4 +1,4 @@
-"""What stands around attention: embeddings, positions, feed-forward, residual and norm."""
+"""Encoder and decoder layers, embeddings, positions, feed-forward and residual connections."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def sinusoids(
     """The table of positions ``first``, ``first + 1``, …: ``[length, W]``.
 
     ``sinusoidal``: PE(pos, 2i) = sin(pos / 10000^(2i/W)), PE(pos, 2i+1) = cos of the same (section
-    3.5). ``sinusoidal_halves``: the same numbers, all sines before all cosines, as Marian has them.
-    ``sinusoidal_tensor2tensor``: in halves, too, but the slowest of the W/2 waves is slower by
+    3.5). ``sinusoidal_halves``: the same numbers, all sines before all cosines, as in Marian.
+    ``sinusoidal_tensor2tensor``: also in halves, but the slowest of the W/2 waves is slower by
     10000 exactly, sin(pos / 10000^(i/(W/2 - 1))), as in tensor2tensor, fairseq and M2M100.
     """
     position_P1 = torch.arange(first, first + length, dtype=torch.float32)[:, None]
@@ -57,9 +57,9 @@ class Embedding(nn.Module):
             self.register_buffer("positions", table_PW, persistent=False)
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
-        """Embed tokens that stand at positions ``start``, ``start + 1``, …: ``[B, T, W]``.
+        """Embed tokens at positions ``start``, ``start + 1``, …: ``[B, T, W]``.
 
-        Raises ``ValueError`` when a position lies beyond ``max_length``.
+        Raises ``ValueError`` for a position beyond ``max_length``.
         """
         end = start + ids_BT.size(1)
         if end > len(self.positions):
@@ -70,7 +70,7 @@ class Embedding(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """max(0, xW₁ + b₁)W₂ + b₂, at every position alike (equation 2); or another activation."""
+    """Position-wise max(0, xW₁ + b₁)W₂ + b₂ (equation 2), or with another activation."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Around every sub-layer: LayerNorm(x + Dropout(f(x))), or x + Dropout(f(LayerNorm(x)))."""
+    """Residual connection: LayerNorm(x + Dropout(f(x))), or x + Dropout(f(LayerNorm(x)))."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -138,9 +138,9 @@ class DecoderLayer(nn.Module):
         source_visible: Tensor,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """One layer over ``x``, whose past is already in ``past``.
+        """Run the layer over ``x`` at positions that follow those of ``past``.
 
-        Returns the new ``x`` and the keys and values of past and present together.
+        Returns the new ``x`` and the self-attention keys and values of all positions so far.
         """
         self_maps, cross_maps = maps if maps is not None else (None, None)
         present: list[KeysValues] = []

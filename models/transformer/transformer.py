@@ -1,6 +1,6 @@
-"""The Transformer: encode; decode with teacher forcing; decode one step with a cache.
+"""The Transformer: encoding, teacher-forced decoding, and cached decoding step by step.
 
-See ``models.transformer.attention`` for the legend of shapes and the meaning of masks.
+See ``models.transformer.attention`` for the shape legend and the meaning of masks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from models.transformer.layers import DecoderLayer, Embedding, EncoderLayer
 
 @dataclass(frozen=True, slots=True)
 class AttentionMaps:
-    """Every map of one teacher-forced pass, layer by layer."""
+    """All attention maps of one teacher-forced pass, one per layer."""
 
     encoder: tuple[Tensor, ...]
     """Each ``[B, H, S, S]``."""
@@ -38,7 +38,7 @@ class AttentionMaps:
 
 @dataclass(slots=True)
 class Cache:
-    """A decoder's memory: per layer, keys and values of the source and of the prefix so far."""
+    """Decoder cache: per layer, keys and values of the source and of the decoded prefix."""
 
     source: list[KeysValues]
     source_visible: Tensor
@@ -46,7 +46,7 @@ class Cache:
     length: int = 0
 
     def select(self, rows: Tensor) -> Cache:
-        """The cache of some rows, in any order, repeated as wished."""
+        """The cache of the given rows, in that order; a row may be repeated."""
         return Cache(
             [layer.select(rows) for layer in self.source],
             self.source_visible.index_select(0, rows),
@@ -60,9 +60,9 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.recomputing = False
-        """Whether training keeps only what enters each layer, and computes the layer again when
-        gradients are propagated (Chen et al., 2016, "Training Deep Nets with Sublinear Memory
-        Cost"): a third more work for a fraction of the memory."""
+        """Activation checkpointing: training keeps only the input of each layer and recomputes the
+        layer in the backward pass (Chen et al., 2016, "Training Deep Nets with Sublinear Memory
+        Cost"). Costs a third more work for a fraction of the memory."""
         source_tokens = nn.Embedding(config.source_vocabulary, config.width)
         target_tokens = (
             source_tokens
@@ -73,7 +73,7 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(target_tokens, config)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        # With the norm before each sub-layer, what leaves a stack has not been normalised yet.
+        # In a pre-norm network the output of the last layer is not normalised yet.
         last = config.norm == "before"
         self.encoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()
@@ -83,7 +83,7 @@ class Transformer(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Xavier for every matrix; embeddings so that, times √W, they have unit variance."""
+        """Xavier for matrices; embeddings so that they have unit variance times √W."""
         embeddings = {id(m.weight) for m in self.modules() if isinstance(m, nn.Embedding)}
         for name, parameter in self.named_parameters():
             if id(parameter) in embeddings:
@@ -106,11 +106,11 @@ class Transformer(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Logits ``[B, T, V]`` of the token after each target position, the target being given."""
+        """Teacher-forced logits ``[B, T, V]`` of the token after each target position."""
         return self.project(self.decode(self.encode(source_BS), source_BS, target_BT))
 
     def encode(self, source_BS: Tensor, maps: list[Tensor] | None = None) -> Tensor:
-        """The encoder's memory ``[B, S, W]``."""
+        """The encoder's output ``[B, S, W]``."""
         visible = padding_mask(source_BS, self.config.pad_id)
         x_BSW = self.source_embedding(source_BS)
         for layer in self.encoder_layers:
@@ -125,11 +125,11 @@ class Transformer(nn.Module):
         target_BT: Tensor,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
     ) -> Tensor:
-        """What the decoder makes of each target position, ``[B, T, W]``, before projection.
+        """The decoder's output at each target position, ``[B, T, W]``, before projection.
 
-        Padding must stand at the end: there, hiding the future hides it from every real position,
-        so that no mask of its own forbids the fastest kernels. What is made of padding itself
-        means nothing; only maps, which people look at, hide padding from padding as well.
+        Padding must stand at the end. The causal mask then hides it from every real position. A
+        padding mask would exclude the fastest kernels. The output at padding is meaningless. With
+        ``maps``, which are displayed, a padding mask is added.
         """
         source_visible = padding_mask(source_BS, self.config.pad_id)
         visible: Visible = CAUSAL
@@ -155,7 +155,7 @@ class Transformer(nn.Module):
         return logits
 
     def attention_maps(self, source_BS: Tensor, target_BT: Tensor) -> tuple[Tensor, AttentionMaps]:
-        """Logits ``[B, T, V]`` and every attention map, by the explicit path."""
+        """Logits ``[B, T, V]`` and all attention maps, computed with unfused attention."""
         encoder: list[Tensor] = []
         decoder: list[Tensor] = []
         cross: list[Tensor] = []
@@ -164,7 +164,7 @@ class Transformer(nn.Module):
         return self.project(x_BTW), AttentionMaps(tuple(encoder), tuple(decoder), tuple(cross))
 
     def start(self, source_BS: Tensor) -> Cache:
-        """Encode, and open a cache with nothing decoded yet."""
+        """Encode the source and return the cache of an empty prefix."""
         memory_BSW = self.encode(source_BS)
         return Cache(
             [layer.cross.keys_values(memory_BSW) for layer in self.decoder_layers],
@@ -173,7 +173,7 @@ class Transformer(nn.Module):
         )
 
     def step(self, tokens_B: Tensor, cache: Cache) -> Tensor:
-        """Append one token to every row; logits ``[B, V]`` of the next. Updates ``cache``."""
+        """Append one token per row to ``cache``; returns logits ``[B, V]`` of the next token."""
         x_BTW = self.target_embedding(tokens_B[:, None], start=cache.length)
         for i, layer in enumerate(self.decoder_layers):
             x_BTW, cache.past[i] = layer(
@@ -198,6 +198,6 @@ def _decoded(
 
 
 def build(config: TransformerConfig, seed: int) -> Transformer:
-    """A freshly initialised network; the same for the same seed."""
+    """A freshly initialised network, reproducible from ``seed``."""
     torch.manual_seed(seed)
     return Transformer(config)

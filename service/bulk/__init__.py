@@ -1,1 +1,1 @@
-"""Translates files of any size: in order, in bounded memory, and on from where it was stopped."""
+"""Bulk translation of line-based files: ordered, in bounded memory, resumable after a stop."""

@@ -1,4 +1,4 @@
-"""What is asked of a disk, and nothing more, so that tests can have one that fails."""
+"""File operations behind an interface, so that tests can inject I/O errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Disk:
     """Calls the operating system; every method raises ``OSError``."""
 
     def open(self, path: Path) -> int:
-        """A descriptor of a file to read and write, which is made if it is missing."""
+        """Open a file to read and write, and create it if missing; returns a descriptor."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def lock(self, descriptor: int) -> None:
@@ -37,26 +37,26 @@ class Disk:
         return os.fstat(descriptor).st_size
 
     def named(self, descriptor: int, path: Path) -> bool:
-        """Whether this is the file that has that name."""
+        """Whether ``path`` names the open file."""
         try:
             return os.path.samestat(os.fstat(descriptor), path.stat())
         except FileNotFoundError:
             return False
 
     def read(self, path: Path) -> bytes | None:
-        """A whole file; ``None`` if there is none."""
+        """The content of a file; ``None`` if there is none."""
         try:
             return path.read_bytes()
         except FileNotFoundError:
             return None
 
     def rename(self, old: Path, new: Path) -> None:
-        """Durably, and in one moment."""
+        """Rename a file atomically and durably."""
         os.replace(old, new)
         _sync_names(new.parent)
 
     def remove(self, path: Path) -> None:
-        """Durably; nothing happens if there is no such file."""
+        """Remove a file durably, if it exists."""
         path.unlink(missing_ok=True)
         _sync_names(path.parent)
 

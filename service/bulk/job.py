@@ -1,4 +1,4 @@
-"""Blocks in, translated blocks out, in order and a few at a time."""
+"""Translates the blocks of a file concurrently and writes the results in order."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ async def translate_blocks(
     ahead: int,
     bar: Bar,
 ) -> Progress:
-    """Write what becomes of every block; returns how far that has come, after ``progress``.
+    """Translate and write every block; returns the progress made, added to ``progress``.
 
-    At most ``ahead`` blocks are being translated or wait to be written. Stops at the first failure,
-    after everything before it has been written, and raises it.
+    At most ``ahead`` blocks are in translation or wait to be written. The first failure is raised
+    after all rows before it have been written.
     """
     waiting: asyncio.Queue[tuple[Block, asyncio.Task[Done]] | _Failure | None] = asyncio.Queue()
     room = asyncio.Semaphore(ahead)
@@ -42,7 +42,7 @@ async def translate_blocks(
                 waiting.put_nowait((block, task))
             waiting.put_nowait(None)
         except (BadLine, BadSource, UnknownColumn, OSError) as error:
-            # Not raised here: that would cancel the blocks before it.
+            # Raising here would cancel the earlier blocks.
             waiting.put_nowait(error)
 
     async with together() as group:

@@ -1,7 +1,7 @@
-"""How far a translation has come, so that the same command can go on after a kill.
+"""Journal of a bulk translation's progress, so that the same command can resume after a kill.
 
-The journal lies beside the unfinished output and is replaced as a whole. It names a place in the
-source and the length that the output had there, and everything that the output depends on.
+The journal file is next to the unfinished output and is replaced as a whole. It records a place in
+the source, the length of the output at that place, and the settings that determine the output.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _NUMBERS_KEPT = 10
 
 
 class UnusableJournal(Exception):
-    """What was begun cannot be gone on with as was asked, and why."""
+    """The unfinished translation cannot be resumed with this command; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remarks:
-    """Lines about which there is something to say: how many, and the first of them."""
+    """Line numbers to report: their count, and the first few."""
 
     count: int = 0
     first: tuple[int, ...] = ()
@@ -39,13 +39,13 @@ class Remarks:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What has been written, up to a place in the source."""
+    """Output written so far, and the place in the source that it corresponds to."""
 
     place: Place = field(default=Place())
     written: int = 0
-    """Bytes of the output."""
+    """Bytes of output."""
     cut: Remarks = field(default=Remarks())
-    """Lines whose translation reached its longest length."""
+    """Lines whose translation was truncated."""
     skipped: Remarks = field(default=Remarks())
     """Lines that could not be translated and have an empty translation."""
 
@@ -53,7 +53,7 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Journal:
     made_with: Mapping[str, Any]
-    """What the output depends on beside the source, by names that people know."""
+    """Settings that determine the output, besides the source, by the names of their options."""
     progress: Progress
 
     def to_json(self) -> bytes:
@@ -75,20 +75,20 @@ class Journal:
             raise UnusableJournal(f"it cannot be read: {error!r}") from error
 
     def require(self, made_with: Mapping[str, Any]) -> None:
-        """Raises ``UnusableJournal`` if an output made with this would be another."""
+        """Raises ``UnusableJournal`` if the settings differ from the journal's."""
         names = sorted({*self.made_with, *made_with})
         differing = [name for name in names if self.made_with.get(name) != made_with.get(name)]
         if differing:
-            told = "; ".join(
-                f"{name} was {_told(self.made_with.get(name))}, not {_told(made_with.get(name))}"
+            reason = "; ".join(
+                f"{name} was {_shown(self.made_with.get(name))}, not {_shown(made_with.get(name))}"
                 for name in differing
             )
-            raise UnusableJournal(told)
+            raise UnusableJournal(reason)
 
 
 def _remarks(found: Mapping[str, Any]) -> Remarks:
     return Remarks(found["count"], tuple(found["first"]))
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     return "unset" if value is None else str(value)

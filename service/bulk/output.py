@@ -1,8 +1,8 @@
-"""Where translations go: a stream, or a file that survives whatever stops its writing.
+"""Outputs of a bulk translation: a stream, or a file that can be resumed after a crash.
 
-While a file is written it lies beside its later name as ``NAME.unfinished``, with its journal as
-``NAME.journal``. Both are on the disk before the journal names a length of the first, so whatever
-follows that length is nobody's and is cut off when the same is begun again.
+A file is written as ``NAME.unfinished``, with its journal as ``NAME.journal``, and renamed when
+complete. The output is synced to disk before the journal records its length. So bytes beyond that
+length are uncommitted, and a resumed run truncates them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class OutputTaken(Exception):
 
 
 class Output(Protocol):
-    """Takes what becomes of a block after another."""
+    """Receives the translated blocks in order."""
 
     def write(self, content: bytes) -> int:
-        """Write what becomes of a block; returns how many bytes that took."""
+        """Write a translated block; returns the number of bytes written."""
         ...
 
     def reached(self, progress: Progress) -> None:
-        """All up to here has been written."""
+        """Record that everything up to ``progress`` has been written."""
         ...
 
 
 class Stream:
-    """Standard output and the like; everything is on its way at once."""
+    """Standard output or a pipe; every block is flushed at once."""
 
     def __init__(self, file: BinaryIO, *, compressed: bool) -> None:
         self._file = file
@@ -53,10 +53,10 @@ class Stream:
 
 
 class ResumableFile:
-    """A file that appears under its name once it is complete; see the module.
+    """A file that gets its name once it is complete; see the module docstring.
 
-    ``made_with`` is what the content depends on beside the source. Raises ``OutputTaken``,
-    ``UnusableJournal`` and ``OSError``.
+    ``made_with`` are the settings that determine the content, besides the source. Raises
+    ``OutputTaken``, ``UnusableJournal`` and ``OSError``.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ class ResumableFile:
         self._descriptor = self._locked()
         try:
             self.progress = Progress() if restart else self._found()
-            """What had been done before; the rest is to be written."""
+            """Progress of earlier runs."""
             if self.progress == Progress():
-                # It would be believed once the file is as long again.
+                # A stale journal would be trusted once the file is as long again.
                 self._disk.remove(self._journal)
             self._disk.truncate(self._descriptor, self.progress.written)
         except BaseException:
             self._disk.close(self._descriptor)
             raise
         self.latest = self._kept = self.progress
-        """What has been done by now."""
+        """Progress so far."""
         self._journalled = time.monotonic()
 
     def write(self, content: bytes) -> int:
@@ -102,7 +102,7 @@ class ResumableFile:
             self.keep()
 
     def keep(self) -> None:
-        """Have everything up to the latest place survive."""
+        """Sync the output and write the journal, so that ``latest`` survives a crash."""
         if self.latest == self._kept:
             return
         self._disk.sync(self._descriptor)
@@ -119,7 +119,7 @@ class ResumableFile:
         self._journalled = time.monotonic()
 
     def finish(self) -> None:
-        """Give the file its name; nothing else has to be kept."""
+        """Give the file its name and remove the journal."""
         if self._compressed and not self.latest.written:
             self._disk.write(self._descriptor, _compressed(b""))
         self._disk.sync(self._descriptor)
@@ -127,7 +127,7 @@ class ResumableFile:
         self._disk.remove(self._journal)
 
     def close(self) -> None:
-        """Leave what is unfinished to be gone on with; nothing, if nothing was done."""
+        """Keep an unfinished file for a later run; remove it if no progress was made."""
         try:
             if self._disk.named(self._descriptor, self._unfinished):
                 self.keep()
@@ -147,7 +147,7 @@ class ResumableFile:
             except BaseException:
                 self._disk.close(descriptor)
                 raise
-            # Whoever had locked it may have given it its name between the two.
+            # Between open and lock, another process may have finished and renamed the file.
             if self._disk.named(descriptor, self._unfinished):
                 return descriptor
             self._disk.close(descriptor)
@@ -156,7 +156,7 @@ class ResumableFile:
         text = self._disk.read(self._journal)
         size = self._disk.size(self._descriptor)
         if text is None or size == 0:
-            # Without a journal nothing was done; without an output, what it tells of was finished.
+            # Without a journal nothing was done. With an empty output, its job had finished.
             return Progress()
         try:
             journal = Journal.from_json(text)
@@ -172,5 +172,5 @@ class ResumableFile:
 
 
 def _compressed(content: bytes) -> bytes:
-    # A member of its own, without the time: the same content is the same bytes.
+    # A separate gzip member without a timestamp, so that equal content gives equal bytes.
     return gzip.compress(content, compresslevel=6, mtime=0)

@@ -1,4 +1,4 @@
-"""The bar that whoever waits looks at: how far, how fast, how long still."""
+"""Progress bar of a bulk translation: fraction done, sentences per second, remaining time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WITHOUT_END = "{elapsed} so far{postfix}"
 
 
 class BlockBar:
-    """A block's share of the bar."""
+    """Share of one block in the bar."""
 
     def __init__(self, bar: Bar, share: float, rows: int) -> None:
         self._bar = bar
@@ -26,13 +26,13 @@ class BlockBar:
         self._bar.advance(step, 1)
 
     def finished(self, sentences: int) -> None:
-        """Its exact number of sentences is known; what was counted may differ a little."""
+        """Complete the share and correct the sentence count to the exact number."""
         self._bar.advance(self._left, sentences - self._counted)
         self._left = 0.0
 
 
 class Bar:
-    """On ``file``, or nowhere. ``total`` is the bytes of the source as it is stored, if known."""
+    """Bar on ``file``, or hidden without one. ``total``: stored bytes of the source, if known."""
 
     def __init__(self, file: TextIO | None, total: int | None) -> None:
         self._total = total
@@ -43,16 +43,16 @@ class Bar:
             file=file,
             disable=file is None,
             bar_format=_WITHOUT_END if total is None else _WITH_END,
-            # What is left is told by the whole, since blocks with long lines are slower.
+            # Estimate the remaining time from the average speed: blocks of long lines are slower.
             smoothing=0,
             dynamic_ncols=True,
         )
 
     def block(self, read: tuple[int, int], rows: int) -> BlockBar:
-        """The share of a block before and after which so many bytes had been read.
+        """Share of a block; ``read`` are the source bytes read before and after it.
 
-        The clock begins with the first, and what had been read before it counts for how far it is,
-        not for how fast.
+        The clock starts with the first block. Bytes before it count for the fraction done, not for
+        the speed.
         """
         before, after = read
         if not self._begun and not self._tqdm.disable:

@@ -1,7 +1,7 @@
-"""Cuts a source into blocks of rows, with bounded memory.
+"""Splits a source file into blocks of rows, in bounded memory.
 
-The source alone decides where a block ends, so that it is always cut in the same places; only for
-somebody who waits for answers a block also ends when nothing more has come for a moment.
+Block boundaries depend only on the source, so they are the same in every run. Only for interactive
+input a block also ends after a short pause.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.bulk.source import BadSource, Source
 
 
 class Digest(Protocol):
-    """What ``hashlib`` makes."""
+    """A hash object of ``hashlib``."""
 
     def update(self, content: bytes, /) -> None: ...
     def hexdigest(self) -> str: ...
@@ -27,11 +27,11 @@ class Digest(Protocol):
 
 
 LINE_BYTES = 4 << 20
-"""No line may be longer."""
+"""Largest line, in bytes."""
 
 
 class BadLine(Exception):
-    """A line that cannot be translated, by its number from one, and why."""
+    """A line that cannot be translated; ``number`` counts from 1."""
 
     def __init__(self, number: int, reason: object) -> None:
         super().__init__(f"line {number}: {reason}")
@@ -40,19 +40,18 @@ class BadLine(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Between two lines of a source, by what is before it."""
+    """Position between two lines of a source: counts and hash of the content before it."""
 
     lines: int = 0
     bytes: int = 0
-    """Expanded ones, where the source is compressed."""
+    """Bytes after decompression."""
     sha256: str = hashlib.sha256().hexdigest()
-    """Of these bytes."""
+    """Hash of these bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSize:
-    """A block ends with the line whose number is a multiple of ``lines``, or that reaches
-    ``bytes``."""
+    """A block ends at a line number that is a multiple of ``lines``, or when it has ``bytes``."""
 
     lines: int = 4096
     bytes: int = 1 << 20
@@ -60,25 +59,25 @@ class BlockSize:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines that follow one another."""
+    """Consecutive lines of a source."""
 
     start: Place
     header: bytes
-    """What is written before the rows: the file's header, if they are the first."""
+    """Written before the rows: the file's header, in the first block."""
     lines: tuple[bytes, ...]
     rows: tuple[Row, ...]
     """One for each line."""
     before: Digest
-    """Of everything before the block."""
+    """Hash of all content before the block."""
     read: tuple[int, int]
-    """Bytes that had been read of the source before and after."""
+    """Stored bytes of the source that were read before and after the block."""
 
     def number(self, row: int) -> int:
-        """The number of a row's line in the source, from one."""
+        """Line number of a row in the source, from 1."""
         return self.start.lines + row + 1
 
     def place(self, rows: int) -> Place:
-        """The place behind the first so many rows."""
+        """The place after the first ``rows`` rows."""
         content = b"".join(self.lines[:rows])
         digest = self.before.copy()
         digest.update(content)
@@ -94,9 +93,10 @@ def blocks(
     *,
     prompt: bool = False,
 ) -> Iterator[Block]:
-    """The blocks behind ``since``. Blocks; raises ``OSError``, ``BadSource``, ``BadLine``.
+    """The blocks after ``since``. Does blocking I/O.
 
-    What is before ``since`` is read again; ``BadSource`` if it is no longer the same.
+    The content before ``since`` is read again to check its hash. Raises ``BadSource`` if it has
+    changed, ``BadLine`` and ``OSError``.
     """
     digest = hashlib.sha256()
     place = since or Place()
@@ -145,7 +145,7 @@ class _LineTooLong(Exception):
 def _skipped(
     source: Source, pieces: Iterator[bytes | None], place: Place, digest: Digest
 ) -> tuple[bytes, Iterator[bytes | None]]:
-    """The first line of what is before a place, and the pieces behind it."""
+    """Skip to ``place`` and check the hash; returns the first line and the pieces after it."""
     first, left = b"", place.bytes
     while left:
         piece = next(pieces, b"")
@@ -169,27 +169,27 @@ def _skipped(
 
 
 def _lines(pieces: Iterator[bytes | None]) -> Iterator[bytes | None]:
-    """Lines with their ends, and each ``None`` where it is."""
-    rest = b""
+    """Lines with their line ends; ``None`` pieces (pauses) are passed through."""
+    unfinished = b""
     for piece in pieces:
         if piece is None:
             yield None
             continue
-        *whole, rest = (rest + piece).split(b"\n")
+        *whole, unfinished = (unfinished + piece).split(b"\n")
         for line in whole:
             if len(line) >= LINE_BYTES:
                 raise _LineTooLong
             yield line + b"\n"
-        if len(rest) > LINE_BYTES:
+        if len(unfinished) > LINE_BYTES:
             raise _LineTooLong
-    if rest:
-        yield rest
+    if unfinished:
+        yield unfinished
 
 
 async def in_thread(found: Iterator[Block]) -> AsyncIterator[Block]:
-    """The same blocks, read while the event loop goes on."""
-    # A daemon thread and not asyncio.to_thread, whose threads are waited for at the end: nobody
-    # can interrupt one that waits for somebody to type.
+    """The same blocks, read in a thread while the event loop runs."""
+    # A daemon thread, because asyncio.to_thread joins its threads at exit, and a thread that waits
+    # for terminal input cannot be interrupted.
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[Block | BaseException | None] = asyncio.Queue()
     wanted = threading.Semaphore()
@@ -201,12 +201,12 @@ async def in_thread(found: Iterator[Block]) -> AsyncIterator[Block]:
             try:
                 outcome = next(found, None)
             except Exception as error:
-                # Whoever waits for the blocks raises it; if nobody does, nobody wants them.
+                # Raised by the consumer of the blocks, if there still is one.
                 outcome = error
             try:
                 loop.call_soon_threadsafe(arrived.put_nowait, outcome)
             except RuntimeError:
-                return  # The loop has been closed: nobody wants the rest.
+                return  # The loop has been closed: there is no consumer.
             if not isinstance(outcome, Block):
                 return
 

@@ -1,8 +1,7 @@
-"""What a line of a file holds: a text to translate, and the bytes around its translation.
+"""Row formats of bulk files: plain lines, tab-separated columns and JSON objects.
 
-Three formats: plain lines, columns separated by tabs, and JSON objects. Whatever is not translated
-keeps its bytes, line ends included. Nothing here reads files or stops at a bad line; a row says
-what is wrong with it.
+A row is a text to translate and the bytes around its translation. Bytes that are not translated
+are kept, line ends included. A bad line does not raise; its row has a ``problem``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _SUFFIXES: dict[str, FormatName] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson":
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOT_UTF_8 = "is not UTF-8"
 _BREAKS = str.maketrans("\t\n\r", "   ")
-"""Whatever would end a line or a column becomes a blank within a translation."""
+"""Characters of a translation that would end a line or a column become blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +27,34 @@ class Row:
     before: bytes = b""
     after: bytes = b""
     problem: str | None = None
-    """Why there is nothing to translate; ``text`` is then empty."""
+    """Reason why the line cannot be translated; ``text`` is then empty."""
 
 
 class UnknownColumn(Exception):
-    """The header of a file has no column of the name that was asked for."""
+    """The header of the file lacks the requested column."""
 
 
 class Format(Protocol):
-    """How lines are read and their translations written."""
+    """Parser of lines and writer of translated lines."""
 
     def header(self, line: bytes) -> bytes | None:
-        """What becomes of a file's first line if it is a header; ``None`` if it is a row.
+        """The output header for a file's first line; ``None`` if that line is a row.
 
-        Called with the first line before any other; raises ``UnknownColumn``.
+        Must be called first, with the first line. Raises ``UnknownColumn``.
         """
         ...
 
     def read(self, line: bytes) -> Row:
-        """The row of a line, its end included."""
+        """Parse a line, given with its line end."""
         ...
 
     def write(self, row: Row, translation: str) -> bytes:
-        """The line of a row that has been translated."""
+        """The output line of a translated row."""
         ...
 
 
 class Lines:
-    """Every line is a text."""
+    """Plain lines: every line is a text."""
 
     def header(self, line: bytes) -> bytes | None:
         return None
@@ -68,17 +67,17 @@ class Lines:
             return Row("", after=end, problem=_NOT_UTF_8)
 
     def write(self, row: Row, translation: str) -> bytes:
-        # A carriage return in the middle of a source's line comes back and ends nothing.
+        # A carriage return inside a line is kept, because it does not end the line.
         if "\n" in translation:
             translation = translation.replace("\n", " ")
         return b"".join((row.before, translation.encode("utf-8"), row.after))
 
 
 class Columns:
-    """Columns separated by tabs, without quoting; a column by its number from one, or its name.
+    """Tab-separated columns without quoting; ``column`` is a number from 1, or a name.
 
-    The translation is a column at the end, or takes the place of its source. A name needs a file
-    whose first line is a header.
+    The translation is appended as the last column, or replaces its source. A name requires a
+    header line.
     """
 
     def __init__(self, column: int | str, *, header: bool, into: str, replace: bool) -> None:
@@ -122,9 +121,9 @@ class Columns:
 
 
 class Objects:
-    """JSON objects; the translation of one field becomes another, or takes its place.
+    """JSON objects; the translation of one field is added as another, or replaces it.
 
-    An object keeps its bytes where a field is added; where one is replaced it is written anew.
+    An object keeps its bytes if a field is added. It is serialised again if one is replaced.
     """
 
     def __init__(self, field: str, into: str) -> None:
@@ -166,7 +165,7 @@ class Objects:
         return Row("", before, after + end, problem)
 
     def _around(self, body: bytes, found: dict[str, Any]) -> tuple[bytes, bytes]:
-        """The object's bytes before and after the translation."""
+        """Bytes of the output object before and after the translation."""
         name = json.dumps(self._into, ensure_ascii=False)
         if self._into not in found:
             content = body.rstrip().removesuffix(b"}")
@@ -181,7 +180,7 @@ class Objects:
 
 
 def guessed(*names: str) -> FormatName:
-    """The format that the first of these names of files tells by its suffix; else ``lines``."""
+    """The format by the suffix of the first file name with a known one; else ``lines``."""
     for name in names:
         for suffix, format_name in _SUFFIXES.items():
             if name.lower().removesuffix(".gz").endswith(suffix):
@@ -198,7 +197,7 @@ def _cut_end(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _member(found: dict[str, Any], name: str) -> str:
-    """A member of an object; half of a surrogate pair stays an escape, for UTF-8 has none."""
+    """A serialised member. A lone surrogate stays escaped, because UTF-8 cannot encode it."""
     written = f"{json.dumps(name, ensure_ascii=False)}: "
     written += json.dumps(found[name], ensure_ascii=False)
     if _is_unicode(written):

@@ -1,4 +1,4 @@
-"""A file, a pipe or what somebody types, as pieces of bytes; compressed ones are expanded."""
+"""Byte source of a bulk translation: file, pipe or terminal, with gzip decompression."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _READ_BYTES = 1 << 16
 _EXPANDED_BYTES = 1 << 20
 _PAUSE_SECONDS = 0.05
 _GZIP = 31
-"""What zlib calls a window of 2**15 bytes in gzip's frame."""
+"""``wbits`` of zlib for gzip with a window of 2**15 bytes."""
 
 
 class BadSource(Exception):
-    """What is to be translated cannot be read, or is not what it was."""
+    """The source cannot be read, or has changed since an earlier run."""
 
 
 class Source:
     """An open file, or standard input for ``-``; raises ``OSError``.
 
-    What is named ``.gz`` is compressed, unless ``compressed`` says otherwise.
+    A name that ends with ``.gz`` means gzip, unless ``compressed`` is given.
     """
 
     def __init__(self, name: str, *, compressed: bool | None = None) -> None:
@@ -34,18 +34,18 @@ class Source:
         self._file = FileIO(sys.stdin.fileno() if standard else name, "rb", closefd=not standard)
         status = os.fstat(self._file.fileno())
         self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        """In bytes, where it is known."""
+        """Stored size in bytes, if known."""
         self.read = 0
-        """Bytes that have been read of it."""
+        """Stored bytes that have been read."""
         self._compressed = name.lower().endswith(".gz") if compressed is None else compressed
 
     def close(self) -> None:
         self._file.close()
 
     def pieces(self, *, prompt: bool = False) -> Iterator[bytes | None]:
-        """All that is in it. Blocks; raises ``OSError`` and ``BadSource``.
+        """The decompressed content. Does blocking I/O; raises ``OSError`` and ``BadSource``.
 
-        ``prompt`` puts a ``None`` wherever nothing has come for a moment.
+        With ``prompt``, yields ``None`` during pauses of the input.
         """
         pieces = self._pieces(prompt)
         return self._expanded(pieces) if self._compressed else pieces
@@ -61,25 +61,25 @@ class Source:
             yield piece
 
     def _expanded(self, pieces: Iterator[bytes | None]) -> Iterator[bytes | None]:
-        """Several compressed files one after another are one, as for gzip itself."""
+        """Decompress; concatenated gzip members are one stream, as for gzip itself."""
         member = None
         for piece in pieces:
             if piece is None:
                 yield None
                 continue
-            rest = piece
-            while rest:
+            compressed = piece
+            while compressed:
                 if member is None:
                     member = zlib.decompressobj(_GZIP)
                 try:
-                    expanded = member.decompress(rest, _EXPANDED_BYTES)
+                    expanded = member.decompress(compressed, _EXPANDED_BYTES)
                     while expanded:
                         yield expanded
-                        rest = member.unconsumed_tail
-                        expanded = member.decompress(rest, _EXPANDED_BYTES)
+                        compressed = member.unconsumed_tail
+                        expanded = member.decompress(compressed, _EXPANDED_BYTES)
                 except zlib.error as error:
                     raise BadSource(f"{self.name} is not gzip, or is damaged: {error}") from error
-                rest = member.unused_data
+                compressed = member.unused_data
                 if member.eof:
                     member = None
         if member is not None:

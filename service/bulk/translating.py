@@ -1,7 +1,7 @@
-"""Translates one block: its texts together, the longest first, its lines in their order.
+"""Translates one block of rows as a single request, longest texts first.
 
-The texts of a block are always in the same company. What shares a batch changes a translation by
-rounding at most, but of two hypotheses that are as good as one another that may be enough.
+The texts of a block are always decoded together. Batch composition changes a translation by
+rounding only, but rounding can decide between two hypotheses of equal score.
 """
 
 from __future__ import annotations
@@ -21,41 +21,40 @@ from service.translation.types import LanguagePair, TranslateRequest
 
 
 class BlockFailed(Exception):
-    """A block that could not be translated through no fault of any line."""
+    """A block could not be translated, for a reason not related to a single line."""
 
 
 class Watcher(Protocol):
-    """Hears how far a block is."""
+    """Receives the progress of a block."""
 
     def decoded(self) -> None:
-        """Another sentence has been translated, by and large."""
+        """About one more sentence has been translated."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a block, or of its rows before one that cannot be translated."""
+    """Result of a block, or of its rows before the first that cannot be translated."""
 
     content: bytes
     rows: int
     sentences: int = 0
     cut: tuple[int, ...] = ()
-    """Numbers of lines whose translation reached its longest length."""
+    """Numbers of lines whose translation was truncated."""
     skipped: tuple[int, ...] = ()
-    """Numbers of lines that cannot be translated and were left empty."""
+    """Numbers of lines that could not be translated and were left empty."""
     failure: BadLine | BlockFailed | None = None
-    """Why the rows that are left were not translated."""
+    """Reason why the remaining rows were not translated."""
 
 
 TranslateBlock = Callable[[Block, Watcher | None], Awaitable[Done]]
 
 
 class BlockTranslator:
-    """Has blocks translated by ``translator``.
+    """Translates blocks with ``translator``.
 
-    A line that cannot be translated ends the work, or with ``skip`` is left empty. With ``alone``,
-    no two blocks are decoded at once, whoever calls first goes first, and the next is prepared
-    meanwhile.
+    A line that cannot be translated ends the job, or with ``skip`` is left empty. With ``alone``,
+    only one block is decoded at a time, in the order of the calls, while the next is prepared.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class BlockTranslator:
         self._turn = asyncio.Lock() if alone else None
 
     async def __call__(self, block: Block, watcher: Watcher | None = None) -> Done:
-        """Never raises for what is wrong with a line or a model; see ``Done.failure``."""
+        """Translate a block. Failures of a line or a model are in ``Done.failure``, not raised."""
         problems = {n: row.problem for n, row in enumerate(block.rows) if row.problem is not None}
         try:
             try:
@@ -99,7 +98,7 @@ class BlockTranslator:
             count = min(problems)
             failure = BadLine(block.number(count), problems[count])
         wanted = [n for n in _wanted(block, problems) if n < count]
-        # Long ones first, so that when places in the batch stay empty what is left is short.
+        # Longest first, so that the sentences that run in a nearly empty batch are short.
         wanted.sort(key=lambda n: -len(block.rows[n].text))
         request = self._request([block.rows[n].text for n in wanted])
         deliver = None if watcher is None else lambda _: watcher.decoded()
@@ -130,7 +129,7 @@ class BlockTranslator:
 
 
 def _wanted(block: Block, problems: dict[int, str]) -> list[int]:
-    """The rows that hold something to translate."""
+    """Indices of the rows with text to translate."""
     return [n for n, row in enumerate(block.rows) if n not in problems and row.text.strip()]
 
 

@@ -1,1 +1,1 @@
-"""What ``dragoman`` can be told to do, one command a module."""
+"""Subcommands of the ``dragoman`` command line, one module each."""

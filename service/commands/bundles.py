@@ -11,7 +11,7 @@ from service.commands.command import DONE, FAILED, add_bundles, settings_of
 from service.loading.discovery import discover
 
 _MOST_SHOWN = 6
-"""Of a bundle's directions, so many are listed."""
+"""Most directions listed for one bundle."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

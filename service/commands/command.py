@@ -1,4 +1,4 @@
-"""What commands share: how they end, and the settings they work with."""
+"""Exit codes, errors and settings shared by the ``dragoman`` subcommands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DONE, FAILED, INTERRUPTED = 0, 2, 128 + signal.SIGINT
 
 
 class CommandFailed(Exception):
-    """What was asked for could not be done; the message is all that is shown."""
+    """The command cannot be carried out; only the message is printed."""
 
 
 def add_bundles(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def settings_of(options: argparse.Namespace, **overrides: Any) -> Settings:
 
 
 def language(code: str) -> str:
-    """A language by any of its codes; raises ``CommandFailed``."""
+    """The canonical form of a language code; raises ``CommandFailed``."""
     try:
         return canonical(code)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""How the options of a command say which format a file has."""
+"""Command-line options for the file format: plain lines, TSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def described(options: argparse.Namespace) -> dict[str, Any]:
-    """What is said about the format, by the names of options."""
+    """The format and its options by name, as recorded in the journal."""
     names = ("column", "header", "field", "into", "replace")
     return {"format": _name(options)} | {name: getattr(options, name) for name in names}
 
 
 def format_of(options: argparse.Namespace) -> Format:
-    """Raises ``CommandFailed`` for options that do not go together."""
+    """The format that the options select; raises ``CommandFailed`` if they conflict."""
     name = _name(options)
     unfit = {
         "lines": ("column", "header", "field", "into", "replace"),

@@ -13,7 +13,7 @@ from service.state.usage import Usage, UsageLedger
 
 _FROM_INPUT = "-"
 _GUESSABLE = 16
-"""Characters below which a chosen key is remarked upon."""
+"""Characters; a shorter chosen key prints a warning."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,4 +1,4 @@
-"""``dragoman serve``: answers HTTP requests until it is told to stop."""
+"""``dragoman serve``: the HTTP server, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _listener(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=2048)
-        # Accepted connections inherit it; a small answer must not wait for the last one's receipt.
+        # Accepted connections inherit it. Nagle's algorithm would delay small responses.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except socket.gaierror as error:

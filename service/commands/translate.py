@@ -1,6 +1,6 @@
-"""``dragoman translate``: a file or standard input, line by line, in this process.
+"""``dragoman translate``: translates a file or standard input line by line, without a server.
 
-A file that is written survives whatever stops it: the same command goes on from there.
+After an interruption, the same command resumes an output file where it stopped.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from service.translation.types import LanguagePair
 
 _STANDARD = "-"
 _IN_A_FILE = BlockSize()
-"""The batch runs empty at each block's end, which with so many lines costs a hundredth."""
+"""The batch drains at the end of each block, which costs 1 % with this many lines."""
 _IN_A_STREAM = BlockSize(lines=256, bytes=1 << 16)
 _MATTERS = (
     *("precision", "shortlist", "slots", "threads", "cache_megabytes"),
     *("max_batch_tokens", "max_padded_tokens", "max_beam_size"),
 )
-"""Settings that decide what the model is, or who shares a batch."""
+"""Settings that change the model or the composition of its batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A command that has been understood."""
+    """The parsed arguments of one command."""
 
     settings: Settings
     pair: LanguagePair
@@ -59,10 +59,11 @@ class _Job:
     show_progress: bool
 
     async def run(self, output: Output, progress: Progress, *, to_a_file: bool) -> Progress:
-        """Translate what is behind ``progress``; returns how far that has come.
+        """Translate the input after ``progress``; returns the progress reached.
 
-        The blocks of a file take turns, and one is prepared meanwhile; those of a stream share
-        batches and end when nothing more comes, so that whoever types is answered.
+        Blocks of a file are translated one at a time, while the next one is prepared. Blocks of a
+        stream share batches. A block ends when no input is available, so typed lines are
+        translated at once.
         """
         size = _IN_A_FILE if to_a_file else _IN_A_STREAM
         found = blocks(self.source, self.rows, size, progress.place, prompt=not to_a_file)
@@ -171,7 +172,7 @@ def _write(job: _Job, target: Path, made_with: dict[str, Any], restart: bool) ->
 
 
 def _made_with(job: _Job, options: argparse.Namespace, compressed: bool) -> dict[str, Any]:
-    """Whatever the output depends on, by names that people know, but the source."""
+    """All inputs of the output except the source, by the names that users know."""
     settings = job.settings
     models = {
         found.name: hashlib.sha256((found.path / MANIFEST).read_bytes()).hexdigest()[:12]
@@ -195,7 +196,7 @@ def _made_with(job: _Job, options: argparse.Namespace, compressed: bool) -> dict
 
 def _settings(options: argparse.Namespace, *, to_a_file: bool) -> Settings:
     asked = {name: getattr(options, name) for name in ("device", "precision", "threads")}
-    # A result from memory was decoded in another company, and after a kill there is none.
+    # A cached result was decoded in another batch, and a resumed run has an empty cache.
     asked["result_megabytes"] = 0 if to_a_file else None
     settings = settings_of(options, log_level="warning", shortlist=options.shortlist, **asked)
     if (options.beam_size or 0) <= settings.max_beam_size:
@@ -204,18 +205,18 @@ def _settings(options: argparse.Namespace, *, to_a_file: bool) -> Settings:
 
 
 def _compressed(options: argparse.Namespace, side: str) -> bool | None:
-    """What is said about a side, if anything."""
+    """Whether ``--gzip`` compresses this side; ``None`` without the option."""
     return None if options.gzip is None else options.gzip in (side, "both")
 
 
 def _target(name: str) -> Path | None:
-    """The file to write in the end; ``None`` for what can only be written from front to back."""
+    """The file to publish when complete; ``None`` for a sequential output such as a pipe."""
     path = Path(name)
     if name == _STANDARD or (path.exists() and not path.is_file() and not path.is_dir()):
         return None
     if path.is_dir():
         raise CommandFailed(f"{path} is a directory; --output names a file")
-    # What a link leads to is to be replaced, not the link.
+    # Replace the target of a symbolic link, not the link.
     return path.resolve()
 
 

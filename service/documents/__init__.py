@@ -1,6 +1,6 @@
-"""Files of text: what is said in them, out for translation and back in its place.
+"""Document formats (txt, srt, html, md, docx): extract texts, insert their translations.
 
-Knows formats of files. Knows no HTTP, no models and nothing of how texts are translated.
+Independent of HTTP, of models and of the translation of texts.
 """
 
 from __future__ import annotations

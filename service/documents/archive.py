@@ -1,4 +1,4 @@
-"""Zip files from strangers: what they hold is bounded before it is read."""
+"""Safe reading and rewriting of untrusted zip archives, with size limits against zip bombs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from service.documents.types import BrokenDocument
 
 _MOST_ENTRIES = 10_000
 _MOST_BYTES = 256 * 2**20
-"""Of all entries together, unpacked."""
+"""Limit for all entries together, unpacked."""
 _MOST_BYTES_READ = 32 * 2**20
-"""Of an entry that is parsed, which takes several times as much memory."""
+"""Limit for an entry that is parsed, which takes several times as much memory."""
 _CHUNK = 2**20
 
 _DAMAGED = (
@@ -26,11 +26,11 @@ _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What ``zipfile`` raises over damaged files; all of them have been seen."""
+"""Exceptions of ``zipfile`` for damaged files, all of them observed."""
 
 
 class Archive:
-    """Every entry of it can be read; raises ``BrokenDocument`` otherwise."""
+    """A zip archive. Raises ``BrokenDocument`` unless every entry can be read."""
 
     def __init__(self, content: bytes) -> None:
         try:
@@ -52,7 +52,7 @@ class Archive:
             self._prove(entry)
 
     def _prove(self, entry: zipfile.ZipInfo) -> None:
-        # zipfile never gives more than the declared size, and compares the check sum.
+        # zipfile never returns more than the declared size, and verifies the checksum.
         try:
             with self._file.open(entry) as stream:
                 while stream.read(_CHUNK):
@@ -64,7 +64,7 @@ class Archive:
         return name in self._file.NameToInfo
 
     def read(self, name: str) -> bytes:
-        """An entry that is small enough to be parsed, or ``BrokenDocument``."""
+        """The content of an entry; raises ``BrokenDocument`` if it is too large to parse."""
         size = self._file.getinfo(name).file_size
         if size > _MOST_BYTES_READ:
             raise BrokenDocument(
@@ -74,7 +74,7 @@ class Archive:
         return self._file.read(name)
 
     def rewritten(self, replacements: Mapping[str, bytes]) -> bytes:
-        """The zip file with other contents for some of its entries, in the same order."""
+        """The zip file with new contents for some of its entries, in the same order."""
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
             for entry in self._file.infolist():

@@ -1,4 +1,4 @@
-"""What a paragraph of Word is made of, flat: runs taken apart, fields put together."""
+"""Flattens a Word paragraph into atoms: text, tags, breaks and objects, with fields grouped."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Format = tuple[object, ...]
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "bdo", "dir", "sdt"})
 _COMPUTED = frozenset({"dropDownList", "comboBox", "date", "checkbox", "picture", "docPartObj"})
-"""Content that Word chooses from what it has, and that prose has no place in."""
+"""Content controls with a computed or selected value, which cannot hold free text."""
 _PROPERTIES = frozenset({"pPr", "rPr", "smartTagPr", "sdtPr", "sdtEndPr"})
 _OF_THE_SOURCE = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
-"""Where Word found mistakes, and broke words and pages: of no meaning in a translation."""
+"""Spelling marks, page breaks and hyphens of the source text, dropped in a translation."""
 _BREAKS = frozenset({"br", "cr", "tab", "ptab"})
 _THINGS = frozenset(
     {
@@ -31,11 +31,10 @@ _NOT_OF_LOOK = frozenset({"lang", "noProof", "rPrChange"})
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """An element with what is said in it, a tag around others, or several in one.
+    """A text element, an opening or closing tag, or a group of elements.
 
-    ``properties`` are those of the run that the element was in; one that is its own run or
-    stands beside runs has none and is ``loose``. Of a field that opens or closes, and of things
-    made of several, ``parts`` are the atoms.
+    ``properties`` are those of the run that contained the element. An element outside of runs has
+    none and is ``loose``. ``parts`` are the atoms of a field tag or of a grouped object.
     """
 
     kind: Kind
@@ -47,7 +46,7 @@ class Atom:
 
 
 def name_of(element: etree._Element) -> str:
-    """Without its namespace; comments and the like have no name."""
+    """Tag name without namespace; empty for comments and processing instructions."""
     return etree.QName(element).localname if isinstance(element.tag, str) else ""
 
 
@@ -59,17 +58,17 @@ def holder_of(element: etree._Element) -> etree._Element:
 
 
 def contents_of(holder: etree._Element) -> list[etree._Element]:
-    """Its children but those that say how it looks."""
+    """The children of ``holder``, except its properties."""
     return [child for child in holder if name_of(child) not in _PROPERTIES]
 
 
 def atoms_of(holder: etree._Element) -> list[Atom]:
-    """What is in a paragraph or a container, in order."""
+    """The atoms of a paragraph or a container, in order."""
     return list(_with_fields([atom for child in contents_of(holder) for atom in _atoms(child)]))
 
 
 def format_of(properties: etree._Element | None) -> Format:
-    """How a run looks, but not which language it is in."""
+    """Comparable formatting of a run, without its language."""
     if properties is None:
         return ()
     return tuple(_look(child) for child in properties if name_of(child) not in _NOT_OF_LOOK)
@@ -122,9 +121,9 @@ def _in_run(element: etree._Element, properties: etree._Element | None) -> Itera
 
 
 def _with_fields(atoms: Sequence[Atom]) -> Iterator[Atom]:
-    """Fields that end where they began are one thing, or tags around the text of a link.
+    """Group each field that ends in its own container into one thing, or into link tags.
 
-    Those that run over several paragraphs stay marks, and what they show is said.
+    Fields over several paragraphs stay marks, and their displayed text is translated.
     """
     ends = _ends_of_fields(atoms)
     place = 0
@@ -155,7 +154,7 @@ def _ends_of_fields(atoms: Sequence[Atom]) -> dict[int, int]:
         elif mark == "end" and begun:
             ends[begun.pop()] = place
         elif atom.kind in ("open", "close"):
-            # What a container divides cannot be moved as one.
+            # A field across a container boundary cannot be moved as a unit.
             begun.clear()
     return ends
 

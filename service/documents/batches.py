@@ -1,6 +1,7 @@
-"""How texts of a document travel: in batches, none of which takes long to read.
+"""Batches of document texts, serialised as validated JSON between server and reader process.
 
-What reads documents of strangers is not trusted, so nothing but checked JSON comes back from it.
+The process that parses untrusted documents is not trusted, so its output is validated. Batches are
+small, so that each is fast to parse.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CHARACTERS = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Texts of one markup, in order."""
+    """Texts with the same markup, in order."""
 
     markup: Markup
     texts: tuple[str, ...]
@@ -34,7 +35,7 @@ def write_batch(batch: Batch) -> bytes:
 
 
 def read_batch(content: bytes) -> Batch:
-    """Raises ``ValueError`` for what ``write_batch`` never writes."""
+    """Parse a batch; raises ``ValueError`` for anything that ``write_batch`` cannot write."""
     return _BATCH.validate_json(content)
 
 
@@ -49,10 +50,10 @@ def read_translations(content: bytes) -> tuple[str, ...]:
 def numbers_of_batches(
     texts: Sequence[MarkedSource], most_texts: int = TEXTS, most_characters: int = CHARACTERS
 ) -> Iterator[list[int]]:
-    """Numbers of texts, grouped by markup; texts of a group stay in order.
+    """Batches as lists of text indices, grouped by markup, in order within a group.
 
-    At most ``most_texts`` together and, unless one text alone has more, ``most_characters``
-    characters: a large document takes a small part of the queue at a time.
+    A batch has at most ``most_texts`` texts and ``most_characters`` characters; a longer text is
+    a batch by itself. So a large document takes a small part of the queue at a time.
     """
     groups: dict[Markup, list[int]] = {}
     for number, text in enumerate(texts):

@@ -1,6 +1,6 @@
-"""Word documents: the paragraphs of body, tables, text boxes, headers, footers and notes.
+"""Reads and writes Word documents: paragraphs of body, tables, text boxes, headers and notes.
 
-Parts that nothing is said in, and all pictures, styles and settings, are never parsed.
+Parts without text, such as pictures, styles and settings, are never parsed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARAGRAPHS = (
 
 
 def open_docx(content: bytes) -> Document:
-    """Raises ``BrokenDocument`` for what is no zip file, too large unpacked, or not of Word."""
+    """Open a .docx; raises ``BrokenDocument`` if it is no zip, too large, or not from Word."""
     if content.startswith(b"\xd0\xcf\x11\xe0"):
         raise BrokenDocument(
             "this is a .doc file or has a password; save it as .docx without a password"
@@ -33,7 +33,7 @@ def open_docx(content: bytes) -> Document:
 
 
 class _WordDocument:
-    """Parses again for each call of ``replaced``, and keeps no trees in between."""
+    """Parses again in each call of ``replaced``, and keeps no XML trees in between."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -90,7 +90,7 @@ def _spoken_parts(archive: Archive) -> Iterator[str]:
 
 
 def _parsed(archive: Archive, part: str) -> etree._Element:
-    # Nothing outside the file is ever read, and no entity stands for more than itself.
+    # No external resource is read and no entity is expanded (XXE, billion laughs).
     parser = etree.XMLParser(
         resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
     )
@@ -106,5 +106,5 @@ def _parsed(archive: Archive, part: str) -> etree._Element:
 
 
 def _paragraphs(root: etree._Element) -> list[Paragraph]:
-    """All that are in the tree before any is replaced, those in text boxes of others too."""
+    """All paragraphs, nested ones in text boxes included, listed before any is replaced."""
     return [Paragraph(element) for element in root.iter(*_PARAGRAPHS)]

@@ -1,4 +1,4 @@
-"""Bytes to text and back; encodings are named or marked, never guessed, and marks are kept."""
+"""Decodes and encodes text files by byte order mark or given encoding, without guessing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.documents.types import BrokenDocument
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
-    # Before UTF-16, whose little-endian mark is how this one begins.
+    # Before UTF-16, whose little-endian mark is a prefix of this one.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -19,22 +19,22 @@ _MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """A text, and how it was written as bytes."""
+    """A decoded text with its encoding."""
 
     text: str
     encoding: str = "utf-8"
     mark: bytes = b""
-    """The byte order mark that it began with."""
+    """Its byte order mark, or empty."""
 
     def encode(self, text: str, errors: str = "strict") -> bytes:
-        """Another text, written in the same way."""
+        """Encode another text with the same encoding and byte order mark."""
         return self.mark + text.encode(self.encoding, errors)
 
 
 def decode(content: bytes, encoding: str = "utf-8") -> EncodedText:
-    """Read a text by its byte order mark, and in ``encoding`` if it has none.
+    """Decode by the byte order mark, or with ``encoding`` if there is none.
 
-    Raises ``BrokenDocument`` where the bytes are no text.
+    Raises ``BrokenDocument`` if the bytes are not valid text.
     """
     mark, encoding = next(
         ((mark, name) for mark, name in _MARKS if content.startswith(mark)), (b"", encoding)

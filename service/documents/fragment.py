@@ -1,9 +1,8 @@
-"""A stretch of prose with markup of any format, and the neutral XML that it is translated as.
+"""Converts formatted text to neutral XML for translation, and its translation back to pieces.
 
-A format cuts its prose into pieces: what is said, and tags. Pairs of tags become
-``<g id="1">…</g>``, things that stand in a sentence ``<x id="2"/>`` and breaks, which end a
-sentence, ``<n id="3"/>``. What stands at either end of the prose (blanks, marks, a pair around
-all of it) stays out of the translation.
+A document format splits its text into pieces: text and tags. Pairs of tags become
+``<g id="1">…</g>``, inline objects ``<x id="2"/>``, and breaks, which end a sentence,
+``<n id="3"/>``. Blanks, marks and enclosing pairs at both ends are not sent to translation.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ _NAMED = MappingProxyType({"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``text`` is what is said, or how the format writes the tag."""
+    """A text, or a tag; ``text`` of a tag is its form in the document."""
 
     kind: Kind
     text: str
     name: str = ""
-    """Of a tag that opens or closes: which ones are pairs."""
+    """Name of an opening or closing tag, used to match pairs."""
     number: int = 0
-    """Of a tag within its fragment; both tags of a pair have the same. Given by the fragment."""
+    """Number of a tag in its fragment, set by the fragment; a pair shares one number."""
 
 
 class Fragment:
-    """Pieces in order. Tags that open or close without their counterpart are marks."""
+    """Pieces in order. Opening and closing tags without counterpart become marks."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         before, core, after = _trimmed(_joined(_paired([*_expressible(pieces)])))
@@ -61,7 +60,7 @@ class Fragment:
 
     @property
     def source(self) -> MarkedSource | None:
-        """What to translate, if anything is said."""
+        """The text to translate; ``None`` without a letter or digit."""
         said = "".join(piece.text for piece in self._core if piece.kind == "text")
         if not any(character.isalnum() for character in said):
             return None
@@ -70,9 +69,9 @@ class Fragment:
         return MarkedSource("".join(map(_written, self._core)), _MARKUP, len(said))
 
     def replaced(self, translation: str) -> tuple[Piece, ...]:
-        """All pieces, those that say something and the order of tags as in ``translation``.
+        """All pieces, with the text and the order of tags from ``translation``.
 
-        Raises ``MarkupLost`` if it has not every tag of ``source`` once, pairs closed in order.
+        Raises ``MarkupLost`` unless it has every tag of ``source`` exactly once, properly nested.
         """
         if all(piece.kind == "text" for piece in self._core):
             return (*self._before, Piece("text", translation), *self._after)
@@ -105,7 +104,7 @@ class Fragment:
 
 
 def _expressible(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The pieces, with characters that XML cannot hold as marks."""
+    """The pieces; characters that XML cannot represent become marks."""
     for piece in pieces:
         if piece.kind != "text":
             yield piece
@@ -115,7 +114,7 @@ def _expressible(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _paired(pieces: list[Piece]) -> list[Piece]:
-    """Number the tags, and make marks of those without a counterpart."""
+    """Number the tags, and turn those without counterpart into marks."""
     counterpart: dict[int, int] = {}
     opened: list[int] = []
     waiting: defaultdict[str, list[int]] = defaultdict(list)
@@ -141,7 +140,7 @@ def _paired(pieces: list[Piece]) -> list[Piece]:
 
 
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """Texts that stand side by side are one text; empty ones are none."""
+    """Merge adjacent texts and drop empty ones."""
     joined: list[Piece] = []
     for piece in pieces:
         if piece.kind == "text" and joined and joined[-1].kind == "text":

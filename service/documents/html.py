@@ -1,6 +1,6 @@
-"""Web pages. What is text in them, the markup of ``service.translation`` knows.
+"""Reads and writes HTML documents; ``service.translation.markup`` parses the HTML itself.
 
-A long page goes out in parts that end where a block of it ends, so that it need not be held whole.
+A long page is split at ends of blocks, so that it is never translated as one text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from service.translation.markup.tokens import gathered
 
 _HTML = Markup("html")
 _CHARACTERS = 8_000
-"""Of a part, markup included, unless there is no end of a block."""
+"""Minimum length of a part, markup included, before it is split at the next end of a block."""
 
 _PREFORMATTED = re.compile(r"<(?:pre|textarea)[\s/>]", re.IGNORECASE)
-"""What a part must have whole, because in it blanks are not what they are elsewhere."""
+"""Elements that must not be split, because blanks are significant in them."""
 
 _DECLARED = re.compile(
     rb"""<meta\b[^>]{0,500}?\bcharset\s*=\s*["']?\s*([\w:.-]+)"""
@@ -29,7 +29,7 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _DECLARED_WITHIN = 1024
-"""Bytes in which browsers look for a charset."""
+"""Number of bytes in which browsers search for a charset."""
 _AS_BROWSERS_DO = {
     "iso8859-1": "cp1252",
     "ascii": "cp1252",
@@ -55,9 +55,9 @@ _ENCODINGS = frozenset(
 
 
 def open_html(content: bytes) -> Document:
-    """In the encoding of its byte order mark, of its ``<meta charset>``, or UTF-8.
+    """Decode by the byte order mark, the ``<meta charset>``, or else UTF-8.
 
-    Written in the same one; characters that it lacks become numeric references. Raises
+    Output has the same encoding; characters that it lacks become numeric references. Raises
     ``BrokenDocument``.
     """
     file = decode(content, _declared(content))

@@ -1,7 +1,7 @@
-"""What is inside a block of Markdown, as pieces that can be written as they were.
+"""Parser of Markdown inline content into pieces that keep their original source form.
 
-``markdown-it-py`` says what a tag is, but not how it was written; its rules are wrapped so that
-each token remembers that.
+``markdown-it-py`` tokens do not record their source text. Its rules are wrapped to store it in
+each token.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEFT_ALONE = re.compile(
     """,
     re.VERBOSE,
 )
-"""Bounded, so that what only begins like one of these is not looked for over and over."""
+"""Markup passed through unchanged. Repetitions are bounded against quadratic matching time."""
 _HTML_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 _RULES = ("backticks", "autolink", "html_inline", "entity", "newline", "escape")
 
@@ -35,7 +35,7 @@ Rule = Callable[[StateInline, bool], bool]
 
 
 class Inline:
-    """A parser of one document; it knows the document's definitions of links."""
+    """Inline parser of one document; stores the document's link definitions."""
 
     def __init__(self) -> None:
         self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -50,17 +50,17 @@ class Inline:
         self._definitions: dict[str, Any] = {}
 
     def blocks(self, text: str) -> list[Token]:
-        """The tokens of a whole document; what is inside of them is not yet read."""
+        """Block tokens of a whole document; inline content is not parsed."""
         return self._parser.parse(text, self._definitions)
 
     def read(self, content: str) -> list[Piece]:
-        """What a block with this content says."""
+        """The pieces of a block's inline content."""
         tokens: list[Token] = []
         self._parser.inline.parse(content, self._parser, self._definitions, tokens)
         return list(self._all(tokens))
 
     def _all(self, tokens: Sequence[Token]) -> Iterator[Piece]:
-        """Tokens as they were written; a line that was broken at will is a blank."""
+        """Pieces in their source form; a soft line break becomes a blank."""
         automatic = False
         for token in tokens:
             if token.markup == "autolink":
@@ -104,7 +104,7 @@ def _html(written: str) -> Piece:
 
 
 def _remembering(rule: Rule) -> Rule:
-    """The rule, noting in each token that it makes what was written there."""
+    """The rule, wrapped to store the source text in each token that it creates."""
 
     def remember(state: StateInline, silent: bool) -> bool:
         start, made = state.pos, len(state.tokens)
@@ -122,7 +122,7 @@ def _note(tokens: Iterable[Token], written: str) -> None:
 
 
 def _remembering_ends(rule: Rule, last: str) -> Rule:
-    """The rule, noting in its last token what was written from the ``]`` on."""
+    """The rule, wrapped to store the source text from ``]`` on in its last token."""
 
     def remember(state: StateInline, silent: bool) -> bool:
         start = state.pos

@@ -1,4 +1,4 @@
-"""Lines of a text, where all of them are looked at, and so only so many are read."""
+"""Splits a text into lines with offsets, up to a maximum number of lines."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import re
 from service.documents.types import BrokenDocument
 
 MOST_LINES = 100_000
-"""Each is a few objects while a file is read: a file of nothing but ends of lines would take
-hundreds of times its own size."""
+"""Each line is several Python objects: a file of empty lines takes hundreds of times its size."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 def lines_of(text: str) -> list[tuple[int, str]]:
-    """Where each line starts, and the line with its end; raises ``BrokenDocument``."""
+    """Offset of each line, and the line with its line end; raises ``BrokenDocument``."""
     lines: list[tuple[int, str]] = []
     for found in _LINE.finditer(text):
         if found[0]:

@@ -1,8 +1,7 @@
-"""Markdown: CommonMark with the tables and the strikethrough of GitHub.
+"""Reads and writes Markdown: CommonMark with GitHub's tables and strikethrough.
 
-``markdown-it-py`` finds the blocks and the lines they stand in; what is prose is replaced in its
-place, so that all else (code, HTML, front matter, definitions, the way lists are indented) stays
-as it was written.
+``markdown-it-py`` finds the blocks and their lines. Prose is replaced in place, so that code,
+HTML, front matter, link definitions and list indentation keep their source form.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from service.documents.splicing import Place, SplicedDocument
 from service.documents.types import BrokenDocument, Document
 
 _CHARACTERS = 50_000
-"""Of a paragraph: brackets that close nothing take time as the square of their number."""
+"""Largest paragraph. Parsing time is quadratic in the number of unmatched brackets."""
 _FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\r?\n(?:.*\r?\n)*?(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n(?:.*\r?\n)*?\+\+\+)"
     r"[ \t]*(?:\r?\n|\Z)"
@@ -30,7 +29,7 @@ _FRONT_MATTER = re.compile(
 
 
 def open_markdown(content: bytes) -> Document:
-    """Raises ``BrokenDocument`` where the bytes are no text, or a paragraph is endless."""
+    """Open Markdown; raises ``BrokenDocument`` for invalid text or a too long paragraph."""
     file = decode(content)
     return SplicedDocument(file, "text/markdown", list(_places(file.text)))
 
@@ -40,7 +39,7 @@ def _places(text: str) -> Iterator[Place]:
     matter = _FRONT_MATTER.match(text)
     hidden = matter[0] if matter else ""
     inline = Inline()
-    # Empty lines in the place of front matter, so that lines keep their numbers.
+    # Empty lines replace front matter, so that line numbers stay the same.
     blocks = inline.blocks("\n" * hidden.count("\n") + text[len(hidden) :])
     cells: list[Token] = []
     for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
@@ -71,7 +70,7 @@ def _newline(text: str, lines: list[tuple[int, str]], number: int) -> str:
 def _prose(
     lines: list[tuple[int, str]], block: Token, heading: bool, newline: str, inline: Inline
 ) -> Iterator[Place]:
-    """Of a paragraph or a heading, whose lines may each have a prefix, such as ``> ``."""
+    """The place of a paragraph or heading, whose lines may have a prefix such as ``> ``."""
     said = [line.strip() for line in block.content.split("\n")]
     found = _found(lines, block, said, heading)
     fragment = Fragment(inline.read(block.content))
@@ -88,9 +87,9 @@ def _prose(
 def _found(
     lines: list[tuple[int, str]], block: Token, said: list[str], heading: bool
 ) -> list[tuple[int, int, str]]:
-    """Where each line of a block's content starts and ends, and what stands before it."""
+    """Start, end and line prefix of each line of a block's content."""
     assert block.map is not None
-    # Lines of odd blanks, which are no blank lines, are not part of the content.
+    # Lines of unusual whitespace are not blank lines and not part of the content.
     for first in range(block.map[0], block.map[1] - len(said) + 1):
         found = []
         for (start, line), content in zip(lines[first : first + len(said)], said, strict=True):
@@ -100,11 +99,11 @@ def _found(
             found.append((start + column, start + column + len(content), line[:column]))
         else:
             return found
-    raise BrokenDocument(f"line {block.map[0] + 1} begins a block that nobody understands")
+    raise BrokenDocument(f"line {block.map[0] + 1} begins a block that cannot be read")
 
 
 def _column(line: str, content: str, heading: bool) -> int | None:
-    """Where a line's content begins: at its end but for blanks and the ``#`` behind headings."""
+    """Column of the content, which ends the line except for blanks and a heading's ``#``."""
     ending = re.compile(r"(?:\s+#+)?\s*$" if heading else r"\s*$")
     for column in (line.rfind(content), len(line.rstrip()) - len(content)):
         if (
@@ -117,7 +116,8 @@ def _column(line: str, content: str, heading: bool) -> int | None:
 
 
 def _row(lines: list[tuple[int, str]], cells: list[Token], inline: Inline) -> Iterator[Place]:
-    """Found from the right, where nothing but blanks and bars stands behind a cell's content."""
+    """The places of a table row's cells, searched from the right: after a cell's content there
+    are only blanks and bars."""
     places: list[Place] = []
     limit: int | None = None
     for cell in reversed(cells):
@@ -126,7 +126,7 @@ def _row(lines: list[tuple[int, str]], cells: list[Token], inline: Inline) -> It
         content = cell.content.replace("|", "\\|")
         column = line.rfind(content, 0, limit)
         if column < 0:
-            raise BrokenDocument(f"line {cell.map[0] + 1} has a cell that nobody understands")
+            raise BrokenDocument(f"line {cell.map[0] + 1} has a cell that cannot be read")
         limit = column
         fragment = Fragment(inline.read(cell.content))
         if (source := fragment.source) is not None:

@@ -1,4 +1,4 @@
-"""Which format a file is in: its extension says so."""
+"""Selects the document format of a file by its extension."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FORMATS: MappingProxyType[str, Callable[[bytes], Document]] = MappingProxyType(
 )
 
 SUPPORTED: tuple[str, ...] = tuple(_FORMATS)
-"""Extensions of files, each with its dot."""
+"""Supported file extensions, each with its dot."""
 
 
 def extension_of(filename: str) -> str:
-    """In lower case, with its dot; raises ``UnsupportedDocument`` for those that are not read."""
+    """The extension in lower case, with its dot; raises ``UnsupportedDocument``."""
     extension = PurePosixPath(filename.strip()).suffix.lower()
     if extension not in _FORMATS:
         raise UnsupportedDocument(extension, SUPPORTED)
@@ -37,9 +37,9 @@ def extension_of(filename: str) -> str:
 
 
 def open_document(filename: str, content: bytes) -> Document:
-    """Read a file as the format that its name's extension stands for.
+    """Open a document in the format of its extension.
 
-    Raises ``UnsupportedDocument`` for any other, and ``BrokenDocument`` for one that is not what
-    its name says.
+    Raises ``UnsupportedDocument`` for an unknown extension, and ``BrokenDocument`` if the content
+    is not in that format.
     """
     return _FORMATS[extension_of(filename)](content)

@@ -1,7 +1,7 @@
-"""A paragraph of Word: its runs out as a fragment, and a translation back in as runs.
+"""Converts a Word paragraph to a translatable fragment, and its translation back to runs.
 
-Most of a paragraph, and of each container in it such as a link, looks alike; only what looks
-different is tagged. Runs that look alike are one, however often Word has cut them.
+The most frequent formatting of a paragraph, and of each container in it such as a link, is the
+default; only text with another format is tagged. Adjacent runs of equal format are merged.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
 
 
 class Paragraph:
-    """Over an element of a tree, which ``replace`` changes."""
+    """Wraps a paragraph element, which ``replace`` changes in place."""
 
     def __init__(self, element: etree._Element) -> None:
         self._element = element
         self._namespace = etree.QName(element).namespace
         atoms = atoms_of(element)
         self._atoms: dict[str, Atom] = {}
-        """Of tags, by what their pieces say."""
+        """Atoms of tags, by the text of their pieces."""
         self._properties: dict[str, etree._Element | None] = {}
-        """Of text after a tag, and of that before any, by what the tag's piece says."""
+        """Run properties of the text after a tag, by the tag's piece text; "" before any tag."""
         self._fragment = Fragment(self._pieces(atoms))
 
     @property
@@ -41,7 +41,7 @@ class Paragraph:
         return self._fragment.source
 
     def replace(self, translation: str) -> None:
-        """Write a translation in the place of the source; raises ``MarkupLost``."""
+        """Replace the source by a translation; raises ``MarkupLost``."""
         pieces = self._fragment.replaced(translation)
         opened = [(self._element, self._properties[""])]
         _empty(self._element)
@@ -123,7 +123,7 @@ class _Look:
 
 
 def _usual_looks(atoms: Sequence[Atom]) -> defaultdict[str, _Look]:
-    """How most of the text in the paragraph, and in each container, looks."""
+    """Most frequent formatting of the paragraph (key "") and of each container."""
     lengths: defaultdict[str, Counter[Format]] = defaultdict(Counter)
     properties: dict[Format, etree._Element | None] = {}
     opened = [""]
@@ -144,14 +144,14 @@ def _usual_looks(atoms: Sequence[Atom]) -> defaultdict[str, _Look]:
 
 
 def _runs_joined(atoms: Sequence[Atom]) -> Iterator[Atom]:
-    """Neighbouring texts that look alike as one."""
-    for _, neighbours in itertools.groupby(atoms, _look_of_text):
-        first, *others = neighbours
+    """Merge adjacent texts of equal format."""
+    for _, group in itertools.groupby(atoms, _look_of_text):
+        first, *following = group
         if first.kind != "text":
             yield first
-            yield from others
+            yield from following
             continue
-        yield replace(first, text="".join(atom.text for atom in (first, *others)))
+        yield replace(first, text="".join(atom.text for atom in (first, *following)))
 
 
 def _look_of_text(atom: Atom) -> Format | None:

@@ -1,4 +1,4 @@
-"""Writes prose as Markdown: what a translation says is said, and never read as markup."""
+"""Writes translated prose as Markdown, escaped so that no text is parsed as markup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.documents.wrapping import Word, words_of, wrapped
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~${}:!]")
 _ENDS_FIRST = "!>]}:~&$_*{`[<\\"
-"""The same characters. What begins a tag keeps its backslash rather than what ends it."""
+"""The same characters, in the order in which backslashes are removed: ends of tags first."""
 _BLOCK_START = re.compile(r"(?:[-+*](?=\s|$)|#{1,6}(?=\s|$)|>|[-=*_~`]{3}|=+\s*$|-+\s*$|<|\||:?-)")
 _DEFINITION = re.compile(r"(\[(?!\^)(?:[^\\\]]|\\.)+\]):", re.DOTALL)
 _NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
@@ -22,7 +22,7 @@ _MAY_NOT_START = re.compile(r"[-+*>#=~|:`<\[_]|\d{1,9}[.)]")
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """How lines of a block are ended and begun, and how long they are; ``None`` is endless."""
+    """Line end, line prefix and line width of a block; width ``None`` is unlimited."""
 
     newline: str = "\n"
     prefix: str = ""
@@ -30,7 +30,7 @@ class Lines:
 
 
 def written_paragraph(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
-    """A paragraph whose lines may be broken as those of its source were."""
+    """A paragraph, wrapped at the line width of its source."""
     lines: list[str] = []
     segment: list[Piece] = []
     for piece in _escaped(fragment.replaced(translation), inline):
@@ -46,13 +46,13 @@ def written_paragraph(fragment: Fragment, shape: Lines, inline: Inline, translat
 
 
 def written_heading(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
-    """A heading on one line, which may end with ``#`` only if somebody said so."""
+    """A heading on one line; a ``#`` at its end is escaped."""
     line = _written(_escaped(fragment.replaced(translation), inline))
     return re.sub(r"(?<=\s)(#+)$", r"\\\1", line)
 
 
 def written_cell(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
-    """A cell of a table, where every bar is escaped, also in code."""
+    """A table cell, with every bar escaped, also in code."""
     return _written(_escaped(fragment.replaced(translation), inline)).replace("|", "\\|")
 
 
@@ -61,7 +61,7 @@ def _written(pieces: Iterable[Piece]) -> str:
 
 
 def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
-    """The pieces on one line; only what is read as something else otherwise has backslashes."""
+    """The pieces on one line, with only the backslashes needed to parse as intended."""
     meant = [_on_one_line(piece) for piece in pieces]
     said = "".join(piece.text for piece in meant if piece.kind == "text")
     special = set(_SPECIAL.findall(said))
@@ -103,7 +103,7 @@ def _lined(pieces: Iterable[Piece]) -> str:
 
 
 def _read(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
-    """What can be told from the outside: texts side by side are one, blanks are alike."""
+    """Normalised form for comparison: adjacent texts merged, whitespace squeezed."""
     read: list[tuple[str, str]] = []
     for piece in pieces:
         kind = "text" if piece.kind == "text" else "tag"
@@ -123,7 +123,7 @@ def _broken(pieces: Sequence[Piece], shape: Lines, *, continues: bool) -> list[s
         lines = wrapped(words, shape.width, _may_start)
     lines[0] = _begun(lines[0].lstrip(), pieces)
     if continues and lines[0].startswith("<"):
-        # A line that goes on may be indented, and an HTML block that ends it may not.
+        # An indented line continues the paragraph; an unindented "<" would begin an HTML block.
         lines[0] = "    " + lines[0]
     return lines
 
@@ -133,7 +133,7 @@ def _may_start(word: Word) -> bool:
 
 
 def _begun(line: str, pieces: Sequence[Piece]) -> str:
-    """A line that begins with what is said, and not with what would begin another block."""
+    """The line, escaped so that its beginning does not start another block."""
     if definition := _DEFINITION.match(line):
         return f"{definition[1]}\\:{line[definition.end() :]}"
     if not pieces or pieces[0].kind != "text":

@@ -1,8 +1,7 @@
-"""Has documents read and written by processes of their own.
+"""Reads and writes documents in helper processes, with limits of time and memory.
 
-A large document keeps an interpreter for seconds, and one made for that takes memory until there is
-none. So it happens elsewhere, two at a time, within bounds; what goes wrong there is that
-document's misfortune alone.
+A large document occupies the interpreter for seconds, and a malicious one exhausts memory. A
+failure in a helper process affects only its own document.
 """
 
 from __future__ import annotations
@@ -32,33 +31,33 @@ _ANSWER_BYTES = 2 * worker.MOST_BYTES_OF_TEXTS
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
     at_once: int = 2
-    """Documents that are read or written at once."""
+    """Number of documents that are read or written at once."""
     seconds: float = 120.0
-    """To read or to write one."""
+    """Time limit to read or write one document."""
     memory_bytes: int = 768 << 20
-    """For one. A Word file of 30 MB unpacked, all of it text, takes 560 MB."""
+    """Memory limit for one document. A Word file with 30 MB of unpacked text takes 560 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
-    """A file, and what is said in it."""
+    """A document and its extracted texts."""
 
     filename: str
     content: bytes = field(repr=False)
     media_type: str
-    """As HTTP and e-mail name the format."""
+    """MIME type."""
     characters: int
-    """That are translated; markup is not counted."""
+    """Characters to translate, without markup."""
     length: int
     """Characters of all texts with their markup."""
     said: str = field(repr=False)
-    """How it begins, without markup: enough to tell its language."""
+    """Beginning of the text without markup, enough for language detection."""
     batches: tuple[bytes, ...] = field(repr=False)
-    """Its texts, see ``service.documents.batches``."""
+    """Serialised texts, see ``service.documents.batches``."""
 
     @property
     def size(self) -> int:
-        """Bytes of the file, or of its texts where those are larger: a file may be packed."""
+        """Larger of the bytes of the file, which may be compressed, and of its texts."""
         return max(len(self.content), sum(map(len, self.batches)))
 
 
@@ -71,7 +70,7 @@ class Reader(Protocol):
 
 
 class DocumentReader:
-    """Belongs to one event loop. Cancelling a call ends the work."""
+    """Pool of document readers. Belongs to one event loop. Cancelling a call ends its work."""
 
     def __init__(self, limits: ReadingLimits = ReadingLimits()) -> None:
         self._helpers = Helpers(
@@ -83,10 +82,10 @@ class DocumentReader:
         )
 
     async def read(self, filename: str, content: bytes) -> ReadDocument:
-        """Read a file as the format that its name's extension stands for.
+        """Read a document in the format of its extension.
 
-        Raises ``UnsupportedDocument`` for any other, ``BrokenDocument`` for one that is not what
-        its name says, ``DocumentTooDemanding`` and ``DocumentFailed``.
+        Raises ``UnsupportedDocument`` for an unknown extension, ``BrokenDocument`` if the content
+        is not in that format, ``DocumentTooDemanding`` and ``DocumentFailed``.
         """
         name = "document" + extension_of(filename)
         outcome, *parts = await self._ask(worker.READ, name.encode(), content)
@@ -108,10 +107,10 @@ class DocumentReader:
         )
 
     async def write(self, document: ReadDocument, translated: Sequence[bytes]) -> bytes:
-        """The file with translations, one list for each batch, and with all else as it was.
+        """The file with its texts replaced; ``translated`` has one serialised list per batch.
 
-        What comes back as it was sent stays as it was written. Raises ``MarkupLost``,
-        ``DocumentTooDemanding`` and ``DocumentFailed``.
+        Unchanged texts keep their bytes. Raises ``MarkupLost``, ``DocumentTooDemanding`` and
+        ``DocumentFailed``.
         """
         name = "document" + extension_of(document.filename)
         outcome, *parts = await self._ask(

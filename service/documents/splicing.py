@@ -1,4 +1,4 @@
-"""A file of text with places in it: what is said there is replaced, the rest is never touched."""
+"""Text document whose translatable ranges are replaced while all other bytes stay unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.documents.types import MarkedSource
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Characters ``start`` to ``end`` of a file, and how a translation of ``source`` is written."""
+    """Characters ``start`` to ``end`` of a file; ``written`` formats a translation for it."""
 
     start: int
     end: int
@@ -21,7 +21,7 @@ class Place:
 
 
 class SplicedDocument:
-    """A ``Document`` over places that are in order and do not overlap."""
+    """A ``Document`` of ordered, non-overlapping places."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Captions in SubRip's format: their words change; numbers, times and blank lines do not.
+"""Reads and writes SubRip captions (.srt); numbers, times and blank lines stay unchanged.
 
-A caption is translated by itself, also where a sentence runs on in the next one, since only its
-own words are shown at its time. Lines of a caption that are one sentence are joined, translated,
-and broken again into as many lines, or into more if they became too long to be read.
+Each caption is translated separately, even if its sentence continues in the next one, because the
+words must match the time on screen. Lines of one sentence are joined, translated, and broken into
+as many lines again, or more if they became too long.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*\s*$")  # noqa: RUF001
 _SPEAKER = re.compile(r"\s*(?:[-‐–—]|>>|♪|\w+:\s)")  # noqa: RUF001
 _WIDTH = 42
-"""Characters of a line that are read in passing; what subtitlers agree on."""
+"""Usual maximum of characters in a subtitle line."""
 
 
 def open_srt(content: bytes) -> Document:
-    """Raises ``BrokenDocument`` with the number of the first line that belongs to no caption."""
+    """Open captions; ``BrokenDocument`` names the first line that belongs to no caption."""
     file = decode(content)
     return SplicedDocument(file, "application/x-subrip", list(_places(file.text)))
 
@@ -64,12 +64,12 @@ def _is_times(number: int, line: str) -> bool:
 
 
 def _head(lines: list[tuple[int, str]], times: int) -> int:
-    """Where a caption begins: at its number, if it has one."""
+    """First line of a caption: its number, if it has one."""
     return times - 1 if times and lines[times - 1][1].strip().isdecimal() else times
 
 
 def _groups(caption: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Lines that are said in one breath."""
+    """Groups of lines that form one sentence or utterance."""
     group: list[tuple[int, str]] = []
     for start, line in caption:
         said = _TAG.sub("", line)
@@ -117,7 +117,7 @@ def _pieces(line: str) -> Iterator[Piece]:
 
 
 def _wide(character: str) -> bool:
-    """Whether a script without blanks between words uses it; Hangul has blanks."""
+    """Whether the character's script has no blanks between words; Hangul has blanks."""
     return unicodedata.east_asian_width(character) in "WF" and not (
         "\uac00" <= character <= "\ud7a3"
     )

@@ -1,4 +1,4 @@
-"""Plain text. Lines go out many at a time, so that a long file is many texts and not one."""
+"""Reads and writes plain text files, split into texts of many lines each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from service.documents.splicing import Place, SplicedDocument
 from service.documents.types import Document, MarkedSource
 
 _CHARACTERS = 2_000
-"""Of a text, unless its only line has more."""
+"""Maximum length of a text; a longer line is one text."""
 
 
 def open_text(content: bytes) -> Document:
-    """UTF-8, or what a byte order mark says; raises ``BrokenDocument`` for anything else."""
+    """Decode UTF-8, or by the byte order mark; raises ``BrokenDocument``."""
     file = decode(content)
     return SplicedDocument(file, "text/plain", list(_places(file.text)))
 
@@ -30,7 +30,7 @@ def _places(text: str) -> Iterator[Place]:
 
 
 def _place(text: str, start: int, end: int) -> Iterator[Place]:
-    """What is said between two offsets, without the blanks around it."""
+    """The text between two offsets, without surrounding blanks."""
     said = text[start:end]
     start += len(said) - len(said.lstrip())
     end -= len(said) - len(said.rstrip())

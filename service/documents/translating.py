@@ -1,4 +1,4 @@
-"""A document through a function that translates lists of texts."""
+"""Translates a document batch by batch with a function for lists of texts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from service.documents.types import DocumentFailed
 from service.translation.markup import Markup
 
 Translate = Callable[[tuple[str, ...], Markup], Awaitable[list[str]]]
-"""Texts of one markup to as many translations, in their order."""
+"""Translates texts with one markup; returns one translation for each, in order."""
 
 
 async def translate_document(reader: Reader, document: ReadDocument, translate: Translate) -> bytes:
-    """Have every text of a document translated, and give the file with the translations.
+    """Translate all texts of a document, and return the translated file.
 
-    Batches go one after the other. What ``translate`` and ``reader.write`` raise is raised.
+    Batches go one after another. Exceptions of ``translate`` and ``reader.write`` propagate.
     """
     translated: list[bytes] = []
     for content in document.batches:

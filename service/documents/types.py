@@ -1,4 +1,4 @@
-"""What every format offers, and what can be wrong with a file."""
+"""Interface of document formats, their text type and their exceptions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 from service.translation.markup import PLAIN, Markup
 
 _LONGEST_SHOWN = 40
-"""Characters of an extension that a message repeats."""
+"""Maximum length of an extension in an error message."""
 
 
 class DocumentError(Exception):
-    """Base of what is said about a file."""
+    """Base of all document errors."""
 
 
 class UnsupportedDocument(DocumentError):
-    """A file whose extension is none of those that can be translated."""
+    """The file's extension is not supported."""
 
     def __init__(self, extension: str, supported: Iterable[str]) -> None:
         self.extension = extension
@@ -29,18 +29,18 @@ class UnsupportedDocument(DocumentError):
 
 
 class BrokenDocument(DocumentError):
-    """A file that is not what its extension says; the message says in which way."""
+    """The content is not in the format of its extension; the message says why."""
 
 
 class MarkupLost(DocumentError):
-    """A translation that does not have the tags of its source, each once and nested."""
+    """A translation lacks the tags of its source, or does not nest them properly."""
 
     def __init__(self) -> None:
         super().__init__("a translation came back without the tags of its source")
 
 
 class DocumentTooDemanding(DocumentError):
-    """A file that takes more time or memory to read or write than there is for one."""
+    """Reading or writing the document exceeds the limits of time or memory."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class DocumentTooDemanding(DocumentError):
 
 
 class DocumentFailed(DocumentError):
-    """The process that read or wrote the document ended, or met a bug of ours."""
+    """The process that read or wrote the document died, or raised an exception."""
 
     def __init__(self) -> None:
         super().__init__("the document could not be read or written; the server's log has it")
@@ -57,12 +57,12 @@ class DocumentFailed(DocumentError):
 
 @dataclass(frozen=True, slots=True)
 class MarkedSource:
-    """A text of a document, and the markup that it is to be translated with."""
+    """A text of a document, and its markup."""
 
     text: str
     markup: Markup = PLAIN
     characters: int = -1
-    """Without markup, as they are billed; by default all of them."""
+    """Billed characters, without markup; by default all of them."""
 
     def __post_init__(self) -> None:
         if self.characters < 0:
@@ -70,26 +70,26 @@ class MarkedSource:
 
 
 class Document(Protocol):
-    """An opened file. Opening and replacing compute; neither waits for anything."""
+    """An opened document. All methods are CPU-bound and synchronous."""
 
     @property
     def media_type(self) -> str:
-        """As HTTP and e-mail name the format."""
+        """MIME type."""
         ...
 
     @property
     def texts(self) -> tuple[MarkedSource, ...]:
-        """What is to be translated, in the order of reading; nothing if nothing is said."""
+        """Texts to translate, in reading order; may be empty."""
         ...
 
     def replaced(self, translations: Sequence[str]) -> bytes:
-        """The file with ``translations``, one for each text, and with all else as it was.
+        """The file with its texts replaced by ``translations``, one for each text.
 
-        What comes back as it was sent stays as it was written. Raises ``MarkupLost``.
+        Unchanged texts keep their bytes. Raises ``MarkupLost``.
         """
         ...
 
 
 def characters(document: Document) -> int:
-    """How many characters of a document are translated, markup not counted."""
+    """Number of characters to translate in a document, without markup."""
     return sum(text.characters for text in document.texts)

@@ -1,5 +1,6 @@
-"""What a process that reads documents does: a file in, its texts out; their translations in, the
-translated file out. It remembers nothing in between, and reads the file again.
+"""Document worker in a helper process: extracts texts of a file, or writes the translated file.
+
+It is stateless: writing reads the file again.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ READ, WRITE = b"read", b"write"
 DONE, BROKEN, LOST = b"done", b"broken", b"lost"
 
 MOST_BYTES_OF_TEXTS = 32 << 20
-"""Of what a document says, as it travels: the service holds that until all is translated."""
-_TEXTS_THAT_TELL_A_LANGUAGE = 100
-_CHARACTERS_THAT_TELL_A_LANGUAGE = 20_000
+"""Limit of a document's serialised texts, which the server holds until all are translated."""
+_TEXTS_FOR_DETECTION = 100
+_CHARACTERS_FOR_DETECTION = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is told of a document beside its texts."""
+    """Metadata of a document."""
 
     media_type: Literal[
         "text/plain",
@@ -37,21 +38,22 @@ class Outline:
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     ]
     characters: NonNegativeInt
-    """That are translated; markup is not counted."""
+    """Characters to translate, without markup."""
     length: NonNegativeInt
     """Characters of all texts with their markup."""
     said: str
-    """How the document begins, without markup: enough to tell its language."""
+    """Beginning of the text without markup, enough for language detection."""
 
 
 OUTLINE: TypeAdapter[Outline] = TypeAdapter(Outline)
 
 
 def answer(parts: Sequence[bytes]) -> list[bytes]:
-    """``READ``, a name and a file to ``DONE``, an outline and batches of texts.
+    """Handle one message of the helper process.
 
-    ``WRITE``, a name, a file and the translations of its batches to ``DONE`` and a file. ``BROKEN``
-    and ``LOST`` say why not.
+    ``READ``, name and file give ``DONE``, an outline and batches of texts. ``WRITE``, name, file
+    and translated batches give ``DONE`` and a file. Failures give ``BROKEN`` with a reason, or
+    ``LOST``.
     """
     what, name, content, *translated = parts
     try:
@@ -86,15 +88,15 @@ def _read(document: Document) -> list[bytes]:
 
 
 def _said(texts: Sequence[MarkedSource]) -> str:
-    """The first texts together: most alone say little of a language."""
+    """The first texts joined, because one text is often too short for language detection."""
     said: list[str] = []
-    left = _CHARACTERS_THAT_TELL_A_LANGUAGE
-    for text in islice(texts, _TEXTS_THAT_TELL_A_LANGUAGE):
+    left = _CHARACTERS_FOR_DETECTION
+    for text in islice(texts, _TEXTS_FOR_DETECTION):
         if left <= 0:
             break
         said += [run.text for run in parse(text.text, text.markup).runs]
         left -= len(text.text)
-    return "\n".join(said)[:_CHARACTERS_THAT_TELL_A_LANGUAGE]
+    return "\n".join(said)[:_CHARACTERS_FOR_DETECTION]
 
 
 def _written(document: Document, translated: Sequence[bytes]) -> bytes:

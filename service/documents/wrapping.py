@@ -1,4 +1,4 @@
-"""Lines of words. A word may hold markup that has no width, and blanks nobody may break at."""
+"""Wraps words with zero-width markup and unbreakable blanks into lines."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from service.documents.fragment import Piece
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What stands between two plain blanks; nothing, if the blanks stand side by side."""
+    """Text between two plain blanks; empty between adjacent blanks."""
 
     text: str
     width: int
 
 
 def words_of(pieces: Iterable[Piece], *, tags_have_width: bool) -> list[Word]:
-    """The words of a fragment; joined by blanks they are its text again."""
+    """The words of a fragment; joining them with blanks restores its text."""
     words: list[Word] = []
     text, width = "", 0
     for piece in pieces:
-        first, *others = piece.text.split(" ") if piece.kind == "text" else [piece.text]
+        first, *following = piece.text.split(" ") if piece.kind == "text" else [piece.text]
         text += first
         width += len(first) if piece.kind == "text" or tags_have_width else 0
-        for other in others:
+        for word in following:
             words.append(Word(text, width))
-            text, width = other, len(other)
+            text, width = word, len(word)
     return [*words, Word(text, width)]
 
 
 def wrapped(
     words: Sequence[Word], width: int, may_start: Callable[[Word], bool] = lambda word: True
 ) -> list[str]:
-    """Lines of at most ``width``, as few as there can be; longer where no break is allowed."""
+    """Fewest lines of at most ``width``; a line is longer where no break is allowed."""
     lines: list[list[str]] = []
     used = 0
     for word in words:
@@ -47,7 +47,7 @@ def wrapped(
 
 
 def balanced(words: Sequence[Word], most: int) -> list[str]:
-    """At most ``most`` lines, the longest of them as short as can be."""
+    """At most ``most`` lines of minimal width."""
     longest = sum(word.width for word in words) + len(words)
     width = bisect.bisect_left(
         range(longest), True, key=lambda width: len(wrapped(words, width)) <= most

@@ -1,8 +1,8 @@
-"""What the options of one sentence ask for beyond plain beam search.
+"""Decoding constraints of one sentence: logit edits, target prefix, sampling, coverage penalty.
 
-A sentence that asks for nothing has no ``Constraints``, and costs nothing here. The others keep
-what their rows have written and attended to, edit logits before they become probabilities, and
-may choose their candidates in a way of their own: a forced or favoured prefix, or by lot.
+A sentence with plain options has no ``Constraints`` and costs nothing here. ``Constraints`` keep
+the token history and the attention of each row, edit logits before the softmax, and may replace
+the choice of candidates: by a forced or biased prefix, or by sampling.
 
     K  rows    T  tokens written    N  candidates of a row    S  source positions
 """
@@ -26,7 +26,7 @@ _DEAD = np.float32(-np.inf)
 
 
 class Constraints:
-    """Of one sentence, from its first step to its last."""
+    """Constraints of one sentence, from its first step to its last."""
 
     def __init__(
         self, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
@@ -47,22 +47,22 @@ class Constraints:
         self._written_KT = np.zeros((options.rows, 0), np.int32)
         self._coverage_KS = np.zeros((options.rows, source_length), np.float32)
         self._coverage_before_KS = self._coverage_KS
-        """Without what the rows have looked at in the latest step."""
-        self._astray_K = np.zeros(options.rows, np.bool_)
+        """Coverage without the attention of the latest step."""
+        self._diverged_K = np.zeros(options.rows, np.bool_)
         self._barred: dict[int, set[int]] = {}
 
     @classmethod
     def of(
         cls, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
     ) -> Constraints | None:
-        """What a sentence with these options needs, if anything."""
+        """Constraints for these options, or ``None`` for plain beam search."""
         constraints = cls(options, source_length, eos_id, unk_id)
         needed = options.target_prefix or not constraints._of_a_prefix_only
         return constraints if needed else None
 
     @property
     def spent(self) -> bool:
-        """Whether the sentence goes on like one that asks for nothing."""
+        """Whether the remaining steps are plain beam search: the prefix is complete."""
         beyond = self._written_KT.shape[1] > len(self.options.target_prefix)
         return beyond and self._of_a_prefix_only
 
@@ -73,12 +73,12 @@ class Constraints:
 
     @property
     def attends(self) -> bool:
-        """Whether a step has to tell what this sentence's rows look at."""
+        """Whether steps must return the attention of this sentence's rows."""
         return self.options.coverage_penalty != 0
 
     @property
     def asked(self) -> int | None:
-        """A token whose log-probability the next step has to tell, for every row."""
+        """Token whose log-probability the next step must return for every row, if any."""
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
         favoured = self._forced <= length < len(prefix)
         return prefix[length] if favoured else None
@@ -111,13 +111,13 @@ class Constraints:
         sums_K: FloatArray,
         ranks: int,
     ) -> Ranked:
-        """The best candidates of the rows; barred ones are none, nor is what has −∞."""
+        """The best candidates of the rows, without barred tokens and those with log-prob −∞."""
         log_probs_KN = log_probs_KN.copy()
         for row, barred in self._barred.items():
             log_probs_KN[row, np.isin(ids_KN[row], list(barred))] = _DEAD
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
         if length < self._forced:
-            # A forced token is free.
+            # A forced token adds nothing to the sum.
             rows = np.flatnonzero(sums_K > _DEAD)
             return rows, np.full(len(rows), prefix[length]), np.zeros(len(rows), np.float32)
         if length < len(prefix):
@@ -127,27 +127,27 @@ class Constraints:
         totals = (sums_K[:, None] + log_probs_KN).ravel()
         order = np.argsort(-totals, kind="stable")[:ranks]
         rows, tokens, totals = order // ids_KN.shape[1], ids_KN.ravel()[order], totals[order]
-        self._note_who_goes_astray(tokens)
+        self._mark_diverged_positions(tokens)
         just_freed = length == self._forced > 0
         if just_freed and not self.options.greedy:
-            # An ending right after what was forced only counts if nothing is likelier.
+            # An ending right after the forced prefix counts only if it is the best candidate.
             totals[1:][tokens[1:] == self._eos_id] = _DEAD
         return rows, tokens, totals
 
-    def _note_who_goes_astray(self, ranked: NDArray[np.int64]) -> None:
-        """Remember which positions have left a favoured prefix.
+    def _mark_diverged_positions(self, ranked: NDArray[np.int64]) -> None:
+        """Record which positions have diverged from a biased prefix.
 
-        It is the position that remembers, and not the row that stands there, since CTranslate2's
-        does; rows that change places take over each other's memory.
+        The flag belongs to the position, not to the row, as in CTranslate2. A row that changes
+        position takes over the flag of its new position.
         """
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
         wanted = prefix[length] if length < len(prefix) else None
-        for rank in range(len(self._astray_K)):
+        for rank in range(len(self._diverged_K)):
             followed = rank < len(ranked) and ranked[rank] == wanted
-            self._astray_K[rank] |= not followed
+            self._diverged_K[rank] |= not followed
 
     def follow(self, parents_K: IntArray, tokens_K: IntArray) -> None:
-        """Rows have become what continues ``parents`` with ``tokens``; nobody's parent is −1."""
+        """Replace each row by its parent's history plus one token; parent −1 is an empty row."""
         rows = self.options.rows
         origins_K = np.maximum(parents_K[:rows], 0)
         self._written_KT = np.concatenate(
@@ -156,16 +156,16 @@ class Constraints:
         self._coverage_KS = self._coverage_KS[origins_K]
 
     def attend(self, attention_KS: FloatArray) -> None:
-        """What the rows of this step have looked at to find their candidates."""
+        """Add the attention of this step to the coverage of the rows."""
         self._coverage_before_KS = self._coverage_KS.copy()
         rows = min(len(self._coverage_KS), len(attention_KS))
         self._coverage_KS[:rows] += attention_KS[:rows, : self._coverage_KS.shape[1]]
 
     def coverage(self, row: int, *, stuck: bool = False) -> float:
-        """What a hypothesis that ends in ``row`` loses for what it has not looked at.
+        """Coverage penalty of a hypothesis that ends in ``row`` (Wu et al. 2016, equation 14).
 
-        One that is ``stuck`` has not got the token that it looked for in the latest step. Wu et al.
-        2016, equation 14; source positions that got nothing at all do not count.
+        A ``stuck`` hypothesis got no token in the latest step, so the attention of that step is
+        left out. Source positions without any attention do not count.
         """
         if not self.attends:
             return 0.0
@@ -176,7 +176,7 @@ class Constraints:
     def _favoured(
         self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray, asked_K: FloatArray
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Positions that have followed the prefix give its next token β of the probability."""
+        """Candidates where positions that followed the prefix give its next token a share β."""
         beta = self.options.prefix_bias_beta
         length = self._written_KT.shape[1]
         wanted = self.options.target_prefix[length]
@@ -184,7 +184,7 @@ class Constraints:
         for row in range(len(ids_KN)):
             row_ids = np.append(ids_KN[row], wanted)
             row_log_probs = np.append(log_probs_KN[row], _DEAD)
-            if not self._astray_K[row]:
+            if not self._diverged_K[row]:
                 row_log_probs[row_ids == wanted] = _DEAD
                 row_log_probs += np.float32(math.log1p(-beta))
                 row_log_probs[-1] = math.log(math.exp(asked_K[row]) * (1 - beta) + beta)
@@ -196,7 +196,7 @@ class Constraints:
     def _drawn(
         self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray, sums_K: FloatArray
     ) -> Ranked:
-        """One candidate for every row; a row that has none left comes with a sum of −∞."""
+        """One sampled candidate for every row; a row without candidates gets the sum −∞."""
         rows = np.arange(len(ids_KN))
         tokens = np.zeros(len(rows), np.int64)
         totals = np.full(len(rows), _DEAD, np.float32)
@@ -216,7 +216,7 @@ def gather_edits(
     too_short_B: NDArray[np.bool_],
     eos_id: int,
 ) -> Edits | None:
-    """The edits of a whole batch; sentences without constraints only have a least length."""
+    """Logit edits of a whole batch. Without constraints, only the minimum length applies."""
     rows = live_BK.shape[1]
     plain_B = np.array([c is None for c in constraints]) & too_short_B
     found = [
@@ -225,7 +225,7 @@ def gather_edits(
     ]
     for sentence, own in enumerate(constraints):
         if own is not None:
-            found += [(sentence * rows + row, *rest) for row, *rest in own.edits(live_BK[sentence])]
+            found += [(sentence * rows + row, *edit) for row, *edit in own.edits(live_BK[sentence])]
     if not found:
         return None
     places, tokens, penalties, biases = zip(*found, strict=True)
@@ -238,7 +238,7 @@ def gather_edits(
 
 
 def _after_repeated(written: list[int], size: int) -> set[int]:
-    """Tokens that would complete a sequence of ``size`` tokens that is there already."""
+    """Tokens that would repeat an n-gram of ``size`` tokens."""
     if not size or len(written) < size:
         return set()
     begun = written[len(written) - size + 1 :]

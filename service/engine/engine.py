@@ -1,8 +1,8 @@
-"""The engine's loop, and the only place in the service where threads meet.
+"""Continuous-batching engine: one thread runs scheduler and backend, the event loop awaits futures.
 
-One thread owns the scheduler and the backend. The event loop speaks to it through
-an inbox of commands and hears back through futures; they share no other state.
-Every way out of the loop settles every future, including the ways that are bugs.
+The engine thread owns the scheduler and the backend. The event loop sends commands through an
+inbox and receives results through futures. The two threads share no other state. Every exit from
+the loop, including an unexpected exception, resolves all pending futures.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
         self._holding = 0
-        """On the engine's thread: how many wait until all that they have is in the line."""
+        """Number of open ``gathering`` blocks. Only the engine thread uses it."""
 
     # On the event loop.
 
     @property
     def alive(self) -> bool:
-        """Whether a sentence given now would be decoded."""
+        """Whether the engine accepts and decodes sentences."""
         return self._thread.is_alive() and not self._stopped
 
     async def start(self) -> None:
-        """Start the engine's thread. An engine belongs to the event loop it was started on."""
+        """Start the engine thread. The engine belongs to the event loop that starts it."""
         if self._loop is not None or self._stopped:
             raise RuntimeError("an engine starts once")
         self._loop = asyncio.get_running_loop()
@@ -99,11 +99,11 @@ class Engine:
         priority: Priority = "interactive",
         request: int = 0,
     ) -> Decoded:
-        """Translate one sentence. Cancelling the call removes it from the batch.
+        """Decode one sentence. Cancelling the call removes it from the batch.
 
-        ``source_ids`` ends with ``eos``. Sentences of one ``request`` share its turns in the line.
-        Raises an ``EngineError`` if the sentence is refused, if the model fails on it, or if the
-        engine stops before it is done.
+        ``source_ids`` ends with ``eos``. Sentences of one ``request`` share its turns in the
+        waiting line. Raises an ``EngineError`` if the sentence is refused, if the model fails on
+        it, or if the engine stops first.
         """
         if self._stopped or self._loop is None:
             raise EngineStopped("the engine is not running")
@@ -120,13 +120,13 @@ class Engine:
             if future.cancelled() or not future.done():
                 self._inbox.put(_Abort(sequence.id))
             else:
-                # A call cancelled just after it failed never looks; asyncio would complain.
+                # Avoids asyncio's warning if the call was cancelled just after the failure.
                 future.exception()
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Nothing is decoded meanwhile, so that all who are given together enter the line before
-        the first of them gets a slot: their company is then always the same."""
+        """Pause decoding while a group of sentences is queued. All of them are then admitted in the
+        same order in every run, which makes batch composition reproducible."""
         self._inbox.put(_Hold())
         try:
             yield
@@ -134,16 +134,16 @@ class Engine:
             self._inbox.put(_Release())
 
     async def close(self) -> None:
-        """Stop between two steps, and fail everyone who still waits with ``EngineStopped``."""
+        """Stop between two steps. Pending ``decode`` calls raise ``EngineStopped``."""
         started, self._stopped = self._loop is not None, True
         self._inbox.put(_Stop())
         if started:
             await asyncio.to_thread(self._thread.join)
-            self._fail_the_rest()
+            self._fail_pending_futures()
         else:
             self._backend.close()
 
-    def _fail_the_rest(self) -> None:
+    def _fail_pending_futures(self) -> None:
         for future in self._futures.values():
             if not future.done():
                 future.set_exception(EngineStopped("the engine has stopped"))
@@ -173,13 +173,13 @@ class Engine:
             logger.exception("the engine died")
             self._reports.died()
         finally:
-            # Whoever calls from here on is refused; whoever called before is told.
+            # Later calls are refused; the futures of earlier calls fail.
             self._stopped = True
-            self._tell(self._fail_the_rest)
+            self._post(self._fail_pending_futures)
             self._shut_down()
 
     def _take_commands(self) -> bool:
-        """Apply what has arrived; wait for something only when there is nothing else to do."""
+        """Apply the commands of the inbox; block only when there is no work. False means stop."""
         while self._holding or not self._scheduler.has_work or not self._inbox.empty():
             match self._inbox.get():
                 case _Stop():
@@ -227,7 +227,7 @@ class Engine:
         return plan.encode is None or self._encode(plan.encode, plan.admitted)
 
     def _encode(self, batch: EncodeBatch, admitted: list[Sequence]) -> bool:
-        """Encode the newcomers. If that fails, they leave and those running do not notice."""
+        """Encode the newly admitted sentences. A failure removes only those from the batch."""
         start = time.perf_counter()
         try:
             self._backend.encode(batch)
@@ -242,7 +242,7 @@ class Engine:
         return True
 
     def _step(self, batch: StepBatch, sequences: list[Sequence]) -> Candidates | None:
-        """Extend every row by one token. If that fails, everyone in the batch leaves."""
+        """Extend every row by one token. A failure removes all sentences from the batch."""
         start = time.perf_counter()
         try:
             candidates = self._backend.step(batch)
@@ -260,7 +260,7 @@ class Engine:
     def _make_room(
         self, leaving: list[Sequence], tried: list[Sequence], error: MemoryError
     ) -> None:
-        """Have some start over later; a sentence that finds no room even alone fails."""
+        """Preempt the sentences in ``leaving``. A sentence that runs alone fails instead."""
         if len(tried) == len(self._scheduler.running) == 1:
             self._fail(tried, error)
             return
@@ -274,7 +274,7 @@ class Engine:
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         failures: list[tuple[Sequence, _Outcome]] = []
-        # From the last slot on, so that nobody who leaves is moved first.
+        # Last slot first: removing a sentence then never moves another one to be removed.
         for sequence in reversed(sequences):
             self._scheduler.abort(sequence.id, "failed")
             failure = BackendFailed(
@@ -300,21 +300,21 @@ class Engine:
 
     def _deliver(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
         if outcomes:
-            self._tell(self._settle, outcomes)
+            self._post(self._settle, outcomes)
 
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+    def _post(self, callback: Callable[..., None], *arguments: object) -> None:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
-            # The event loop closed without closing the engine: nobody is left to listen.
+            # The event loop closed without closing the engine: no caller waits.
             if not self._loop.is_closed():
                 raise
             self._inbox.put(_Stop())
 
 
 def _timed(leaving: Collection[tuple[Sequence, _Outcome]]) -> list[tuple[Sequence, _Outcome]]:
-    """Each outcome with how long its sentence has waited and been decoded."""
+    """Add to each decoded outcome the seconds of queueing and decoding."""
     now = time.perf_counter()
     return [
         (

@@ -1,4 +1,4 @@
-"""Everything the engine can refuse or fail to do."""
+"""Exceptions of the decoding engine: refused sentences, backend failures, shutdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class EngineError(Exception):
 
 
 class SentenceTooLong(EngineError):
-    """The model cannot read this sentence whole, and nothing is cut silently."""
+    """The sentence exceeds the model's source length. Sentences are never truncated."""
 
     def __init__(self, length: int, limit: int) -> None:
         super().__init__(f"sentence has {length} tokens; the model reads at most {limit}")
@@ -17,7 +17,7 @@ class SentenceTooLong(EngineError):
 
 
 class BeamTooWide(EngineError):
-    """The cache of this model holds fewer hypotheses a sentence than were asked for."""
+    """The beam is wider than the number of hypotheses that the model's cache holds."""
 
     def __init__(self, beam_size: int, limit: int) -> None:
         super().__init__(f"beam_size is {beam_size}; this model is loaded for at most {limit}")
@@ -26,12 +26,12 @@ class BeamTooWide(EngineError):
 
 
 class ImpossiblePrefix(EngineError):
-    """No translation begins as was asked, or is as long."""
+    """No translation can have this target prefix or this minimum length."""
 
 
 class BackendFailed(EngineError):
-    """The model failed on an iteration this sentence was part of. Trying again may work."""
+    """The model failed on an iteration that included this sentence. A retry may work."""
 
 
 class EngineStopped(EngineError):
-    """The engine is shutting down or has died. Trying again here will not work."""
+    """The engine is shutting down or has died. A retry on this engine will not work."""

@@ -1,10 +1,10 @@
-"""An order in which requests share what there is, however much each of them wants.
+"""Fair queue of sentences between requests: weighted fair queueing by decoding work.
 
-Weighted fair queueing (Demers, Keshav and Shenker 1989): a clock counts the work that each request
-present has had done, were all served at once. A sentence's turn comes when the clock says that its
-request could have begun it, had it always had its share. So a single sentence waits for about one
-of every other request, not for all of theirs; a request alone has everything; and nobody waits for
-ever, since those who come later are given later turns. Sentences of one request keep their order.
+Demers, Keshav and Shenker 1989. A virtual clock counts the work that each waiting request would
+have received if all requests were served in parallel. The turn of a sentence is the clock value
+at which its request, with a constant share, could begin it. A single sentence therefore waits for
+about one sentence of every other request. A lone request gets all capacity. Later arrivals get
+later turns, so every sentence is served. Sentences of one request keep their order.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class _Entry(Generic[T]):
     work: float
     turn: float
     number: int
-    """Tells equal turns apart, and an entry from an earlier one of the same item."""
+    """Breaks ties between equal turns, and identifies stale heap entries of the same item."""
 
 
 @dataclass(slots=True)
 class _Share:
     waiting: int = 0
-    """Items of the request."""
+    """Waiting items of the request."""
     next_turn: float = 0.0
 
 
 class FairQueue(Generic[T]):
-    """Each operation takes time as the logarithm of how many wait."""
+    """Queue of items with ids. Each operation takes logarithmic time in the queue length."""
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry[T]] = {}
         self._heap: list[tuple[float, int, int]] = []
-        """Turn, number and id; of those that have left, too, until they come first."""
+        """Turn, number and id. Entries of removed items stay until they reach the top."""
         self._shares: dict[int, _Share] = {}
-        """Of requests that have anything waiting."""
+        """By request, for requests with waiting items."""
         self._clock = 0.0
         self._numbers = itertools.count()
         self._numbers_before = itertools.count(-1, -1)
@@ -65,19 +65,19 @@ class FairQueue(Generic[T]):
         return identifier in self._entries
 
     def append(self, item: T, request: int, work: float) -> None:
-        """``work`` is above 0, in any unit."""
+        """Queue an item of ``request``; ``work`` is above 0, in any unit."""
         share = self._shares.setdefault(request, _Share())
         turn = max(self._clock, share.next_turn)
         share.next_turn = turn + work
         self._enter(_Entry(item, request, work, turn, next(self._numbers)), share)
 
     def prepend(self, item: T, request: int) -> None:
-        """Put back somebody whose turn it was: before all others, and at no cost."""
+        """Put a served item back at the head of the queue, with no work."""
         share = self._shares.setdefault(request, _Share(next_turn=self._clock))
         self._enter(_Entry(item, request, 0.0, -math.inf, next(self._numbers_before)), share)
 
     def first(self, count: int) -> list[T]:
-        """The next ``count``, or all if there are fewer."""
+        """The next ``count`` items, or all if there are fewer."""
         found: list[tuple[float, int, int]] = []
         while self._heap and len(found) < count:
             place = heapq.heappop(self._heap)
@@ -88,12 +88,12 @@ class FairQueue(Generic[T]):
         return [self._entries[identifier].item for _, _, identifier in found]
 
     def serve(self, identifier: int) -> T:
-        """Take somebody out whose turn it is; raises ``KeyError``."""
+        """Take out an item and advance the clock by its work; raises ``KeyError``."""
         self._clock += self._entries[identifier].work / len(self._shares)
         return self.remove(identifier)
 
     def remove(self, identifier: int) -> T:
-        """Take somebody out who no longer wants anything; raises ``KeyError``."""
+        """Take out a cancelled item, without moving the clock; raises ``KeyError``."""
         entry = self._entries.pop(identifier)
         share = self._shares[entry.request]
         share.waiting -= 1

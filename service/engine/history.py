@@ -1,4 +1,4 @@
-"""What every row has written, as a tree: rows share their past, so forking one is free.
+"""Token history of every beam, stored as back-pointers, so that forking a row copies nothing.
 
 P  slots    T  tokens written    K  rows
 """
@@ -12,13 +12,15 @@ from service.runtime.backend import IntArray
 
 
 class History:
+    """Back-pointer table of all slots."""
+
     def __init__(self, slots: int, length: int, rows: int) -> None:
         self._tokens_PTK = np.zeros((slots, length, rows), np.int32)
         self._origins_PTK = np.zeros((slots, length, rows), np.int16)
 
     @property
     def columns(self) -> tuple[NDArray[np.integer], ...]:
-        """What moves with a sentence from slot to slot."""
+        """Arrays whose first axis is the slot; a sentence that changes slot copies its entries."""
         return self._tokens_PTK, self._origins_PTK
 
     def append(
@@ -27,7 +29,7 @@ class History:
         tokens_BK: NDArray[np.integer],
         origins_BK: NDArray[np.integer],
     ) -> None:
-        """Each row, ``lengths_B`` tokens long, has become ``origins_BK`` and one more token."""
+        """Append ``tokens_BK`` to the rows ``origins_BK``, which gives ``lengths_B`` tokens."""
         sentences, rows = tokens_BK.shape
         every = np.arange(sentences)
         self._tokens_PTK[every, lengths_B - 1, :rows] = tokens_BK

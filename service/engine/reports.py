@@ -1,4 +1,4 @@
-"""What the engine's loop tells its observer, worked out from the plan and the outcomes."""
+"""Computes the observer events of the engine loop from plans, batches and outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTHING = CacheUse(0, 0)
 
 
 class Reports:
-    """For the engine's thread, which calls between two steps."""
+    """Reports events to one observer. Only the engine thread calls it, between two steps."""
 
     def __init__(self, observer: EngineObserver, scheduler: Scheduler) -> None:
         self._observer = observer
@@ -27,7 +27,7 @@ class Reports:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """An iteration; one that ends by a bug is not told."""
+        """Time one iteration. An iteration that raises is not reported."""
         start = time.perf_counter()
         yield
         self._observer.worked(time.perf_counter() - start)
@@ -36,7 +36,7 @@ class Reports:
         self._observer.died()
 
     def use(self, use: CacheUse = _NOTHING) -> None:
-        """Tell what keys and values take, if that has changed."""
+        """Report the size of the key/value cache, if it has changed."""
         if use != self._use:
             self._observer.cached(use.taken, use.limit)
             self._use = use
@@ -46,7 +46,7 @@ class Reports:
         self._observer.waiting(len(waiting), waiting.tokens)
 
     def joined(self, plan: Plan) -> None:
-        """Also notes in each newcomer when it got its slot."""
+        """Report the admitted sentences, and set the time of admission of each."""
         at = time.perf_counter()
         for sequence in plan.admitted:
             sequence.entered = at
@@ -63,12 +63,12 @@ class Reports:
         self._observer.stepped(rows, sentences, seconds)
 
     def left(self, reason: LeaveReason, count: int) -> None:
-        """``count`` have left the batch, and are no longer in the scheduler's."""
+        """Report ``count`` sentences that the scheduler has already removed."""
         if count:
             self._observer.left(reason, count, len(self._scheduler.running))
 
     def ended(self, outcomes: Collection[tuple[Sequence, Decoded | EngineError]]) -> None:
-        """These have left the batch with a translation or a failure."""
+        """Report sentences that left the batch with a translation or a failure."""
         failed = 0
         for sequence, outcome in outcomes:
             if isinstance(outcome, EngineError):

@@ -1,8 +1,7 @@
-"""Draws one of a row's candidates at random.
+"""Random sampling of one candidate of a row, with top-k, top-p and temperature.
 
-A draw depends on the request's seed, the row and the position and on nothing else, so the
-same request gives the same translation in any company. This module knows log-probabilities
-and options; what a token means, and which may be written, was decided before.
+A draw depends only on the request's seed, the row and the position, so the same request gives the
+same translation in any batch. Candidates that may not be written have been removed before.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from service.runtime.backend import FloatArray, IntArray
 
 
 def uniform(seed: int, row: int, position: int) -> float:
-    """The number in [0, 1) that belongs to a row's token at a position.
+    """The random number in [0, 1) for a row's token at a position.
 
     ``position`` counts the tokens written before, a forced prefix included. The generator is
     counter-based (Salmon et al. 2011): no state passes from one draw to the next.
@@ -24,12 +23,12 @@ def uniform(seed: int, row: int, position: int) -> float:
 
 
 def draw(token_ids_N: IntArray, log_probs_N: FloatArray, options: DecodingOptions, u: float) -> int:
-    """The index of the candidate that ``u``, from [0, 1), falls on.
+    """The index of the candidate that ``u``, in [0, 1), selects.
 
-    Keeps the ``sampling_topk`` likeliest, of equal ones the lower id; divides by the
-    temperature; keeps the fewest whose probabilities among the kept sum to ``sampling_topp``
-    (Holtzman et al. 2020); inverts their cumulative distribution. A candidate of log-probability
-    ``-inf`` is never drawn; one at least must have more, or ``ValueError`` is raised.
+    Keeps the ``sampling_topk`` likeliest candidates, of equal ones the lower id. Divides by the
+    temperature. Keeps the fewest candidates whose renormalised probabilities sum to
+    ``sampling_topp`` (Holtzman et al. 2020). Inverts their cumulative distribution. A candidate
+    with log-probability ``-inf`` is never drawn. Raises ``ValueError`` if all have ``-inf``.
     """
     order = np.lexsort((token_ids_N, -log_probs_N))
     order = order[log_probs_N[order] > -np.inf]

@@ -1,15 +1,14 @@
-"""Decides, between two steps, which sentences enter the batch and which leave it.
+"""Continuous-batching scheduler: assigns sentences to slots and plans each iteration.
 
-There is no encode phase and no decode phase: every iteration encodes whoever has
-just been admitted and then extends every live row by one token. The scheduler
-makes decisions only; it never calls a model, reads a clock or blocks.
+There is no encode phase and no decode phase. Every iteration encodes the newly admitted sentences
+and then extends every live row by one token. The scheduler never calls a model, reads a clock or
+blocks.
 
-Sentences enter as long as a slot is free and the newcomers of one iteration, padded to the longest
-of them, stay within ``max_padded_tokens``: one large encode would make everyone who is running
-wait. Everyone's source padded to the longest stays within ``max_batch_tokens``: a step reads all of
-it, so that a batch with long sentences is better narrower. Who enters first is the line's business,
-see ``service.engine.waiting``. The slots in use are always the first ones: when a sentence leaves,
-the last one moves into its slot.
+A sentence is admitted while a slot is free and two bounds hold. The padded tokens of one encode
+stay within ``max_padded_tokens``, because all running sentences wait for it. The padded source
+tokens of the whole batch stay within ``max_batch_tokens``, because every step reads all of them.
+``service.engine.waiting`` decides the order of admission. The slots in use are always the first
+ones: when a sentence leaves, the last one moves into its slot.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class Sequence:
     options: DecodingOptions
     priority: Priority = "interactive"
     request: int = 0
-    """Whose it is: requests share the slots, see ``service.engine.fairness``."""
+    """Number of its request. Requests share the slots, see ``service.engine.fairness``."""
     arrived: float = 0.0
-    """When it joined the line, on whichever clock the engine reads."""
+    """Time of arrival in the waiting line, on the engine's clock."""
     entered: float = 0.0
-    """When it got its slot."""
+    """Time of admission to a slot."""
 
     def __post_init__(self) -> None:
         if not self.source_ids:
@@ -51,27 +50,27 @@ class Sequence:
 
     @property
     def work(self) -> int:
-        """What decoding takes, about: as many rows as many times as there are source tokens."""
+        """Approximate decoding cost: rows times the larger of source and minimum length."""
         return self.options.rows * max(self.source_length, self.options.min_decoding_length)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One iteration: carry out the moves, encode the admitted, if any, then step everyone."""
+    """One iteration: execute the moves, encode the admitted sentences, then step all running."""
 
     moves: list[tuple[int, int]]
-    """The sentence in the first slot of each pair is to be in the second, in this order."""
+    """Pairs of slots: move the sentence from the first to the second, in this order."""
     admitted: list[Sequence]
     encode: EncodeBatch | None
     sequences: list[Sequence]
-    """Everyone who is running, by slot."""
+    """All running sentences, by slot."""
     step: StepBatch | None
-    """``None`` if nobody is running."""
+    """``None`` if no sentence is running."""
 
 
 @dataclass(slots=True)
 class Books:
-    """What became of every sentence that was accepted; a refused one is in no column."""
+    """Counts of accepted sentences by outcome. Refused sentences are not counted."""
 
     accepted: int = 0
     finished: int = 0
@@ -80,6 +79,8 @@ class Books:
 
 
 class Scheduler:
+    """Owns the waiting line, the slots and the search state. Only the engine thread calls it."""
+
     def __init__(
         self,
         limits: Limits,
@@ -101,17 +102,17 @@ class Scheduler:
         self._search = Search(limits, special_ids)
         self._moves: list[tuple[int, int]] = []
         self._cautious = False
-        """Memory was short; nobody enters beside others until somebody has left."""
+        """After a memory shortage: at most one sentence runs until one has left the batch."""
 
     @property
     def has_work(self) -> bool:
         return bool(self.running or len(self.waiting))
 
     def add(self, sequence: Sequence) -> None:
-        """Put a sentence at the end of the line, or refuse it by name.
+        """Add a sentence to the waiting line. Raises an ``EngineError`` that says why not.
 
-        A ``max_decoding_length`` beyond what the model can write is reduced to that;
-        ``FinishReason.LENGTH`` tells whether it mattered.
+        A ``max_decoding_length`` above the model's limit is reduced to the limit.
+        ``FinishReason.LENGTH`` shows that the limit was reached.
         """
         options, limits = sequence.options, self.limits
         if sequence.source_length > limits.source_length:
@@ -133,9 +134,9 @@ class Scheduler:
         self.books.accepted += 1
 
     def abort(self, sequence_id: int, reason: LeaveReason = "cancelled") -> bool:
-        """Forget a sentence wherever it is; true if it was in the batch.
+        """Remove a waiting or running sentence; true if it was in the batch.
 
-        Unknown ids are ignored: it may just have finished.
+        Unknown ids are ignored, because the sentence may just have finished.
         """
         for slot, sequence in enumerate(self.running):
             if sequence.id == sequence_id:
@@ -146,7 +147,7 @@ class Scheduler:
         return False
 
     def schedule(self) -> Plan:
-        """Admit whoever fits, and plan the next iteration for everyone running."""
+        """Admit the sentences that fit, and plan the next iteration."""
         first = len(self.running)
         free = self.limits.slots - first
         if self._cautious:
@@ -168,15 +169,15 @@ class Scheduler:
         return self._plan(admitted, encode)
 
     def reschedule(self) -> Plan:
-        """Plan again for those still running, and admit nobody."""
+        """Plan again for the running sentences, without admission."""
         return self._plan([], None)
 
     def preempt(self, sequences: list[Sequence]) -> None:
-        """Put some of the running back to the head of the line, to start over when there is room.
+        """Move running sentences back to the head of the waiting line, to start over later.
 
-        Nobody enters beside others until somebody has left for good.
+        At most one sentence is then running until one has left the engine.
         """
-        # From the last slot on, so that nobody who leaves is moved first.
+        # Last slot first: removing a sentence then never moves another one to be removed.
         for sequence in sorted(sequences, key=self.running.index, reverse=True):
             self._vacate(self.running.index(sequence))
         for sequence in sorted(sequences, key=lambda sequence: sequence.id, reverse=True):
@@ -184,21 +185,21 @@ class Scheduler:
         self._cautious = True
 
     def apply(self, candidates: Candidates) -> list[tuple[Sequence, Decoded | BackendFailed]]:
-        """Advance every search by a step's candidates; returns who leaves, and with what.
+        """Advance every search by a step's candidates; returns finished sentences with results.
 
-        A sentence for which the model computed no numbers fails, and no other does.
+        NaN in the output for a sentence fails that sentence only.
         """
         over = self._search.advance(candidates)
         leaving = [(self.running[slot], outcome) for slot, outcome in over]
-        # From the last slot on, so that nobody who leaves is moved first.
+        # Last slot first: removing a sentence then never moves another one to be removed.
         for slot, outcome in reversed(over):
             self._release(slot, "finished" if isinstance(outcome, Decoded) else "failed")
         return leaving
 
     def check_integrity(self) -> None:
-        """No sentence is lost.
+        """Assert that no sentence is lost.
 
-        Every running sentence has one slot and one search; every accepted sentence is waiting,
+        Every running sentence has one slot and one search. Every accepted sentence is waiting,
         running, or has left for one reason.
         """
         assert self._search.count == len(self.running) <= self.limits.slots
@@ -224,7 +225,7 @@ class Scheduler:
             self._moves.append((last, slot))
 
     def _enter(self, reason: LeaveReason) -> None:
-        """Enter a departure in the books."""
+        """Count a departure."""
         match reason:
             case "finished":
                 self.books.finished += 1
@@ -233,4 +234,4 @@ class Scheduler:
             case "cancelled":
                 self.books.cancelled += 1
             case "preempted":
-                raise AssertionError("who is preempted has not left the engine")
+                raise AssertionError("a preempted sentence has not left the engine")

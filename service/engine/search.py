@@ -1,9 +1,9 @@
 """Beam search over all sentences of a batch at once: pure bookkeeping, no model and no clock.
 
-The definition is CTranslate2's; ``tests.engine.reference`` is the same search written for reading.
-A sentence has positions 0 … ``beam_size`` − 1, each holding a live row or nothing. At every step
-the candidates of its rows compete by summed log-probability, and the best ``2 * beam_size`` (one,
-if it is greedy) are ranked:
+The algorithm is CTranslate2's; ``tests.engine.reference`` is the same search written for reading.
+A sentence has positions 0 … ``beam_size`` − 1, each with a live row or empty. At every step the
+candidates of its rows compete by summed log-probability, and the best ``2 * beam_size`` (one, if
+the search is greedy) are ranked:
 
 - an ending among the first ``beam_size`` ranks is a finished hypothesis; further down it is
   dropped;
@@ -17,10 +17,10 @@ if it is greedy) are ranked:
 - at ``max_decoding_length`` each of the first ``beam_size`` ranks is a hypothesis, ended or not.
 
 Sums are float32. Equal sums rank by position, then by the model's own order of candidates; equal
-scores by which came first. So a result depends on the sentence's own candidates and on nothing
-else. What options ask for beyond this is in ``service.engine.constraints``.
+scores by which came first. So a result depends only on the sentence's own candidates.
+``service.engine.constraints`` implements the options beyond this.
 
-    P  slots    T  tokens written    R  ranks    (others: runtime/backend.py)
+    P  slots    T  tokens written    R  ranks    (other axes: runtime/backend.py)
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 _DEAD = np.float32(-np.inf)
 _NO_CANDIDATES = 2
-"""``bos`` and ``pad`` are left out, so that two more have to be looked at."""
+"""``bos`` and ``pad`` are removed, so each step requests two more candidates."""
 _BARELY = BARRED / 2
-"""Below this, a log-probability is that of a token that is barred."""
+"""A lower log-probability belongs to a barred token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Search:
         self._options: list[DecodingOptions] = []
         self._constraints: list[Constraints | None] = []
         self._constrained = 0
-        """How many have constraints."""
+        """Number of sentences with constraints."""
         self._scored = 0
-        """How many need log-probabilities."""
+        """Number of sentences that need log-probabilities."""
         self._ends: list[list[_End]] = []
         self._sums_PK = np.full((slots, rows), _DEAD, np.float32)
-        """Of each live row's log-probabilities; −∞ where nobody lives."""
+        """Sum of log-probabilities of each row; −∞ for an empty row."""
         self._tokens_PK = np.zeros((slots, rows), np.int32)
         self._parents_PK = np.full((slots, rows), NOBODY, np.int32)
         self._history = History(slots, length, rows)
@@ -95,11 +95,11 @@ class Search:
         self._num_ends_P = np.zeros(slots, np.int32)
         self._enough_ends_P = np.zeros(slots, np.int32)
         self._first_ended_P = np.zeros(slots, np.bool_)
-        """Whether rank 0 has been an ending, or need not be for the search to stop."""
+        """Whether rank 0 has been an ending, or the search may stop without that."""
         self._needed_P = np.zeros(slots, np.float64)
-        """The score of the worst hypothesis that is good enough so far; −∞ while there is none."""
+        """Score of the ``num_hypotheses``-th best finished hypothesis; −∞ with fewer of them."""
         self._least_shares_P = np.zeros(slots, np.float64)
-        """What the sum of the longest hypothesis allowed is multiplied by to be its score."""
+        """Factor from sum to score for the longest hypothesis allowed."""
         self._columns = (
             self._sums_PK,
             self._tokens_PK,
@@ -127,7 +127,7 @@ class Search:
         self._constrained += constraints is not None
         self._scored += needs_scores(options, constraints is not None)
         self._ends.append([])
-        # Samples are rows of their own from the start; a search is one row that forks.
+        # Each sample has a row from the start; a beam search starts with one row that forks.
         first_rows = options.rows if options.samples else 1
         self._sums_PK[slot] = _DEAD
         self._sums_PK[slot, :first_rows] = 0
@@ -146,7 +146,7 @@ class Search:
         self._least_shares_P[slot] = least_share(options)
 
     def remove(self, slot: int) -> int:
-        """Forget a sentence; the one in the last slot, which is returned, takes its place."""
+        """Remove a sentence; the one in the last slot, which is returned, moves to ``slot``."""
         self.count -= 1
         last = self.count
         for column in self._columns:
@@ -159,7 +159,7 @@ class Search:
         return last
 
     def batch(self) -> StepBatch:
-        """What the next step has to compute."""
+        """Inputs of the next model step."""
         count = self.count
         live_PK = self._parents_PK[:count] >= 0
         rows = int(np.flatnonzero(live_PK.any(axis=0)).max()) + 1
@@ -171,10 +171,10 @@ class Search:
             live_BK = live_PK[:, :rows]
             edits = gather_edits(self._constraints, live_BK, too_short_B, self._eos_id)
         if self._constrained:
-            theirs = [c for c in self._constraints if c is not None]
-            attention = any(c.attends for c in theirs)
-            num_candidates = max(num_candidates, *(drawn_from(c.options) for c in theirs))
-            if any(c.asked is not None for c in theirs):
+            constrained = [c for c in self._constraints if c is not None]
+            attention = any(c.attends for c in constrained)
+            num_candidates = max(num_candidates, *(drawn_from(c.options) for c in constrained))
+            if any(c.asked is not None for c in constrained):
                 asked_B = [0 if c is None else c.asked or 0 for c in self._constraints]
                 asked_BK = np.repeat(np.array(asked_B, np.int32)[:, None], rows, axis=1)
         return StepBatch(
@@ -189,9 +189,9 @@ class Search:
         )
 
     def advance(self, candidates: Candidates) -> list[tuple[int, Decoded | BackendFailed]]:
-        """Choose the next live rows; returns whose search is over, by slot, and with what.
+        """Choose the next live rows; returns slots and results of finished searches.
 
-        A sentence for which the model computed no numbers fails, and no other does.
+        NaN in the output for a sentence fails that sentence only.
         """
         count = self.count
         rows = candidates.log_probs_BKN.shape[1]
@@ -222,8 +222,8 @@ class Search:
         return self._over(last_B, failed, old_sums_BK)
 
     def _not_a_number(self, totals_BKN: FloatArray, old_sums_BK: FloatArray) -> set[int]:
-        """The slots for which something else than numbers came; they have no candidates."""
-        # Nobody's rows hold anything, which −∞ does not hide from NaN.
+        """The slots with NaN in the model output; their candidates are removed."""
+        # Empty rows may hold anything. Adding −∞ does not remove a NaN there.
         totals_BKN[old_sums_BK == _DEAD] = _DEAD
         if not np.isnan(totals_BKN.sum()):
             return set()
@@ -248,7 +248,7 @@ class Search:
         ranks = int(ranks_B1.max())
         flat_BM = totals_BKN.reshape(count, -1)
         if (lacking := ranks - flat_BM.shape[1]) > 0:
-            # A vocabulary smaller than the beam.
+            # The vocabulary is smaller than the beam.
             flat_BM = np.pad(flat_BM, ((0, 0), (0, lacking)), constant_values=_DEAD)
         order_BR = largest(flat_BM, ranks)
         totals_BR = flat_BM.ravel()[order_BR + np.arange(count)[:, None] * flat_BM.shape[1]]
@@ -286,7 +286,7 @@ class Search:
         within_BR: NDArray[np.bool_],
         finished_BR: NDArray[np.bool_],
     ) -> None:
-        """Make the ranks that live on the next rows."""
+        """Store the surviving ranks as the next rows."""
         count = self.count
         width = int(self._rows_P[:count].max())
         live_BK = (alive_BR & within_BR)[:, :width]
@@ -294,7 +294,7 @@ class Search:
         sums_BK = totals_BR[:, :width]
         refilled = np.flatnonzero(finished_BR.any(axis=1))
         if len(refilled):
-            # The j-th position that has become free goes to the j-th rank beyond the positions.
+            # The j-th free position goes to the j-th surviving rank beyond the positions.
             free_AK = finished_BR[refilled, :width]
             beyond_AR = (alive_BR & ~within_BR)[refilled]
             replacement_AR = np.argsort(~beyond_AR, axis=1, kind="stable")
@@ -324,14 +324,14 @@ class Search:
                     self._release(slot)
 
     def _release(self, slot: int) -> None:
-        """A sentence goes on without its constraints."""
+        """Drop the constraints of a sentence."""
         self._constraints[slot] = None
         self._constrained -= 1
         options = self._options[slot]
         self._scored += needs_scores(options, False) - needs_scores(options, True)
 
     def _finish(self, slot: int, row: int, log_prob: float, token: int) -> None:
-        """``token`` after what ``row`` held has made a hypothesis."""
+        """Record the finished hypothesis of ``row`` plus ``token``."""
         length = int(self._lengths_P[slot])
         score = self._options[slot].normalised(log_prob, length)
         constraints = self._constraints[slot]
@@ -354,7 +354,7 @@ class Search:
             self._first_ended_P[:count]
         )
         over_B |= last_B | (self._parents_PK[:count] < 0).all(axis=1)
-        # No token is more than certain, so this is the best that any live row can come to.
+        # Log-probabilities are at most 0, so this bounds the score of every live row.
         best_B = self._sums_PK[:count].max(axis=1) * self._least_shares_P[:count]
         over_B |= best_B <= self._needed_P[:count]
         outcomes: list[tuple[int, Decoded | BackendFailed]] = []
@@ -369,7 +369,7 @@ class Search:
     def _result(self, slot: int, old_sums_K: FloatArray) -> Decoded:
         options, ends = self._options[slot], self._ends[slot]
         if not ends:
-            # Nothing may be written after any row: what they hold is all there is.
+            # No row has an allowed next token, so the rows themselves are the hypotheses.
             length, constraints = int(self._lengths_P[slot]) - 1, self._constraints[slot]
             for row in np.flatnonzero(old_sums_K > _DEAD).tolist():
                 score = options.normalised(float(old_sums_K[row]), length)
@@ -377,9 +377,9 @@ class Search:
                     score += constraints.coverage(row, stuck=True)
                 ends.append(_End(score, row, self._eos_id, length, FinishReason.LENGTH))
         ranked = sorted(ends, key=lambda end: end.score, reverse=True)
-        best, others = ranked[: options.num_hypotheses], ranked[options.num_hypotheses :]
+        best, remaining = ranked[: options.num_hypotheses], ranked[options.num_hypotheses :]
         if options.all_finished:
-            best += [end for end in others if end.reason is FinishReason.COMPLETE]
+            best += [end for end in remaining if end.reason is FinishReason.COMPLETE]
         return Decoded(
             tuple(Hypothesis(self._tokens(slot, end), end.score) for end in best), best[0].reason
         )
@@ -390,7 +390,7 @@ class Search:
 
 
 def _replace(items: list[T], place: int) -> None:
-    """Take out an item; the last one takes its place."""
+    """Remove an item and put the last item in its place."""
     last = items.pop()
     if place < len(items):
         items[place] = last

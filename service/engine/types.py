@@ -1,4 +1,4 @@
-"""The nouns of the engine."""
+"""Data types of the decoding engine: options, hypotheses, results, finish reasons."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Literal
 from models.bundle.manifest import LengthNormalisation as LengthNormalisation
 
 Priority = Literal["interactive", "bulk"]
-"""Who waits for a sentence: somebody, or a file."""
+"""Class of a sentence in the waiting line: a user's request, or a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """How one sentence is searched. Names and meanings are CTranslate2's where it has them.
+    """Search options of one sentence. Names and meanings are CTranslate2's where it has them.
 
     A hypothesis of ``T`` tokens (``eos`` and ``target_prefix`` counted) scores
     ``sum of log_probs / norm(T)``, where ``norm(T)`` is ``T**length_penalty`` (``power``) or
@@ -28,7 +28,7 @@ class DecodingOptions:
     beam_size: int = 4
     """1 is greedy search, or sampling."""
     patience: float = 1.0
-    """How many times ``beam_size`` hypotheses end before the search does (Kasai et al. 2022)."""
+    """The search ends after ``beam_size`` times this many hypotheses (Kasai et al. 2022)."""
     num_hypotheses: int = 1
     length_penalty: float = 1.0
     length_normalisation: LengthNormalisation = "power"
@@ -38,35 +38,34 @@ class DecodingOptions:
     repetition_penalty: float = 1.0
     """Logits of tokens already written are divided by this, negative ones multiplied."""
     no_repeat_ngram_size: int = 0
-    """No sequence of so many tokens is written twice; 0 allows it."""
+    """No n-gram of this many tokens is written twice; 0 allows repetition."""
     disable_unk: bool = False
     suppress_sequences: tuple[tuple[int, ...], ...] = ()
     """These sequences of tokens are never written."""
     target_prefix: tuple[int, ...] = ()
-    """What the translation begins with; its tokens cost nothing."""
+    """Prefix of the translation; its tokens add nothing to the score."""
     forced_prefix_length: int = 0
-    """So many tokens of ``target_prefix`` are the model's own and forced in any case."""
+    """Number of ``target_prefix`` tokens that come from the model and are always forced."""
     prefix_bias_beta: float = 0.0
-    """0 forces all of ``target_prefix``; above, a position that has followed it so far gives its
-    next token this share of the probability and the others the rest (CTranslate2's biased
-    decoding)."""
+    """0 forces all of ``target_prefix``. Above 0 is CTranslate2's biased decoding: a position that
+    has followed the prefix gives this share β of the probability to its next token."""
     min_decoding_length: int = 1
-    """``eos`` may only follow so many tokens."""
+    """Least number of tokens before ``eos``."""
     max_decoding_length: int = 256
-    """``eos`` counted. Beyond what the model can write, it is reduced to that."""
+    """``eos`` counted. Reduced to the model's limit if above it."""
     sampling_topk: int = 1
-    """1 searches; more samples from so many likeliest tokens, 0 from all of them."""
+    """1 is search; above 1, samples from that many likeliest tokens; 0 samples from all."""
     sampling_topp: float = 1.0
     """Samples from the fewest likeliest tokens whose probabilities sum to this."""
     sampling_temperature: float = 1.0
     """Divides the logits before sampling."""
     all_finished: bool = False
-    """Returns, after the best ``num_hypotheses``, every other hypothesis that has ended by itself
-    until the search stops. The search does not run longer for them."""
+    """Returns, after the best ``num_hypotheses``, all further hypotheses with ``eos`` that the
+    search has found when it stops. It does not run longer for them."""
     return_scores: bool = True
-    """Without, greedy search leaves scores out, which saves a pass over the vocabulary: NaN."""
+    """If false, scores of greedy search are NaN, which saves a pass over the vocabulary."""
     seed: int = 0
-    """Of sampling: the same seed gives the same translation in any company."""
+    """Seed of sampling. The same seed gives the same translation in any batch."""
 
     def __post_init__(self) -> None:
         def require(condition: bool, claim: str) -> None:
@@ -123,22 +122,22 @@ class DecodingOptions:
 
     @property
     def forced_tokens(self) -> int:
-        """How many tokens of ``target_prefix`` are not a matter of choice."""
+        """Number of ``target_prefix`` tokens that are forced."""
         return self.forced_prefix_length if self.prefix_bias_beta else len(self.target_prefix)
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn at random; each hypothesis is then a row of its own."""
+        """Whether tokens are sampled; each hypothesis then has its own row."""
         return self.sampling_topk != 1
 
     @property
     def greedy(self) -> bool:
-        """Whether there is one row that the first ending ends, whatever ``patience`` says."""
+        """Whether the search has one row and stops at the first ending, for any ``patience``."""
         return self.beam_size == 1 and self.prefix_bias_beta == 0
 
     @property
     def rows(self) -> int:
-        """Rows that the search may fill."""
+        """Number of rows of the search."""
         return self.num_hypotheses if self.samples else self.beam_size
 
     def normalised(self, log_prob: float, length: int) -> float:
@@ -148,18 +147,18 @@ class DecodingOptions:
 
     @property
     def max_finished(self) -> int:
-        """Hypotheses that end the search."""
-        # Halves are rounded up, as by C's round, and not to the even neighbour.
+        """Number of finished hypotheses that stop the search."""
+        # Rounds halves up, as C's round does; Python's round goes to even.
         return math.floor(self.beam_size * self.patience + 0.5)
 
 
 class FinishReason(enum.Enum):
-    """Why the best hypothesis is as long as it is."""
+    """Reason for the end of the best hypothesis."""
 
     COMPLETE = "complete"
-    """It ended by itself."""
+    """It ended with ``eos``."""
     LENGTH = "length"
-    """It was cut at ``max_decoding_length``, or nothing might be written any more."""
+    """It was cut at ``max_decoding_length``, or had no allowed next token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long a sentence waited for its slot and was in the batch, in seconds."""
+    """Seconds that a sentence waited for its slot, and spent in the batch."""
 
     queued: float = 0.0
     decoding: float = 0.0
@@ -180,9 +179,9 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What becomes of a sentence: its hypotheses, best first.
+    """Result of decoding one sentence: hypotheses, best first.
 
-    ``finish_reason`` is that of the best.
+    ``finish_reason`` is that of the best hypothesis.
     """
 
     hypotheses: tuple[Hypothesis, ...]

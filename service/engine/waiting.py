@@ -1,9 +1,9 @@
-"""The line of sentences that wait for a slot, and who of them enters next.
+"""Waiting line of sentences: admission order by priority, request fairness and similar length.
 
-Interactive sentences go before bulk ones, but every eighth place is bulk's. Within each, requests
-share the places, see ``service.engine.fairness``; those who enter with the first are taken from the
-next in line for being about as long, so that little is padded. Nobody is passed by for long: each
-round begins with the one who is first.
+Interactive sentences go before bulk sentences, but bulk gets every eighth place. Within one
+priority, requests share the places, see ``service.engine.fairness``. The first sentence is admitted
+with those of the next in line whose length is nearest, which keeps padding small. Each round begins
+with the first sentence, so none is passed over for long.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from service.engine.fairness import FairQueue
 from service.engine.types import Priority
 
 BULK_SHARE = 8
-"""One in so many who enter is bulk, if any waits."""
+"""One in this many admitted sentences is bulk, if any is waiting."""
 LOOKAHEAD = 4
-"""How many times the free slots are looked at for sentences of like length."""
+"""Sentences per free slot that are searched for similar lengths."""
 
 
 class Waiting(Protocol):
-    """Who can stand in the line."""
+    """A sentence that can stand in the line."""
 
     @property
     def id(self) -> int: ...
@@ -35,6 +35,8 @@ W = TypeVar("W", bound=Waiting)
 
 
 class Line(Generic[W]):
+    """Waiting line with one fair queue per priority."""
+
     def __init__(self) -> None:
         self._lines: dict[Priority, FairQueue[W]] = {
             "interactive": FairQueue(),
@@ -42,7 +44,7 @@ class Line(Generic[W]):
         }
         self._since_bulk = 0
         self.tokens = 0
-        """Source tokens of all who wait."""
+        """Source tokens of all waiting sentences."""
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -52,20 +54,19 @@ class Line(Generic[W]):
             yield from line
 
     def append(self, waiting: W, request: int = 0, work: float | None = None) -> None:
-        """Somebody of a ``request`` joins, who will take so much ``work``; by default as much as
-        there is source."""
+        """Queue a sentence of ``request``; ``work`` defaults to its source length."""
         self._lines[waiting.priority].append(
             waiting, request, waiting.source_length if work is None else work
         )
         self.tokens += waiting.source_length
 
     def prepend(self, waiting: W, request: int = 0) -> None:
-        """Put somebody before all others of the same priority."""
+        """Put a sentence at the head of its priority's queue."""
         self._lines[waiting.priority].prepend(waiting, request)
         self.tokens += waiting.source_length
 
     def remove(self, identifier: int) -> W | None:
-        """Take somebody out; ``None`` if nobody of that name waits."""
+        """Remove a sentence by id; ``None`` if it is not waiting."""
         for line in self._lines.values():
             if identifier in line:
                 removed = line.remove(identifier)
@@ -79,10 +80,10 @@ class Line(Generic[W]):
         max_padded_tokens: int,
         fits: Callable[[int, int], bool] = lambda count, longest: True,
     ) -> list[W]:
-        """Take up to ``slots`` out who, padded to the longest, stay within the bound.
+        """Take out up to ``slots`` sentences within ``max_padded_tokens`` after padding.
 
-        The first always enters, if it ``fits``; that is asked with how many have entered and how
-        long the longest of them is.
+        The first ignores that bound. ``fits(count, longest)`` must be true for every sentence,
+        with the number admitted including it and the longest source length.
         """
         admitted: list[W] = []
         longest = 0
@@ -101,7 +102,7 @@ class Line(Generic[W]):
         return admitted
 
     def _turn(self, slots: int) -> tuple[FairQueue[W], int] | None:
-        """Whose turn it is, and for how many places."""
+        """The queue whose turn it is, and its number of places."""
         interactive, bulk = self._lines["interactive"], self._lines["bulk"]
         if not slots or not (interactive or bulk):
             return None
@@ -113,6 +114,6 @@ class Line(Generic[W]):
 
 def _alike(line: FairQueue[W], places: int) -> list[W]:
     """The first in line and, of the next, those whose length is nearest to its own."""
-    first, *others = line.first(1 + places * LOOKAHEAD)
-    others.sort(key=lambda other: abs(other.source_length - first.source_length))
-    return [first, *others][:places]
+    first, *following = line.first(1 + places * LOOKAHEAD)
+    following.sort(key=lambda item: abs(item.source_length - first.source_length))
+    return [first, *following][:places]

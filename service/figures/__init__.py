@@ -1,1 +1,1 @@
-"""Pictures and files of what a model looked at."""
+"""Attention maps as PNG heat maps, NumPy files and JSON."""

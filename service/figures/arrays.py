@@ -1,4 +1,4 @@
-"""Maps of attention as numbers: for NumPy, and for JSON."""
+"""Serialises attention maps as a NumPy file or as JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def as_npy(maps: Maps) -> bytes:
 
 
 def as_json(maps: Maps, **beside: Any) -> bytes:
-    """Labels and weights, and whatever else is to stand beside them.
+    """Labels and weights as a JSON object, with the fields of ``beside``.
 
-    Weights have six decimals, so rows sum to 1 but for rounding. All maps of a long sentence are
-    hundreds of thousands of numbers. They are written row by row, since ``json`` lets no other
-    thread run before it is done.
+    Weights have six decimals, so rows sum to 1 within rounding. All maps of a long sentence are
+    hundreds of thousands of numbers. Rows are serialised one by one, since ``json.dumps`` holds the
+    interpreter lock until it returns.
     """
     labels = {
         "model": maps.model,

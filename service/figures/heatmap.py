@@ -1,8 +1,8 @@
-"""Heat maps of attention as PNG: one map, or a sheet of many as in the papers.
+"""Draws attention maps as a PNG heat map: one panel, or a sheet with one panel per head.
 
-Sizes are worked out here and not left to a layout engine, so that the same maps give the same
-bytes, and long sentences a picture of bounded size: cells shrink, then labels are left out.
-matplotlib is imported when the first picture is drawn, which takes about half a second.
+Sizes are computed here rather than by a layout engine. The same maps therefore give the same bytes,
+and long sentences a picture of bounded size: cells shrink, then labels are left out. matplotlib is
+imported when the first picture is drawn, which takes about half a second.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_PIXELS = 4096
-"""Of either side."""
+"""Bound of the width and of the height."""
 
 _PIXELS_PER_INCH = 144
 _CELL = 0.3
-"""Inches of a cell where there is room."""
+"""Inches; the largest side of a cell."""
 _LONGEST_PANEL, _LONGEST_OF_SHEET, _SHORTEST_PANEL = 9.0, 3.6, 0.6
-"""Inches of a panel's side: alone, among others, at all."""
+"""Inches of a panel's side: at most when alone, at most in a sheet, and at least."""
 _PANELS_ABREAST = 4
 _LEAST_LABEL_SPACING = 0.1
 _LARGEST_FONT = 9.0
 _LONGEST_LABEL = 16
 _FONT = "DejaVu Sans"
-"""It comes with matplotlib, so labels look alike everywhere."""
+"""Bundled with matplotlib, so labels look the same on every machine."""
 _NO_GLYPH = "□"
 _COLOURS = ("#fcfbf8", "#d3e0ee", "#86aed6", "#3a6fb5", "#173f7d", "#0a1d45")
 _INK, _PALE = "#22262e", "#c9ccd3"
@@ -45,17 +45,17 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """Where everything is, in inches from the upper left corner."""
+    """Layout of a picture, in inches from the upper left corner."""
 
     abreast: int
     lines: int
     panel: tuple[float, float]
     labels: tuple[float, float]
-    """Room for labels: left of the panels, and above them."""
+    """Space for labels: left of the panels, and above them."""
     fonts: tuple[float, float]
     """Sizes of row labels and column labels, in points."""
     steps: tuple[int, int]
-    """Every so many rows and columns have a label."""
+    """Distance between labelled rows, and between labelled columns."""
 
     gap = 0.32
     margin = 0.25
@@ -69,7 +69,7 @@ class _Sheet:
         return width + 2 * self.margin, height + 2 * self.margin
 
     def place(self, column: int, line: int) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height of a panel as parts of the picture."""
+        """Left, bottom, width and height of a panel as fractions of the picture."""
         width, height = self.size
         left = self.margin + self.labels[0] + column * (self.panel[0] + self.gap)
         top = self.margin + self.title + self.labels[1] + line * (self.panel[1] + self.gap)
@@ -83,7 +83,7 @@ class _Sheet:
 
 
 def draw(maps: Maps) -> bytes:
-    """A PNG of all the maps, with one scale of colours. Blocks; for one thread at a time."""
+    """A PNG of all maps on one colour scale. Blocks; call from one thread at a time."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
@@ -122,7 +122,7 @@ def draw(maps: Maps) -> bytes:
     _bar(figure, sheet, ScalarMappable(scale, colours))
     file = io.BytesIO()
     dots = min(_PIXELS_PER_INCH, *(MOST_PIXELS / side for side in sheet.size))
-    # The program's version is not written into the picture.
+    # Without matplotlib's version, so that the bytes do not depend on it.
     canvas.figure.savefig(file, format="png", dpi=dots, metadata={"Software": None})
     return file.getvalue()
 
@@ -147,7 +147,7 @@ def _plan(maps: Maps) -> _Sheet:
 
 
 def _spacing(length: float, count: int) -> tuple[int, float]:
-    """How many cells there are from label to label, and the size of the labels."""
+    """Number of cells from label to label, and the font size of the labels in points."""
     cell = length / max(count, 1)
     step = max(1, math.ceil(_LEAST_LABEL_SPACING / cell))
     return step, min(_LARGEST_FONT, step * cell * 72 * 0.85)
@@ -159,7 +159,7 @@ def _room(labels: Sequence[str], font: float) -> float:
 
 
 def _places(maps: Maps, sheet: _Sheet) -> Iterator[tuple[int, int, int, int]]:
-    """Line and column, layer and head of every panel; a layer starts a line."""
+    """Line, column, layer and head of every panel. Each layer starts a line."""
     layers, heads = maps.weights_LHRC.shape[:2]
     for layer in range(layers):
         for head in range(heads):
@@ -234,7 +234,7 @@ def _bar(figure: Figure, sheet: _Sheet, colours: Any) -> None:
 
 
 class _Writer:
-    """Writes what anybody may have typed: nothing is a formula, and no glyph is missed."""
+    """Writes arbitrary text: never parsed as a formula, with a box for each missing glyph."""
 
     def __init__(self) -> None:
         from matplotlib.font_manager import findfont, get_font

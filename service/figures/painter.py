@@ -1,7 +1,7 @@
-"""Has pictures drawn one after the other, by a process of its own.
+"""Draws heat maps in a helper process, one at a time, with a bounded queue.
 
-matplotlib is not made for several threads, and for a second at a time it would keep the interpreter
-from whoever answers; so it runs elsewhere, from the first picture on, and there is no long line.
+matplotlib is not thread-safe, and would hold the interpreter lock for up to a second while requests
+wait. The process starts with the first picture.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PICTURE_BYTES = 64 << 20
 
 
 class Painter:
-    """Belongs to one event loop."""
+    """Queue in front of the drawing process; belongs to one event loop."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -33,8 +33,8 @@ class Painter:
     async def heatmap(self, maps: Maps) -> bytes:
         """A PNG, see ``heatmap.draw``.
 
-        Raises ``Overloaded`` where too many are asked for at once, and ``BackendFailed`` if it
-        cannot be drawn.
+        Raises ``Overloaded`` while ``MOST_WAITING`` pictures are pending, and ``BackendFailed`` if
+        the picture cannot be drawn.
         """
         if self._waiting >= MOST_WAITING:
             raise Overloaded

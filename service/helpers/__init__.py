@@ -1,1 +1,1 @@
-"""Processes of our own that do what the server's interpreter must not be kept with."""
+"""Pool of worker processes for CPU-heavy work that must not block the server's event loop."""

@@ -1,7 +1,7 @@
-"""The server's side of its helpers: some processes alike, each started when it is needed.
+"""Asyncio client of a pool of helper processes, started on demand, with time and memory limits.
 
-Each answers one question at a time. One that dies, takes too long or says too much fails what it
-was asked and nobody else's; the next question has another started.
+Each process handles one request at a time. A process that dies, exceeds its time or sends an
+oversized answer fails that request only. The next request starts a new process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service.helpers.messages import (
 logger = logging.getLogger(__name__)
 
 _GOING_SECONDS = 1.0
-"""For one that goes by itself: if it were killed meanwhile, asyncio might not hear how it ended."""
+"""Time for a process to exit by itself. Killing it earlier could hide its exit code."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = {path!r}; from service.helpers.program import run; run{arguments!r}"
@@ -36,23 +36,22 @@ _PROGRAM = (
 
 
 class HelperFailed(Exception):
-    """A helper has no answer: it died, or met a bug of ours."""
+    """A helper gave no answer: it died, or its code raised an exception."""
 
 
 class HelperTooSlow(HelperFailed):
-    """It was ended because it took too long."""
+    """The helper was killed because it exceeded its time limit."""
 
 
 class HelperOutOfMemory(HelperFailed):
-    """It needed more than it may have."""
+    """The helper needed more memory than its limit."""
 
 
 class Helpers:
-    """Up to ``count`` processes that answer with the function ``answer`` of ``module``.
+    """Pool of up to ``count`` processes that call the function ``answer`` of ``module``.
 
-    Belongs to one event loop. ``seconds`` is how long an answer may take, ``answer_bytes`` how
-    large it may be, and ``memory_bytes`` what a process may take beyond what it begins with;
-    systems other than Linux do not hold it to that.
+    Belongs to one event loop. ``seconds`` and ``answer_bytes`` limit each answer. ``memory_bytes``
+    limits the memory of a process beyond its size at the start; only Linux enforces it.
     """
 
     def __init__(
@@ -74,18 +73,18 @@ class Helpers:
 
     @property
     def processes(self) -> list[int]:
-        """The ids of those that run."""
+        """Process ids of the running helpers."""
         return [helper.pid for helper in self._all if helper.pid is not None]
 
     async def ask(self, *parts: bytes) -> list[bytes]:
-        """The answer's parts, when it is our turn; cancelling the call ends who works on it.
+        """Wait for a free helper and return the parts of its answer; raises ``HelperFailed``.
 
-        Raises ``HelperFailed``.
+        Cancelling the call kills the helper that works on it.
         """
         async with self._turns:
             if self._closed:
                 raise HelperFailed("the service is shutting down")
-            # The one that was asked last: others need never be started.
+            # The most recently used helper, so that no more processes start than needed.
             helper = self._idle.pop()
             try:
                 return await helper.ask(parts)
@@ -93,11 +92,11 @@ class Helpers:
                 self._idle.append(helper)
 
     async def close(self) -> None:
-        """End them all for good; whoever still waits for an answer hears that there is none."""
+        """End all helpers for good. Pending and later calls raise ``HelperFailed``."""
         self._closed = True
         for helper in self._all:
             helper.kill()
-        # Whoever asked one that was at work has ended it by then.
+        # With all turns taken, every pending ``ask`` has returned and ended its helper.
         for _ in range(self._count):
             await self._turns.acquire()
         for helper in self._all:
@@ -127,7 +126,7 @@ class _Helper:
                 outcome, *answer = await self._exchange(await self._started(), parts)
                 said = Outcome(outcome)
         except BaseException as error:
-            # Nobody could tell any more which answer would be to whom.
+            # A later answer could no longer be matched to its request, so end the process.
             code = await self.end(going=isinstance(error, EOFError | ConnectionError))
             if isinstance(error, TimeoutError) and scope.expired():
                 raise HelperTooSlow(f"no answer within {self._seconds:g} seconds") from error
@@ -149,7 +148,7 @@ class _Helper:
             _kill(self._process)
 
     async def end(self, *, going: bool = False) -> int | None:
-        """Kill it, if there is one and it is not ``going`` by itself; gives its exit code."""
+        """End the process, if any, and return its exit code. ``going``: it exits by itself."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -157,7 +156,7 @@ class _Helper:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), _GOING_SECONDS)
         _kill(process)
-        # Reads what is left, too, so that no pipe stays open.
+        # Also drains the pipes, so that none stays open.
         await process.communicate()
         return process.returncode
 
@@ -168,7 +167,7 @@ class _Helper:
         if self._process is None:
             arguments = (self._module, os.getpid(), self._memory_bytes)
             program = _PROGRAM.format(path=sys.path, arguments=arguments)
-            # A session of its own, so that Ctrl-C is for us to handle.
+            # In its own session, so that Ctrl-C reaches only the server.
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", program), stdin=PIPE, stdout=PIPE, start_new_session=True
             )

@@ -1,8 +1,8 @@
-"""What is said between a process and its helper: some byte strings at a time, and nothing else.
+"""Wire format between the server and its helper processes: messages of length-prefixed parts.
 
-A message is the number of its parts and the length of each in eight bytes, then the parts. Whoever
-reads refuses what is too large before taking it in: a helper that reads documents of strangers may
-say anything.
+A message is the number of parts and the length of each, as 8-byte integers, then the parts. The
+server refuses an oversized message before reading it, because a helper that parses untrusted
+documents could be compromised.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ NUMBER = struct.Struct("<Q")
 
 
 class Outcome(Enum):
-    """What the first part of an answer says about the others."""
+    """First part of an answer: the meaning of the following parts."""
 
     DONE = b"done"
     LAST = b"last"
-    """Done, and the helper goes because of the memory that it took."""
+    """Done, and the helper exits because its memory has grown."""
     FAILED = b"failed"
-    """The only part says where."""
+    """One part follows: the exception type and traceback."""
 
 
 OUT_OF_MEMORY = 97
-"""The exit code of a helper that needed more than it may have, and so cannot even say so."""
+"""Exit code of a helper that ran out of memory and cannot send an answer."""
 
 
 class Unreadable(Exception):
-    """What came is no message, or a larger one than is read; nobody knows what follows it."""
+    """The message is malformed or too large; the stream cannot be read further."""
 
 
 def head_of(parts: Sequence[bytes]) -> bytes:
-    """What stands before the parts."""
+    """Header of a message: number and lengths of its parts."""
     return b"".join(map(NUMBER.pack, (len(parts), *map(len, parts))))
 
 
@@ -63,7 +63,7 @@ def write(stream: BinaryIO, parts: Sequence[bytes]) -> None:
 
 
 def read(stream: BinaryIO) -> list[bytes] | None:
-    """The next message, of any size; ``None`` once nobody writes any more."""
+    """The next message, of any size; ``None`` at the end of the stream."""
     try:
         (count,) = NUMBER.unpack(_exactly(stream, NUMBER.size))
         table = _exactly(stream, count * NUMBER.size)

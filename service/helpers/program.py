@@ -1,7 +1,7 @@
-"""The helper's side: answers one message after the other until there is nothing more to read.
+"""Main program of a helper process: reads messages, calls the answer function, writes replies.
 
-It dies with the process that started it, also in the middle of its work and when that process was
-killed. Beyond a bound of memory its allocations fail, and not the server's.
+It is killed when its parent process dies, even in the middle of its work. Above its memory limit
+its own allocations fail, not the server's.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from service.helpers.messages import OUT_OF_MEMORY, Outcome
 from service.thread_priority import lower_thread_priority
 
 Answer = Callable[[list[bytes]], Sequence[bytes]]
-"""Parts of a message to those of its answer."""
+"""Maps the parts of a message to the parts of its answer."""
 
 _PARENT_DEATH_SIGNAL = 1
 _KEPT_BYTES = 256 << 20
-"""Of memory, at the most that it ever took: beyond, a helper goes, since little is given back."""
+"""A helper with a higher peak memory exits, because the allocator returns little of it."""
 
 
 def run(module: str, parent: int, memory_bytes: int | None) -> None:
-    """Answer with the function ``answer`` of a module, which may take ``memory_bytes`` more."""
+    """Answer messages with ``module.answer``, limited to ``memory_bytes`` more memory."""
     _die_with(parent)
     lower_thread_priority()
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # Whatever a library may print is no answer.
+    # Text that a library prints to stdout must not end up among the answers.
     os.dup2(2, 1)
     answer: Answer = importlib.import_module(module).answer
     if memory_bytes is not None:
@@ -51,7 +51,7 @@ def _serve(answer: Answer, asked: BinaryIO, answers: BinaryIO) -> None:
         messages.write(answers, reply)
         if reply[0] != Outcome.DONE.value:
             return
-        # The next message may be long in coming.
+        # Free the memory: the next message may arrive much later.
         del parts, reply
 
 
@@ -60,9 +60,9 @@ def _reply(answer: Answer, parts: list[bytes]) -> list[bytes]:
         found = answer(parts)
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
-    # Whoever asked is told, and asks another.
+    # The server logs the failure and uses another helper.
     except Exception as error:
-        # Where, and not what: a message could hold a stranger's text.
+        # Only the place: the exception message could contain text of the document.
         where = "".join(traceback.format_tb(error.__traceback__))
         return [Outcome.FAILED.value, f"{type(error).__name__} at\n{where}".encode()]
     outcome = Outcome.DONE if _peak_bytes() <= _KEPT_BYTES else Outcome.LAST
@@ -70,15 +70,15 @@ def _reply(answer: Answer, parts: list[bytes]) -> list[bytes]:
 
 
 def _die_with(parent: int) -> None:
-    """Its death closes our input, too, but we read that only between two answers."""
+    """Exit when ``parent`` dies. End of input alone is noticed only between two answers."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit("whoever started this has gone")
+        sys.exit("the parent process has gone")
 
 
 def _bound(memory_bytes: int) -> None:
-    """Libraries take some by themselves, more of it where there are many cores."""
+    """Limit data memory to the current use, which grows with the cores, plus ``memory_bytes``."""
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
         most = pages * resource.getpagesize() + memory_bytes
@@ -89,6 +89,6 @@ def _peak_bytes() -> int:
     if sys.platform != "linux":
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
-    # Not the resource usage: that begins with the peak of whoever started this.
+    # Not the resource usage: it starts at the peak of the parent process.
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024

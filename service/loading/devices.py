@@ -1,4 +1,4 @@
-"""The GPU that models run on, shown among the metrics."""
+"""Registers Prometheus metrics of the GPU that models run on."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def watch_device(
     *,
     device_for: Callable[..., Device] = available_device,
 ) -> None:
-    """Add the GPU's series to ``registry`` if models run on a GPU; on a CPU there are none. Blocks.
+    """Add GPU metrics to ``registry`` if models run on a GPU. Blocks.
 
-    A GPU that cannot be watched serves as well, and is logged.
+    If the GPU cannot be read, an error is logged and the service runs without its metrics.
     """
     try:
         if device_for(settings.device) != "cuda":
             return
     except DeviceUnavailable:
-        # Each bundle says so already.
+        # Loading a bundle reports the same error.
         return
     try:
         from service.observability.device import DeviceCollector, DeviceUnreadable

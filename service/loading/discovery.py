@@ -1,4 +1,4 @@
-"""Which bundles a directory holds, and what they look like from outside."""
+"""Finds bundles in a directory and fingerprints their files for change detection."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from service.translation.types import LanguagePair
 
 
 def discover(directory: Path) -> list[FoundBundle]:
-    """The bundles in a directory: what has a manifest and is not hidden, by name.
+    """The bundles in a directory, sorted by name: entries that have a manifest and are not hidden.
 
-    One whose manifest cannot even be looked at is listed, too, so that somebody hears of it.
-    Blocks; raises ``OSError`` where the directory itself cannot be listed.
+    A bundle whose manifest cannot be read is listed too, so that loading reports the error.
+    Blocks. Raises ``OSError`` if the directory itself cannot be listed.
     """
     found = []
     for path in sorted(directory.iterdir()):
@@ -34,7 +34,7 @@ def discover(directory: Path) -> list[FoundBundle]:
 
 
 def _stamp(bundle: Path) -> Stamp:
-    """All of a bundle's files, not only its manifest, which may be the first that is copied."""
+    """Covers all files, because a copy in progress may have written the manifest first."""
     stamp = []
     for directory, _, names in os.walk(bundle):
         for path in (Path(directory, name) for name in names):
@@ -42,7 +42,7 @@ def _stamp(bundle: Path) -> Stamp:
             try:
                 status = path.stat()
             except OSError:
-                # It went while we looked, or it leads nowhere; its name is all there is to know.
+                # The file was deleted during the walk, or is a dangling link.
                 stamp.append((name, 0, 0, 0))
             else:
                 stamp.append((name, status.st_ino, status.st_mtime_ns, status.st_size))
@@ -50,13 +50,13 @@ def _stamp(bundle: Path) -> Stamp:
 
 
 def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle]:
-    """The bundles for one pair. Those that do not say are kept, so that somebody hears of them."""
+    """The bundles for one pair. Keeps unreadable ones, so that loading reports the error."""
     found = ((bundle, pairs_of(bundle)) for bundle in bundles)
     return [bundle for bundle, pairs in found if pairs is None or pair in pairs]
 
 
 def pairs_of(bundle: FoundBundle) -> frozenset[LanguagePair] | None:
-    """What a bundle translates by its manifest; ``None`` if that cannot be read."""
+    """The language pairs in a bundle's manifest; ``None`` if it cannot be read."""
     try:
         manifest = Manifest.from_json((bundle.path / MANIFEST).read_text(encoding="utf-8"))
     except (InvalidBundle, OSError, UnicodeDecodeError):

@@ -1,9 +1,8 @@
-"""From a bundle directory to a model that has proved itself.
+"""Loads a bundle into an engine and verifies it on the examples of its manifest.
 
-Everything that reads files or computes runs in a thread, so that the event loop goes on
-answering. A model is handed over only after it has decoded every example of its manifest to the
-same token ids, which warms it up, too; whatever fails before that leaves nothing running and
-nothing in memory.
+File access and computation run in a thread, so that the event loop stays responsive. A model is
+returned only after it has decoded every example to the same token ids. This also warms it up. If
+loading fails, its threads are stopped and its memory is freed.
 """
 
 from __future__ import annotations
@@ -42,21 +41,20 @@ _PREFERENCE: dict[Device, tuple[Precision, ...]] = {
     "cpu": ("int8", "fp32", "fp16"),
     "cuda": ("fp16", "fp32", "int8"),
 }
-"""What ``auto`` takes on each device, best first."""
+"""Precisions that ``auto`` chooses from on each device, best first."""
 
 
 _SLOTS: dict[Precision, int] = {"int8": 64, "fp32": 32, "fp16": 256}
-"""Beyond these, more sentences at once are hardly faster and only take memory; see
-docs/performance.md."""
+"""Default slot counts. More are hardly faster and take memory; see docs/performance.md."""
 
 
 _BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
-"""What a step reads of sources without waiting for memory much longer than it computes."""
+"""Source tokens per step up to which memory access takes little longer than computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedBundle:
-    """What a bundle holds, in memory and not yet running."""
+    """A bundle's tokenizers and graphs in memory, without a running engine."""
 
     manifest: Manifest
     precision: Precision
@@ -71,13 +69,13 @@ class OpenedBundle:
 
 
 class ModelObserver(EngineObserver, Protocol):
-    """Hears what the engine of a model and its memory of results report."""
+    """Receives the events of a model's engine and of its result cache."""
 
     def looked_up(self, result: Lookup) -> None: ...
 
 
 class Announce(Protocol):
-    """Hears of a model that has been loaded; ``Metrics.model_loaded`` is one."""
+    """Callback for each loaded model, such as ``Metrics.model_loaded``."""
 
     def __call__(
         self,
@@ -132,7 +130,7 @@ async def load_model(
     *,
     open_bundle: Callable[[Path, Settings], OpenedBundle] = open_bundle,
 ) -> LoadedModel:
-    """Load a bundle, start its engine and have it prove itself; raises ``InvalidBundle``."""
+    """Load a bundle, start its engine and verify its examples; raises ``InvalidBundle``."""
     opened = await _in_thread(lambda: open_bundle(path, settings))
     manifest = opened.manifest
     scheduler = Scheduler(
@@ -159,7 +157,7 @@ async def load_model(
 def announcing(
     load: Callable[[Path], Awaitable[LoadedModel]], announce: Announce
 ) -> Callable[[FoundBundle], Awaitable[LoadedModel]]:
-    """A loader of found bundles that logs and announces what it has loaded."""
+    """Wraps ``load`` in a loader that logs each loaded model and reports it to ``announce``."""
 
     async def loader(bundle: FoundBundle) -> LoadedModel:
         started = time.perf_counter()
@@ -191,7 +189,7 @@ def announcing(
 
 
 async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:
-    """Run ``work`` in a thread; if nobody waits for it any more, what it made is closed."""
+    """Run ``work`` in a thread. If the call is cancelled, the bundle is closed once opened."""
     opening = asyncio.ensure_future(asyncio.to_thread(_aside, work))
     try:
         return await asyncio.shield(opening)
@@ -201,7 +199,7 @@ async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:
 
 
 def _aside(work: Callable[[], OpenedBundle]) -> OpenedBundle:
-    """In a thread of its own, because what it starts inherits that it has stepped aside."""
+    """Run ``work`` in a fresh low-priority thread; threads started by ``work`` inherit it."""
     with ThreadPoolExecutor(1, "loading", initializer=lower_thread_priority) as thread:
         return thread.submit(work).result()
 
@@ -236,10 +234,10 @@ async def _prove(way: DirectedModel, example: Example, path: Path) -> None:
 
 
 def place(manifest: Manifest, settings: Settings, available: Device) -> tuple[Device, Precision]:
-    """Where a bundle runs and in which precision; raises ``InvalidBundle``.
+    """The device and precision for a bundle; raises ``InvalidBundle``.
 
-    Integer products would go from a GPU back to the CPU, value by value: what offers nothing else
-    runs on the CPU altogether, unless the settings name the GPU.
+    On a GPU, each integer product would be copied to the CPU and back. A bundle that has int8 only
+    therefore runs on the CPU, unless the settings name the GPU.
     """
     if settings.precision == "auto":
         precision = next(p for p in _PREFERENCE[available] if p in manifest.precisions)

@@ -1,7 +1,6 @@
-"""When the offer is made equal to the bundle directory: at the start, now and then, on request.
+"""Schedules reloads of the bundle directory: at start, by polling, on signal and on request.
 
-How is ``ModelRepository``'s business; this decides when, one after the other, and tells the
-metrics and the log what came of it.
+``ModelRepository`` does each reload. This module reports the outcome to metrics and log.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Trigger = Literal["start", "poll", "signal", "request"]
 
 
 class ReloadObserver(Protocol):
-    """Hears what reloads have done; ``Metrics`` is one."""
+    """Receives the outcome of reloads, such as ``Metrics``."""
 
     def model_unloaded(self, model: str) -> None: ...
 
@@ -30,7 +29,7 @@ class ReloadObserver(Protocol):
 
 
 class Reloader:
-    """Reloads while ``running``, every ``seconds`` if they are not 0. For one event loop."""
+    """Polls every ``seconds`` while ``running``; 0 disables polling. For one event loop."""
 
     def __init__(
         self, repository: ModelRepository, observer: ReloadObserver, seconds: float
@@ -42,7 +41,7 @@ class Reloader:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Poll until the end; then cancel whatever is still being loaded."""
+        """Poll inside the context; on exit, cancel reloads in progress."""
         polling = asyncio.create_task(self._poll())
         try:
             yield
@@ -53,11 +52,11 @@ class Reloader:
             await asyncio.gather(*begun, return_exceptions=True)
 
     async def reload(self, trigger: Trigger = "request") -> Reloaded:
-        """Reload once whoever is reloading is done. Who stops waiting does not stop the reload."""
+        """Reload after any reload in progress. Cancelling the call does not stop the reload."""
         return await asyncio.shield(self._begin(trigger))
 
     def request(self, trigger: Trigger = "signal") -> None:
-        """Reload soon. What comes of it is logged."""
+        """Schedule a reload without waiting; its outcome is logged."""
         self._begin(trigger)
 
     def _begin(self, trigger: Trigger) -> asyncio.Task[Reloaded]:
@@ -74,12 +73,12 @@ class Reloader:
     async def _poll(self) -> None:
         while self._seconds:
             await asyncio.sleep(self._seconds)
-            # What is unexpected has been logged and counted by then, and may pass.
+            # An unexpected exception has already been logged and counted.
             await asyncio.gather(self._begin("poll"), return_exceptions=True)
 
     async def _reload(self, trigger: Trigger) -> Reloaded:
         try:
-            # Somebody who asks expects everything to be tried; nobody has asked a poll.
+            # Only polls skip broken bundles whose files have not changed.
             done = await self._repository.reload(retry=trigger != "poll")
         except Exception:
             self._observer.reloaded("error", len(self._repository.failed))

@@ -1,8 +1,7 @@
-"""The count of requests, kept so that it balances whenever somebody looks.
+"""Request counters that are consistent in every scrape: ``accepted = finished + running``.
 
-Every request accepted is answered or still running: ``accepted = finished + running``. Three
-counters of prometheus-client would be read one after the other while requests come and go, so
-these are kept together, and a scrape sees all of them as they were at one moment.
+Three separate prometheus-client counters would be read one after the other while requests arrive
+and finish. These share a lock, so a scrape sees their values at one moment.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from prometheus_client.registry import Collector
 
 
 class RequestBooks(Collector):
-    """Safe to call from any thread."""
+    """Prometheus collector of the three series. Safe to call from any thread."""
 
     def __init__(self, prefix: str) -> None:
         """The series are ``{prefix}_accepted_total``, ``{prefix}_total``, ``{prefix}_running``."""
@@ -31,7 +30,7 @@ class RequestBooks(Collector):
             self._accepted += 1
 
     def finish(self, route: str, model: str, outcome: str) -> None:
-        """One of those accepted has been answered, or will never be."""
+        """Count the end of an accepted request, answered or not."""
         with self._lock:
             self._finished[route, model, outcome] += 1
 

@@ -1,7 +1,7 @@
-"""The Prometheus series of an NVIDIA GPU, as NVML, the library of its driver, sees it.
+"""Prometheus collector for memory and utilisation of an NVIDIA GPU, read from NVML.
 
-Needs the extra gpu, and is imported only where models run on a GPU. NVML is asked at each scrape
-and answers in microseconds; what it says is of the whole device, whoever uses it.
+Needs the extra gpu, and is imported only where models run on a GPU. NVML is read at each scrape and
+answers in microseconds. Its values are of the whole device, with the use by other processes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PERCENT = 100
 
 
 class DeviceUnreadable(Exception):
-    """NVML cannot tell of a GPU; the message says why."""
+    """NVML cannot read the GPU; the message says why."""
 
 
 class DeviceCollector(Collector):
-    """One GPU, under the identifier that its maker gave it. Safe to call from any thread."""
+    """Collector of one GPU, labelled with its UUID. Safe to call from any thread."""
 
     def __init__(self, pci_bus_id: str) -> None:
-        """``pci_bus_id`` because CUDA and NVML number devices differently.
+        """``pci_bus_id`` identifies the GPU, since CUDA and NVML number devices differently.
 
         Raises ``DeviceUnreadable`` if there is no driver, or no such device.
         """
@@ -56,7 +56,7 @@ class DeviceCollector(Collector):
             info = pynvml.nvmlDeviceGetMemoryInfo(self._handle)
             rates = pynvml.nvmlDeviceGetUtilizationRates(self._handle)
         except pynvml.NVMLError as error:
-            # A GPU that fell off the bus must not take the other series along.
+            # A lost GPU must not make the scrape of the other series fail.
             if not self._lost:
                 logger.error("NVML does not tell of GPU %s any more: %s", self._device, error)
             self._lost = True

@@ -1,12 +1,12 @@
-"""Log lines: one per event, structured, with the id of the request they belong to.
+"""Structured logging to standard error as JSON or console lines, with the request id.
 
-``request_id`` is a context variable that the outermost layer sets; every line written
-in that context carries it. Facts go into ``extra`` under names of their own::
+``request_id`` is a context variable that the outermost layer sets. Every line written in that
+context carries it. Facts go into ``extra`` as named fields::
 
     logger.info("translated", extra={"route": "/translate", "sentences": 3})
 
-Texts and secrets are not logged. Code simply does not pass them; should a field that
-is named like one slip through, its value is withheld.
+Code does not pass texts or secrets to the log. As a second barrier, the values of fields with such
+names are withheld.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the request being served in this context."""
 
 trace_id: ContextVar[str | None] = ContextVar("trace_id", default=None)
-"""The id of the trace that it belongs to, where somebody traces."""
+"""The id of the request's trace, if tracing is on."""
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -37,7 +37,7 @@ _PRIVATE = frozenset(
         *("body", "query", "api_key", "auth_key", "authorization", "token", "password", "secret"),
     }
 )
-# A line break in a value would let a client write lines of its own, an escape move the cursor.
+# A line break in a value would let a client forge log lines; an escape could move the cursor.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     *("message", "asctime", "request_id"),
@@ -49,9 +49,8 @@ _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 def configure(level: str, format: Format) -> None:
     """Send every line of the process to standard error, in one format.
 
-    Only ``bootstrap`` calls this. It replaces whatever handlers there were and may be
-    called again. A server that is run under it must not configure logging of its own
-    (``uvicorn.run(..., log_config=None)``).
+    Only ``bootstrap`` calls this. It replaces existing handlers and may be called again. A server
+    run under it must not configure logging itself (``uvicorn.run(..., log_config=None)``).
     """
     if level.upper() not in LEVELS:
         raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
@@ -93,7 +92,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """For people: time, level, who, what, and the facts as ``name=value``."""
+    """One readable line: time, level, logger, message, and the facts as ``name=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = {**_facts(record)}
@@ -127,7 +126,7 @@ def _request_id_of(record: logging.LogRecord) -> str | None:
 
 
 def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
-    """What ``extra`` said; names that begin with ``_`` are libraries' notes to themselves."""
+    """The fields of ``extra``, without the names with ``_`` that libraries add for themselves."""
     return {
         name: _WITHHELD if name.lower() in _PRIVATE else value
         for name, value in vars(record).items()
@@ -144,7 +143,7 @@ def _add_ids(record: logging.LogRecord) -> bool:
 
 
 def _drop_query(record: logging.LogRecord) -> bool:
-    """Keep what follows ``?`` in a path out of the access log: it may hold a text or a key."""
+    """Remove query strings from the access log: they may hold a text or a key."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             arg.split("?", 1)[0] if isinstance(arg, str) else arg for arg in record.args

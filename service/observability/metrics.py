@@ -1,10 +1,9 @@
-"""Every Prometheus series of the service, by name; those of a GPU are ``device``'s.
+"""Registry of all Prometheus series of the service except those of the GPU (``device``).
 
-Each ``Metrics`` has a registry of its own, so two apps can live in one process. Labels
-are bounded: routes are templates, models are names on offer, and nothing a client sends
-(text, key, address) ever becomes one. Engines report through an observer per engine;
-gauges move by differences, so an engine that drains and its successor of the same name
-add up instead of overwriting each other.
+Each ``Metrics`` has its own registry, so two apps can run in one process. Labels are bounded:
+routes are templates, models are names on offer, and nothing that a client sends (text, key,
+address) becomes a label. Each engine reports through its own observer. Gauges are changed by
+differences, so a draining engine and its successor of the same name add up.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _LOAD_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 
 
 class _Registry(CollectorRegistry):
-    """Leaves out the ``*_created`` gauges, a second series for each counter and histogram."""
+    """Omits the ``*_created`` gauges, a second series for each counter and histogram."""
 
     def collect(self) -> Iterable[Metric]:
         for metric in super().collect():
@@ -88,7 +87,7 @@ class Metrics:
                 name, help_, labels, unit=unit_of(name), buckets=buckets, registry=self.registry
             )
 
-        # Requests, as clients see them.
+        # Requests.
         self.books = RequestBooks("nmt_requests")
         self.registry.register(self.books)
         self.failures = counter(
@@ -108,7 +107,7 @@ class Metrics:
 
         self.models = ModelSeries(self.registry)
 
-        # Translations whose attention may be asked for.
+        # Store of translations that are kept for attention requests.
         self.store_entries = gauge(
             "nmt_attention_store_entries", "Translations whose attention may be asked for."
         )
@@ -117,7 +116,7 @@ class Metrics:
             "nmt_attention_evictions_total", "Translations forgotten to make room for others."
         )
 
-        # What is being served.
+        # Models and reloads.
         self.ready = gauge("nmt_ready", "1 while /readyz answers 200, 0 otherwise.")
         self.model_info = gauge(
             "nmt_model_info",
@@ -149,36 +148,38 @@ class Metrics:
         ).set(1)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The exposition in what ``accept``, a header, asks for, and its content type.
+        """The exposition in the format that the ``Accept`` header asks for, and its content type.
 
-        OpenMetrics also has units and, of requests that are traced, exemplars; text has neither.
+        OpenMetrics also has units, and exemplars of traced requests. The text format has neither.
         """
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
     def ready_while(self, ready: Callable[[], bool]) -> None:
-        """Ask ``ready`` at each scrape. It is called from any thread, and must not block."""
+        """Read ``nmt_ready`` from ``ready`` at each scrape, on any thread; it must not block."""
         self.ready.set_function(ready)
 
     def observer(self, model: str) -> ModelObserver:
-        """A new observer for one engine that serves ``model``, and for its memory of results."""
+        """A new observer for one engine of ``model`` and for its result cache."""
         return ModelObserver(self.models, model)
 
     def request_accepted(self) -> None:
-        """Count a request that has arrived. ``request_finished`` follows, whatever happens."""
+        """Count a received request. ``request_finished`` must follow in every case."""
         self.books.accept()
 
     def request_finished(
         self, route: str, model: str, outcome: Outcome, seconds: float, trace_id: str | None = None
     ) -> None:
-        """Count an answered request. ``model`` is a name on offer, or ``NO_MODEL``; a trace that
-        somebody keeps is shown as an example of what takes so long."""
+        """Count an answered request. ``model`` is a name on offer, or ``NO_MODEL``.
+
+        ``trace_id`` of a sampled trace becomes the exemplar of the duration.
+        """
         self.books.finish(route, model, outcome)
         exemplar = None if trace_id is None else {"trace_id": trace_id}
         self.request_seconds.labels(route).observe(seconds, exemplar)
 
     def tokenized(self, model: str, seconds: float) -> None:
-        """The texts of a request for ``model`` were read in so much time."""
+        """Record the time to detect, split and tokenize the texts of a request."""
         self.models.tokenize_seconds.labels(model).observe(seconds)
 
     def request_failed(self, reason: FailureReason) -> None:
@@ -188,7 +189,7 @@ class Metrics:
         self.source_characters.labels(model).inc(count)
 
     def attention_store(self, *, entries: int, size: int, evicted: int) -> None:
-        """What the store of translations holds by now, ``size`` in bytes."""
+        """Report the contents of the translation store; ``size`` is in bytes."""
         self.store_entries.set(entries)
         self.store_bytes.set(size)
         self.store_evictions.inc(evicted)
@@ -204,17 +205,17 @@ class Metrics:
         sha256: str,
         seconds: float,
     ) -> None:
-        """Show what ``model`` is, in place of what it was before, if it was on offer."""
+        """Publish the facts of ``model`` in place of those of its predecessor."""
         self.model_unloaded(model)
         self.model_info.labels(model, version, source, target, precision, sha256).set(1)
         self.model_load_seconds.labels(model).observe(seconds)
 
     def model_unloaded(self, model: str) -> None:
-        """``model`` is no longer on offer. Its counters stay, as Prometheus expects of counters."""
+        """Remove the facts of ``model``. Its counters stay, as Prometheus expects."""
         self.model_info.remove_by_labels({"model": model})
 
     def reloaded(self, outcome: ReloadOutcome, failed: int) -> None:
-        """A reload has ended with ``failed`` bundles that cannot be offered."""
+        """Record the end of a reload; ``failed`` bundles could not be loaded."""
         self.reloads.labels(outcome).inc()
         self.bundles_failed.set(failed)
         if outcome in {"changed", "unchanged"}:

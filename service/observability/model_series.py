@@ -1,4 +1,4 @@
-"""The Prometheus series of models, by name, and who writes what an engine reports into them."""
+"""Prometheus series of each model, and the observer that fills them from engine events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.engine.observer import LeaveReason
 from service.engine.types import FinishReason
 
 REQUEST_SECONDS = (
-    # Two seconds are the objective that docker/prometheus/alerts.yml holds requests to.
+    # Has a bound at two seconds, the latency objective of docker/prometheus/alerts.yml.
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.4, 0.65),
     *(1.0, 2.0, 3.0, 5.0, 10.0, 30.0),
 )
@@ -29,13 +29,13 @@ _UNITS = ("seconds", "bytes", "tokens", "characters", "ratio")
 
 
 def unit_of(name: str) -> str:
-    """The unit that a series is named after, as OpenMetrics tells it; empty if it only counts."""
+    """The OpenMetrics unit in the name of a series; empty if it has none."""
     last = name.removesuffix("_total").rpartition("_")[2]
     return last if last in _UNITS else ""
 
 
 class ModelSeries:
-    """Each has the label ``model``. Safe to write from any thread."""
+    """Series with the label ``model``. Safe to write from any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, help_: str, *labels: str) -> Counter:
@@ -56,7 +56,7 @@ class ModelSeries:
             "model",
         )
 
-        # Sentences on their way through an engine.
+        # Queue and batch.
         self.sentences_running = gauge("nmt_sentences_running", "Sentences in the batch.", "model")
         self.sentences_waiting = gauge(
             "nmt_sentences_waiting", "Sentences waiting for a slot.", "model"
@@ -96,7 +96,7 @@ class ModelSeries:
             "finish_reason",
         )
 
-        # What an iteration costs, and how full it is.
+        # Iterations.
         self.encode_seconds = histogram(
             "nmt_encode_duration_seconds",
             "Time to encode the sentences that entered together.",
@@ -132,7 +132,7 @@ class ModelSeries:
             "nmt_kv_cache_limit_bytes", "Memory that keys and values may take.", "model"
         )
 
-        # What was translated.
+        # Tokens.
         self.source_tokens = counter(
             "nmt_source_tokens_total", "Source tokens of translated sentences.", "model"
         )
@@ -154,7 +154,7 @@ class ModelSeries:
 
 
 class ModelObserver:
-    """Writes what one engine reports into the series of its model."""
+    """Records the events of one engine in the series of its model."""
 
     def __init__(self, series: ModelSeries, model: str) -> None:
         self._in_line = 0

@@ -1,4 +1,4 @@
-"""Spans as OpenTelemetry makes and sends them. The only module that knows of it."""
+"""Request spans exported over OTLP. The only module that imports OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SERVER_ERROR = 500
 
 
 class OtlpTracing:
-    """A provider of its own, so that two services in one process do not share one."""
+    """Tracing with its own provider, so that two services in one process do not share one."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         described = {SERVICE_NAME: "dragoman", SERVICE_VERSION: service.__version__}
@@ -32,7 +32,7 @@ class OtlpTracing:
 
     @classmethod
     def to_address(cls, address: str) -> OtlpTracing:
-        """Sends from a thread, in batches; what cannot be sent is logged and dropped."""
+        """Exports from a thread, in batches. Failed exports are logged and dropped."""
         return cls(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)))
 
     @contextmanager
@@ -81,8 +81,10 @@ class _Span:
         self._add_stages(finished.stages)
 
     def _add_stages(self, stages: Mapping[str, float]) -> None:
-        """A span for each stage. A request waits and decodes sentence by sentence, and is told of
-        the longest of each, so these may have to be cut where the request ended."""
+        """Add one span per stage, cut at the end of the request.
+
+        Each stage is the longest over the request's sentences, so their sum may exceed the request.
+        """
         within = trace.set_span_in_context(self._span)
         at, end = self._began, time.time_ns()
         for name, seconds in stages.items():

@@ -1,4 +1,4 @@
-"""What the span of a request reports, and the interface of a span."""
+"""Interface of request spans, and the facts that a finished request reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RequestFinished:
-    """What is told of a request once it has been answered."""
+    """Facts of a finished request, written to its span."""
 
     route: str
     status: int | None
@@ -19,13 +19,15 @@ class RequestFinished:
     characters: int | None = None
     tokens: int | None = None
     stages: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by name, one stage after the other."""
+    """Seconds per stage, in order of time."""
 
 
 class RequestSpan(Protocol):
+    """The span of one request."""
+
     trace_id: str | None
-    """32 hexadecimal digits; ``None`` where nobody traces."""
+    """32 hexadecimal digits; ``None`` if tracing is off."""
     sampled: bool
-    """Whether the trace is kept, so that somebody who looks for it will find it."""
+    """Whether the trace is exported, so that a reference to it can be followed."""
 
     def finish(self, finished: RequestFinished) -> None: ...

@@ -1,8 +1,7 @@
-"""Spans of requests for a collector of traces, or silence.
+"""Request tracing: OpenTelemetry if an OTLP address is set, otherwise a no-op.
 
-What a span says is what the log says: route, model, status, counts, times; never a text or a
-secret. ``service.observability.otlp`` makes real spans with OpenTelemetry, an extra that is
-imported only where an address is set.
+A span has the facts of the log line: route, model, status, counts, times; never a text or a
+secret. ``service.observability.otlp`` needs the extra tracing and is imported only with an address.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from service.observability.spans import RequestFinished, RequestSpan
 
 
 class TracingUnavailable(Exception):
-    """Traces are asked for and cannot be made; the message says what to do."""
+    """Tracing is configured but not installed; the message says what to do."""
 
 
 class Tracing(Protocol):
     def request(
         self, method: str, headers: Mapping[str, str]
     ) -> AbstractContextManager[RequestSpan]:
-        """A span that ends with the context, and continues the trace that ``headers`` name."""
+        """A span that ends with the context and continues the trace named in ``headers``."""
         ...
 
     def close(self) -> None:
-        """Send what has not been sent. Blocks."""
+        """Send pending spans. Blocks."""
         ...
 
 
@@ -39,7 +38,7 @@ class _SilentSpan:
 
 
 class SilentTracing:
-    """Nobody listens, and it costs nothing."""
+    """No-op tracing."""
 
     def __init__(self) -> None:
         self._span = _SilentSpan()
@@ -54,7 +53,7 @@ class SilentTracing:
 
 
 def open_tracing(address: str) -> Tracing:
-    """Tracing to an OTLP address over HTTP, silence if there is none.
+    """Tracing to an OTLP address over HTTP; a no-op for an empty address.
 
     Raises ``TracingUnavailable`` if the extra is not installed.
     """

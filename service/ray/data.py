@@ -1,11 +1,11 @@
 """Bulk translation over a cluster: ``python -m service.ray.data IN OUT --from de --to en``.
 
-A corpus is cut into shards (``service.ray.shards``), which Ray Data hands to actors, each with a
-translator and a GPU of its own. Texts never pass through Ray: an actor reads its shard and writes
-what becomes of it, on a file system that every node sees. See docs/scaling.md.
+A corpus is cut into shards (``service.ray.shards``). Ray Data distributes them over actors, each
+with its own translator and GPU. Texts never pass through Ray: an actor reads its shard and writes
+its part on a file system that all nodes share. See docs/scaling.md.
 
-Exit codes: 0 done, 1 done but for rows that could not be translated, 2 not done, and why is on
-standard error, 130 interrupted.
+Exit codes: 0 done, 1 done except for rows that could not be translated, 2 not done, with the reason
+on standard error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from service.translation.types import LanguagePair
 
 _UNFIT = 1
 _ROWS = 4096
-"""Of Parquet that are read together."""
+"""Parquet rows read and translated together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What every actor is to do with every shard."""
+    """Language pair and columns, the same for every shard."""
 
     source: str
     target: str
     column: str
-    """Whose texts are translated, in TSV, JSON lines and Parquet."""
+    """The column of the texts, in TSV, JSON lines and Parquet."""
     into: str
-    """Where the translations go, beside everything else."""
+    """The column or field added for the translations."""
 
     @property
     def pair(self) -> LanguagePair:
@@ -78,14 +78,14 @@ class Work:
 
 
 class ShardTranslator:
-    """An actor of Ray Data: loads the model once, and then translates shard after shard."""
+    """A Ray Data actor: loads the model once and translates any number of shards."""
 
     def __init__(self, work: Work, overrides: dict[str, Any]) -> None:
         prepare_process()
         settings = Settings.from_environment(log_level="warning", **overrides)
         configure_logging(settings)
         self._work = work
-        # Ray calls from a thread that runs no event loop, and the translator belongs to one.
+        # Ray calls from a thread without an event loop; the translator needs one.
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="translator", daemon=True).start()
         self._stack = AsyncExitStack()
@@ -118,7 +118,7 @@ def is_parquet(name: str) -> bool:
 
 
 async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -> Done:
-    """Row groups of a file, with a column more; raises ``CorpusError``."""
+    """Write a shard's row groups with a column of translations; raises ``CorpusError``."""
     tally = Tally(shard)
     with parquet.ParquetFile(shard.source) as file, appearing(Path(shard.part)) as part:
         schema = file.schema_arrow
@@ -153,9 +153,9 @@ def translate_corpus(
     shard_bytes: int,
     overrides: dict[str, Any],
 ) -> Iterator[Done]:
-    """Translate what has not been done, shard by shard in any order; in a Ray that runs.
+    """Translate the shards without a part, in any order, on an initialised Ray.
 
-    Raises ``CorpusError``, or what Ray says of an actor that could not go on.
+    Raises ``CorpusError``, or a ``RayError`` if an actor fails.
     """
     output.mkdir(parents=True, exist_ok=True)
     files = names_of(files_of(source), source)
@@ -188,7 +188,7 @@ def _cut(name: str, path: Path, output: Path, shard_bytes: int) -> Iterable[Shar
         return cut(name, path, output, shard_bytes, path.stat().st_size)
     with parquet.ParquetFile(path) as file:
         groups = file.num_row_groups
-    # Groups are of about one size.
+    # Assumes row groups of about equal size.
     together = max(1, round(shard_bytes * groups / max(1, path.stat().st_size)))
     return cut(name, path, output, together, groups)
 
@@ -198,7 +198,7 @@ def _or_empty(text: str | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own number for NumPy's."""
+    """A NumPy scalar as a Python number."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -218,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as error:
         print(f"ray_data: {error}", file=sys.stderr)
     except ray.exceptions.RayError as error:
-        # Ray's message is the way of the exception through Ray, and ends with what was raised.
+        # Ray's message is its own traceback; the last line is the actor's exception.
         why = str(error).strip().splitlines()[-1]
         print(f"ray_data: an actor could not go on: {why}", file=sys.stderr)
     return FAILED
@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     work = Work(language(options.source), language(options.target), options.column, options.into)
-    # Whatever is wrong with the environment is said here, and not by every actor.
+    # Report an invalid environment once, here, rather than from every actor.
     Settings.from_environment(bundles=options.bundles)
     overrides = {"device": "cuda" if options.gpus else "cpu"}
     if options.bundles is not None:
@@ -285,7 +285,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    # What is sent to actors has to be of a module that they can import.
+    # Pickled classes must belong to a module that actors can import, which __main__ is not.
     from service.ray import data
 
     sys.exit(data.main())

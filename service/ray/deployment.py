@@ -1,8 +1,8 @@
-"""The same app on Ray Serve: ``serve run service.ray.deployment:app max_replicas=4``.
+"""Ray Serve deployment of the app: ``serve run service.ray.deployment:app max_replicas=4``.
 
-``app`` says what Ray is to start and builds nothing itself; every replica builds a service of its
-own, from the ``DRAGOMAN_*`` variables of its node. Ray decides how many replicas there are, sends
-requests to them, and drains one before it ends; see docs/scaling.md.
+``app`` only describes the deployment. Each replica builds its own service from the ``DRAGOMAN_*``
+variables of its node. Ray scales the replicas, routes requests to them, and drains a replica before
+it ends; see docs/scaling.md.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaUnhealthy(Exception):
-    """Why this replica has to be replaced."""
+    """This replica has to be replaced; the message says why."""
 
 
 class Replica:
-    """One process that serves; what Ray Serve calls a replica. For one event loop."""
+    """A Ray Serve replica: one serving process, on one event loop."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         self._plan = plan
@@ -57,18 +57,17 @@ class Replica:
                 async with running as state:
                     yield state
 
-        # The type of Starlette's attribute is of one callable that yields one of two things.
+        # Starlette types the attribute as one callable whose context yields either of two types.
         built.app.router.lifespan_context = lifespan  # type: ignore[assignment]
         built.app.add_middleware(UnderPrefix)
         spare_what_stays()
         return built.app
 
     async def check_health(self) -> None:
-        """Raises why this replica has to be replaced.
+        """Called by Ray; raises if this replica has to be replaced.
 
-        The first call comes before any request and waits until the models have been loaded. Later
-        on, a bundle directory that has been emptied is no reason: another replica would find no
-        more in it.
+        The first call precedes all requests and waits until the models are loaded. Once ready, an
+        emptied bundle directory is not unhealthy: another replica would find the same directory.
         """
         service = self._service
         assert service is not None
@@ -81,7 +80,7 @@ class Replica:
 
 
 def app(arguments: Mapping[str, Any]) -> Any:
-    """A Ray Serve application; ``arguments`` are those of ``Arguments``. Raises by name."""
+    """A Ray Serve application with the fields of ``Arguments``; raises ``InvalidArgument``."""
     try:
         parsed = Arguments.model_validate(arguments)
     except ValidationError as error:
@@ -98,13 +97,13 @@ def app(arguments: Mapping[str, Any]) -> Any:
             "target_ongoing_requests": plan.target_requests,
         },
         max_ongoing_requests=plan.most_requests,
-        # Of who comes while there is no replica; those there are refuse by themselves.
+        # Bounds waiting requests while there is no replica. Replicas refuse excess load.
         max_queued_requests=4 * plan.target_requests * plan.max_replicas,
         backpressure_config={"status_code": 503, "retry_after_s": 1},
         graceful_shutdown_timeout_s=plan.shutdown_seconds,
         graceful_shutdown_wait_loop_s=0.5,
         health_check_period_s=5,
-        # Every request has a line in the service's own log.
+        # The service's own log already has a line per request.
         logging_config=LoggingConfig(enable_access_log=False),
     )
     return deployment.bind(plan)

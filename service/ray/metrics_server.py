@@ -1,7 +1,7 @@
-"""Where Prometheus finds the series of one replica.
+"""HTTP server for the Prometheus metrics of one Ray Serve replica.
 
-A request for ``/metrics`` that goes through Ray's proxy is answered by any one of the replicas. So
-each also answers on a port of its own, the first that is free in a range.
+Ray's proxy sends a request for ``/metrics`` to an arbitrary replica. So each replica also serves
+its metrics on its own port, the first free one of a range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class NoPortForMetrics(Exception):
-    """Every port of the range is in use, and nobody could scrape this replica."""
+    """Every port of the range is in use, so this replica could not be scraped."""
 
     def __init__(self, host: str, ports: range) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class NoPortForMetrics(Exception):
 
 @contextmanager
 def exposed(metrics: Metrics, host: str, ports: range) -> Iterator[int]:
-    """Answer ``GET /metrics`` meanwhile, in a thread; the port. Raises ``NoPortForMetrics``."""
+    """Serve ``/metrics`` from a thread; yields the port. Raises ``NoPortForMetrics``."""
     for port in ports:
         try:
             server, thread = start_http_server(port, host, metrics.registry)

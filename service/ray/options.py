@@ -1,4 +1,4 @@
-"""Arguments of ``serve run service.ray.deployment:app``, and the plan that follows from them."""
+"""Arguments of the Ray Serve application, and the deployment plan derived from them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from service.runtime.sessions import Device, available_device
 from service.settings import Settings
 
 FULL_BATCH: dict[Device, int] = {"cpu": 64, "cuda": 256}
-"""Sentences that a replica decodes together in what ``auto`` runs on each device."""
+"""Slots of a replica on each device with precision ``auto``."""
 
 _CPUS: dict[Device, int] = {"cpu": 2, "cuda": 2}
-"""Beside a GPU, one for the engine's thread and one for whoever answers."""
+"""Default CPUs of a replica. With a GPU: one for the engine thread, one for the event loop."""
 
 _LEAST_TOKENS = 2
-"""Of a sentence: a piece, and the end."""
+"""Of the shortest sentence: one piece and the end-of-sentence token."""
 
 _CLOSING_SECONDS = 5
-"""What a replica gets, after its requests, to close its models and files."""
+"""Time for a replica to close its models and files after its last request."""
 
 
 class InvalidArgument(Exception):
-    """An argument of the application that cannot be used, and why."""
+    """An invalid argument of the application; the message says why."""
 
     @classmethod
     def of(cls, error: ValidationError) -> InvalidArgument:
@@ -100,7 +100,7 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """What is asked of Ray, and what each replica is told."""
+    """Deployment options for Ray, and the settings of each replica."""
 
     min_replicas: int
     max_replicas: int
@@ -108,17 +108,17 @@ class DeploymentPlan:
     cpus: float
     target_requests: int
     most_requests: int
-    """More than the service's own limit accepts, which therefore is the one that refuses."""
+    """Above the service's own limit, so that the service refuses excess requests, not Ray."""
     shutdown_seconds: float
     metrics_ports: range
     overrides: dict[str, Any]
-    """Settings that win over the environment of a replica's node."""
+    """Settings that override the environment of a replica's node."""
 
 
 def plan_of(arguments: Arguments, settings: Settings) -> DeploymentPlan:
-    """``settings`` are those of the machine that starts the application.
+    """The plan for ``arguments``; ``settings`` are those of the machine that deploys.
 
-    Raises ``DeviceUnavailable`` where it says that there has to be a GPU, and there is none.
+    Raises ``DeviceUnavailable`` if ``settings`` require a GPU and this machine has none.
     """
     gpus = arguments.gpus
     if gpus is None:
@@ -129,12 +129,12 @@ def plan_of(arguments: Arguments, settings: Settings) -> DeploymentPlan:
     if arguments.bundles is not None:
         overrides["bundles"] = arguments.bundles
     if device == "cpu" and not settings.threads:
-        # Otherwise each replica would take every core of its machine.
+        # Otherwise each replica would use every core of its machine.
         overrides["threads"] = max(1, int(cpus))
     if arguments.documents is not None:
         overrides["documents"] = arguments.documents
     elif arguments.max_replicas > 1:
-        # A document is fetched from the replica that translated it, and requests go anywhere.
+        # A document exists only on the replica that translated it; Ray routes to any replica.
         overrides["documents"] = False
     first, last = _bounds(arguments.metrics_ports)
     return DeploymentPlan(

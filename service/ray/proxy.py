@@ -1,9 +1,9 @@
-"""What lies between Ray's proxy and the app.
+"""ASGI middleware for Ray Serve: 503 for a lost replica, and route prefixes.
 
-``middlewares`` is for the proxy, which calls it if the environment variable
+Ray's proxy calls ``middlewares`` if the environment variable
 ``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH`` is ``service.ray.proxy:middlewares``. ``UnderPrefix``
-is for the app. Knows nothing of Ray and imports none of the service, since the proxy serves every
-application of a cluster.
+wraps the app. Imports neither Ray nor the service, since the proxy serves every application of a
+cluster.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def middlewares() -> list[Middleware]:
 
 
 class RetryableLoss:
-    """Answers 503 with ``Retry-After`` for a replica that died before it could begin to answer.
+    """Answers 503 with ``Retry-After`` if a replica died before it began to answer.
 
-    Ray's proxy gives nothing in its place, of which its server makes a bare 500.
+    Ray's proxy then sends no response, which its server turns into a bare 500.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -45,7 +45,7 @@ class RetryableLoss:
         await self.app(scope, receive, watched)
         if started:
             return
-        # DeepL's clients read message, everybody else's error.
+        # DeepL's clients read "message", all other clients "error".
         body = json.dumps({"error": _LOST, "message": _LOST}).encode()
         headers = {
             "content-type": "application/json",
@@ -59,10 +59,10 @@ class RetryableLoss:
 
 
 class UnderPrefix:
-    """Lets an app under a route prefix see the paths that it would see at the root.
+    """Removes the route prefix, so that the app sees the same paths as at the root.
 
-    The prefix goes to ``app_root_path``, from which Starlette makes links. The request's id is told
-    by Ray's proxy already, which gives the app the same.
+    The prefix goes to ``app_root_path``, from which Starlette builds links. The app's
+    ``X-Request-ID`` is dropped from the response where Ray's proxy adds the same header.
     """
 
     def __init__(self, app: ASGIApp) -> None:

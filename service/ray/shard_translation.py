@@ -1,7 +1,7 @@
-"""What an actor does with a shard: reads it, translates its rows in company, writes its part.
+"""Translates one shard: reads its rows, translates many at once, and writes its part.
 
-A row keeps its place: one that cannot be translated is left empty and counted, so that line n of a
-part is of line n of its shard. Knows nothing of Ray.
+Line n of a part is the translation of line n of its shard. A row that cannot be translated is left
+empty and counted. Knows nothing of Ray.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from service.translation.types import LanguagePair, TranslateRequest
 T = TypeVar("T")
 
 _IN_FLIGHT = 1024
-"""Texts, so that a batch is full whatever their lengths."""
+"""Texts translated at once; enough to fill the batch at any text length."""
 
 _OF_THE_TEXT = (InvalidText, SentenceTooLong, TextTooLarge)
-"""What is wrong with one text; everything else would happen to its neighbours, too."""
+"""Errors of a single text. All other errors would also affect the texts after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a shard."""
+    """Result of a shard."""
 
     part: str
     rows: int
     unfit: int
-    """Rows that could not be translated, and have been left empty."""
+    """Rows left empty because they could not be translated."""
     cut: int
-    """Rows whose translation reached its longest length."""
+    """Rows whose translation was truncated at the maximum length."""
     first_unfit: str
-    """Where, and why; empty if there is none."""
+    """Place and reason of the first such row; empty if there is none."""
     actor: str
-    """Which process did it: its machine's name and its number there."""
+    """Host name and process id of the actor."""
 
 
 class Tally:
-    """Counts while a shard is being translated."""
+    """Running counts of a shard."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -79,7 +79,7 @@ class Outcome:
 async def translate_lines(
     translator: Translator, pair: LanguagePair, shard: Shard, format_: Format
 ) -> Done:
-    """Write the part of a shard of lines; raises ``CorpusError`` and whatever ends the work."""
+    """Write the part of a shard of lines; raises ``CorpusError`` and errors of the engine."""
     tally = Tally(shard)
     with opened(shard.source) as file, written(Path(shard.part)) as part:
         header = format_.header(first) if (first := file.readline(LINE_BYTES + 1)) else None
@@ -102,7 +102,7 @@ async def in_company(
     items: Iterable[T],
     text_of: Callable[[T], str],
 ) -> AsyncIterator[tuple[T, Outcome]]:
-    """Each item with the translation of its text, in order, many being translated at once."""
+    """Yield each item with its translation, in order; translates up to 1024 at once."""
     waiting: deque[tuple[T, asyncio.Task[Outcome]]] = deque()
     try:
         for item in items:
@@ -123,7 +123,7 @@ async def in_company(
 
 @contextmanager
 def opened(source: str) -> Iterator[IO[bytes]]:
-    """A file, expanded if it is compressed; raises ``OSError`` and ``CorpusError``."""
+    """Open a file, decompressing gzip; raises ``OSError`` and ``CorpusError``."""
     try:
         if not source.endswith(".gz"):
             with open(source, "rb") as file:

@@ -1,8 +1,8 @@
-"""How a corpus is cut into shards, and which of them have been done. Knows nothing of Ray.
+"""Cuts a corpus into shards and finds those that are not translated yet. Knows nothing of Ray.
 
-A shard is a stretch of one file and becomes one file of its own, under a name that is in the order
-of the source: ``OUT/news.txt/part-00003.txt``. It appears in one moment, complete, so whatever is
-there has been done. ``OUT/shards.json`` says how the corpus was cut; only the same is gone on with.
+A shard is a contiguous range of one file. Its translation is a file named in source order:
+``OUT/news.txt/part-00003.txt``. Parts appear atomically, so an existing part is complete.
+``OUT/shards.json`` records how the corpus was cut. A run resumes only with the same plan.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from typing import IO, Any
 from service.bulk.disk import Disk
 
 LINE_BYTES = 4 << 20
-"""No line may be longer."""
+"""Longest line allowed."""
 
 _ALL = 1 << 62
-"""Bytes; how many a compressed file has is known at its end."""
+"""Upper bound of bytes: the expanded size of a compressed file is unknown before its end."""
 
 _PLAN = "shards.json"
 _UNFINISHED = ".unfinished"
 
 
 class CorpusError(Exception):
-    """What cannot be translated, or not gone on with, and why."""
+    """A corpus that cannot be translated or resumed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
     source: str
     part: str
-    """The file that it becomes."""
+    """Path of the output file."""
     begin: int
     end: int
-    """Bytes: of the lines that begin within. Of Parquet, numbers of row groups."""
+    """Byte range; holds the lines that begin within it. For Parquet, a range of row groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusPlan:
-    """How a corpus was cut, and what the result depends on beside it."""
+    """The options and source files that determine the shards and their translations."""
 
     made_with: Mapping[str, Any]
     files: Mapping[str, tuple[int, int]]
-    """Size, and time of the last change in nanoseconds, by name."""
+    """Size, and modification time in nanoseconds, by name."""
 
     def keep(self, output: Path) -> None:
-        """Write it down, or compare it with what was; raises ``CorpusError``."""
+        """Write the plan, or compare it with the existing one; raises ``CorpusError``."""
         path, said = output / _PLAN, asdict(self)
-        # As it is read again, so that both compare.
+        # Normalise through JSON, so that it compares equal to a plan read from disk.
         said = json.loads(json.dumps(said))
         if path.exists():
             before = json.loads(path.read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ class CorpusPlan:
 
 
 def files_of(source: Path) -> list[Path]:
-    """A file, or those in a directory and below, hidden ones left out; raises ``CorpusError``."""
+    """A file, or all files below a directory except hidden ones; raises ``CorpusError``."""
     if not source.is_dir():
         if not source.is_file():
             raise CorpusError(f"{source} is neither a file nor a directory")
@@ -83,13 +83,13 @@ def files_of(source: Path) -> list[Path]:
 
 
 def names_of(files: Sequence[Path], source: Path) -> dict[str, Path]:
-    """The files by their names below ``source``."""
+    """The files by their paths relative to ``source``."""
     base = source if source.is_dir() else source.parent
     return {str(path.relative_to(base)): path for path in files}
 
 
 def cut(name: str, path: Path, output: Path, size: int, whole: int) -> Iterator[Shard]:
-    """The shards of a file of ``whole`` bytes, or row groups, of ``size`` each."""
+    """The shards of a file; ``size`` and ``whole`` are in bytes, or in row groups."""
     compressed = path.suffix == ".gz"
     number = 1 if compressed else max(1, math.ceil(whole / size))
     suffix = "".join(path.suffixes[-2:]) if compressed else path.suffix
@@ -100,10 +100,10 @@ def cut(name: str, path: Path, output: Path, size: int, whole: int) -> Iterator[
 
 
 def lines_of(shard: Shard, file: IO[bytes]) -> Iterator[bytes]:
-    """The lines that begin within the shard, ends included; raises ``CorpusError``."""
+    """The lines that begin within the shard, with line ends; raises ``CorpusError``."""
     place = shard.begin
     if place:
-        # What precedes the shard ends with its first line end at or after the byte before it.
+        # Skip the previous shard's last line: it ends at or after the byte before this shard.
         file.seek(place - 1)
         place += len(_line(shard, file)) - 1
     while place < shard.end and (line := _line(shard, file)):
@@ -120,9 +120,9 @@ def _line(shard: Shard, file: IO[bytes]) -> bytes:
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name complete and on the disk, or not at all."""
+    """Write a file atomically: it is synced to disk, then renamed to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Two may write the same part, when one was taken for dead: each its own, and alike.
+    # If Ray restarts an actor that still runs, both write the same part: use separate names.
     unfinished = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}{_UNFINISHED}")
     disk = Disk()
     try:
@@ -140,6 +140,6 @@ def undone(shards: Sequence[Shard]) -> list[Shard]:
 
 
 def sweep(output: Path) -> None:
-    """Remove what was left unfinished by those who were killed; before anybody writes."""
+    """Remove unfinished files of killed processes. Call before any actor writes."""
     for path in output.rglob(f".*{_UNFINISHED}"):
         path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""ONNX Runtime: graphs and key/value memory."""
+"""ONNX Runtime backend: inference sessions and key/value cache memory."""
 
 import os
 
-# ONNX Runtime would write an identifier of this machine to the disk and report to its maker what is
-# run. It reads this when it is first imported, from the process and not from os.environ.
+# Disables ONNX Runtime telemetry, which writes a machine identifier to disk and reports usage to
+# Microsoft. The library reads the variable at import, from the C environment, not os.environ.
 os.putenv("ORT_DISABLE_TELEMETRY", "1")

@@ -1,8 +1,8 @@
-"""The ``attention`` graph of a bundle behind the ``TeacherForced`` contract.
+"""Runs a bundle's ``attention`` graph with ONNX Runtime: maps and log-probabilities of a sentence.
 
-One sentence at a time, so nothing is ever padded. The weights are mapped from the file that the
-other graphs share and are not rearranged, which would make a copy of them: it costs a few megabytes
-to keep the graph open, and it is fast enough for somebody who looks.
+One sentence at a time, without padding. The weights are memory-mapped from the file that the other
+graphs share. They are not prepacked, because that would copy them. An open graph costs a few
+megabytes and is fast enough for interactive inspection.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class AttentionGraph:
     ) -> AttentionGraph:
         """Open and check the graph, with one thread; raises ``InvalidBundle`` as ``open_session``.
 
-        It is opened with the bundle and not when it is first asked for, because another version
-        may then lie at the same place.
+        Open it together with the bundle, not at first use: by then the path may hold another
+        version.
         """
         session = open_session(
             bundle,

@@ -1,7 +1,7 @@
-"""What the engine needs from a model, and nothing more.
+"""Backend interface between the engine and a model: encode, step, and their batch types.
 
 Shape legend, used throughout ``engine`` and ``runtime``:
-    B  sentences in the batch    K  rows of a sentence (the widest's)
+    B  sentences in the batch    K  rows of a sentence (maximum over the batch)
     N  candidates per row        S  source positions
     L  layers                    H  heads                T  target positions
 """
@@ -19,10 +19,10 @@ IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
 
 NOBODY = -1
-"""The parent of a row that is only there because another sentence has more rows."""
+"""Parent of an empty row, which only pads the batch to the widest sentence."""
 
 BARRED = np.float32(-1e9)
-"""A bias that keeps a token from being written. Finite, so that nothing becomes NaN."""
+"""Logit bias of a forbidden token. Finite, because infinities could produce NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class EncodeBatch:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Changes to single logits, at ``E`` places, before they become probabilities.
+    """Changes to ``E`` single logits before the softmax.
 
-    A logit is divided by its penalty if it is positive, multiplied by it if it is negative (1
-    leaves it as it is), and then its bias is added. No place comes twice.
+    A positive logit is divided by its penalty, a negative one multiplied by it (1 changes nothing).
+    Then the bias is added. No logit occurs twice.
     """
 
     rows_E: IntArray
@@ -62,9 +62,9 @@ class Edits:
 class StepBatch:
     """Extend every row of the sentences in slots 0 … B − 1 by one token.
 
-    Row ``k`` continues the prefix that row ``parents_BK[b, k]`` of its sentence held, appends
-    ``tokens_BK[b, k]`` at position ``positions_B[b]``, and wants the ``num_candidates`` likeliest
-    next tokens. Moving cached keys and values to match is the backend's business.
+    Row ``k`` continues the prefix of row ``parents_BK[b, k]`` of its sentence, appends
+    ``tokens_BK[b, k]`` at position ``positions_B[b]``, and gets the ``num_candidates`` likeliest
+    next tokens. The backend keeps its cached keys and values consistent with the parents.
     """
 
     parents_BK: IntArray
@@ -73,33 +73,33 @@ class StepBatch:
     num_candidates: int
     edits: Edits | None = None
     asked_BK: IntArray | None = None
-    """One more token of each row whose log-probability is wanted."""
+    """One more token of each row whose log-probability is returned."""
     scores: bool = True
-    """Whether log-probabilities matter, or only which candidate is best."""
+    """Whether log-probabilities are needed, or only the order of candidates."""
     attention: bool = False
-    """Whether to tell what each row looks at."""
+    """Whether to return the attention of each row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What a step found. Valid until the next call of the backend, which may reuse the memory.
+    """Result of a step. Valid until the next call of the backend, which may reuse the memory.
 
-    Rows whose parent is ``NOBODY`` hold anything.
+    Rows with parent ``NOBODY`` have undefined values.
     """
 
     token_ids_BKN: NDArray[np.int64]
     log_probs_BKN: FloatArray
-    """Of each row's best next tokens, best first; not yet added to the row's own. Without
-    ``scores``, any numbers in the same order."""
+    """Log-probabilities of each row's best next tokens, best first, without the row's own sum.
+    Without ``scores``, any numbers in the same order."""
     asked_log_probs_BK: FloatArray
-    """Of ``asked_BK``; anything where nothing was asked."""
+    """Log-probabilities of ``asked_BK``; undefined without it."""
     attention_BKS: FloatArray | None = None
-    """The last layer's attention to the source, averaged over heads, if it was wanted."""
+    """The last layer's attention to the source, averaged over heads, if requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """Bytes that the keys and values of all sentences take together, and may take."""
+    """Size and limit of the key/value cache of all sentences, in bytes."""
 
     taken: int
     limit: int
@@ -108,56 +108,56 @@ class CacheUse:
 class Backend(Protocol):
     """Owns the model's weights and its key/value memory, addressed by slot and row.
 
-    Called from one thread only. The slots in use are always the first ones: newcomers get the
-    next, and when a sentence leaves, the last one moves into its slot. After a failed call the
-    backend must be usable for sentences encoded from then on; those of the failed call are not
+    Called from one thread only. The slots in use are always the first ones: new sentences get the
+    next slots, and when a sentence leaves, the last one moves into its slot. After a failed call
+    the backend must be usable for sentences encoded later. Sentences of the failed call are not
     continued.
     """
 
     limits: Limits
 
     def encode(self, batch: EncodeBatch) -> None:
-        """Read sentences into their slots; the first row of each holds the empty prefix.
+        """Encode sentences into their slots; the first row of each holds the empty prefix.
 
-        If this fails, sentences in other slots go on as if it had not been called.
+        A failure leaves sentences in other slots unchanged.
         """
 
     def step(self, batch: StepBatch) -> Candidates:
-        """Extend the rows of the batch; prefixes of rows that are not in it are forgotten."""
+        """Extend the rows of the batch. Prefixes of rows outside the batch are discarded."""
 
     def move(self, origin: int, slot: int) -> None:
-        """The sentence in slot ``origin``, the last in use, is in ``slot`` from here on."""
+        """Move the sentence in slot ``origin``, the last in use, to ``slot``."""
 
     def cache_use(self) -> CacheUse:
-        """What keys and values take after the last call. Costs next to nothing."""
+        """Size of the key/value cache after the last call. Cheap."""
 
     def close(self) -> None:
-        """Free weights and memory. Nothing is called afterwards."""
+        """Free weights and memory. No method may be called afterwards."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMaps:
-    """What every head of every layer looks at while one sentence is read and written.
+    """Attention weights of every head and layer for one source and target, and log-probabilities.
 
-    Source positions are those of the source, ``eos`` included. Target position ``t`` is where the
-    decoder is fed token ``t`` of ``bos`` and the target, and predicts token ``t`` of the target and
-    ``eos``. Each row of a map says how one position divides its attention, and sums to 1.
+    Source positions include ``eos``. At target position ``t`` the decoder input is token ``t`` of
+    ``bos`` + target, and the prediction is token ``t`` of target + ``eos``. Each row of a map is
+    the attention distribution of one position and sums to 1.
     """
 
     encoder_LHSS: FloatArray
     decoder_LHTT: FloatArray
-    """Causal: a position looks at itself and what is before it."""
+    """Causal: a position attends to itself and earlier positions."""
     cross_LHTS: FloatArray
     log_probs_T: FloatArray
-    """Of each token of the target, and of ``eos`` after it."""
+    """Log-probability of each target token, and of ``eos`` after them."""
 
 
 class TeacherForced(Protocol):
-    """A pass over a source and a target that are both given. Usable from several threads."""
+    """Teacher-forced pass over a given source and target. Usable from several threads."""
 
     def run(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> AttentionMaps:
-        """Look at one sentence. ``source_ids`` ends with ``eos``; ``target_ids`` has neither
-        ``bos`` nor ``eos`` and may be empty. Both fit the model's limits."""
+        """Run one sentence. ``source_ids`` ends with ``eos``; ``target_ids`` has neither ``bos``
+        nor ``eos`` and may be empty. Both fit the model's limits."""
 
     def close(self) -> None:
-        """Free weights and memory. Nothing is called afterwards."""
+        """Free weights and memory. No method may be called afterwards."""

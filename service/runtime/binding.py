@@ -1,8 +1,8 @@
-"""One shape of step: its arrays, and their binding to the session's inputs and outputs.
+"""I/O binding of a decode step of one shape: host arrays, cache addresses, ONNX Runtime session.
 
-Small arrays are the host's and keep their addresses; keys and values are wherever the pools are,
-and are inputs and outputs at once, so that a step updates them in place. See ``onnx.py`` for the
-legend of shapes.
+Small arrays are in host memory and keep their addresses. Keys and values are in the memory of the
+pools, bound as input and output at once, so that a step updates them in place. See ``onnx.py`` for
+the legend of shapes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.runtime.memory import Memory
 from service.runtime.shortlists import BatchShortlist
 
 _HIDDEN = {"float32": -1e9, "float16": -6e4}
-"""Added to an attention score to hide what it belongs to; finite, so that nothing becomes NaN."""
+"""Bias of a masked attention score. Finite, because infinities could produce NaN."""
 
 _NO_EDITS: dict[str, NDArray[Any]] = {
     "edits_wanted": np.zeros((), np.bool_),
@@ -30,6 +30,8 @@ _NO_EDITS: dict[str, NDArray[Any]] = {
 
 
 class StepBinding:
+    """Runs decode steps of one number of sentences, rows and candidates."""
+
     def __init__(
         self,
         session: onnxruntime.InferenceSession,
@@ -44,7 +46,7 @@ class StepBinding:
         self._hidden = _HIDDEN[np.dtype(own.element).name]
         self._binding = session.io_binding()
         self._inputs: dict[str, object] = {}
-        """What ONNX Runtime reads by address, and Python must not free."""
+        """References that keep arrays alive which ONNX Runtime reads by address."""
         self._sources_of = -1
         self._edited = False
 
@@ -85,7 +87,7 @@ class StepBinding:
             "candidate_columns", np.empty((*shape, num_candidates), np.int64)
         )
         self._answers_BK: FloatArray = self._output("asked_log_probs", np.empty(shape, np.float32))
-        # The last one, so that it is found again.
+        # Must be bound last: ``run`` reads it as the last output.
         self._binding.bind_output("source_attention", "cpu")
 
     def run(
@@ -97,7 +99,7 @@ class StepBinding:
         shortlist: BatchShortlist | None,
         membership: int,
     ) -> Candidates:
-        """One step. ``membership`` tells whether the slots hold the sentences of the last one."""
+        """Run one step. ``membership`` changes when the slots hold other sentences."""
         self._token_ids_BK[...] = batch.tokens_BK
         self._positions_BK[...] = batch.positions_B[:, None]
         self._write_BKH3[..., 2] = entries_BK[:, :, None]
@@ -109,7 +111,7 @@ class StepBinding:
         self._edit(batch.edits, shortlist)
         self._scores_wanted[...] = batch.scores
         if batch.attention or self._attention_wanted:
-            # What the last run left there has the wrong shape, or belongs to somebody.
+            # The output of the last run has another shape, or a caller still holds it.
             self._binding.bind_output("source_attention", "cpu")
         self._attention_wanted[...] = batch.attention
         self._session.run_with_iobinding(self._binding)
@@ -134,7 +136,7 @@ class StepBinding:
     def _ask(
         self, asked_BK: IntArray | None, shortlist: BatchShortlist | None
     ) -> NDArray[np.bool_] | None:
-        """Write which columns are asked about; returns those that there are not."""
+        """Set the columns of ``asked_BK``; returns where the shortlist lacks the token."""
         if asked_BK is None:
             return None
         if shortlist is None:

@@ -1,6 +1,6 @@
-"""Keys and values of the sentences in a batch, and which row sees which entry.
+"""Key/value cache pools, and the visibility of cache entries to beam rows.
 
-P  slots    C  entries of a cache    D  width of a head    H  heads    (others: backend.py)
+P  slots    C  entries of a cache    D  width of a head    H  heads    (other axes: backend.py)
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ _WORD = 64
 _FULL = np.uint64(2**_WORD - 1)
 _ONE = np.uint64(1)
 
-
 _SPARE = 4
-"""Memory is given back when so many times less would do."""
+"""Memory is released when it is this many times the needed size."""
 
 
 class CacheFull(MemoryError):
-    """Keys and values would take more memory than they may."""
+    """Keys and values need more memory than the budget allows."""
 
     def __init__(self, needed: int, budget: int) -> None:
         super().__init__(
@@ -33,14 +32,14 @@ class CacheFull(MemoryError):
 
 
 class Budget:
-    """Bytes that all pools of a backend may take together."""
+    """Shared memory budget of all pools of a backend, in bytes."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Take bytes, or give back less than none; raises ``CacheFull`` if too few are left."""
+        """Reserve ``size`` bytes, or release if negative; raises ``CacheFull`` over budget."""
         if size > 0 and self._taken + size > self._size:
             raise CacheFull(self._taken + size, self._size)
         self._taken += size
@@ -51,11 +50,11 @@ class Budget:
 
 
 class Pool:
-    """For every decoder layer a key and a value array ``[P, H, length, D]``.
+    """A key and a value array ``[P, H, length, D]`` for every decoder layer.
 
-    ``length`` is a multiple of ``bucket``, so that shapes repeat. Memory that has been touched is
-    kept while it fits, for a page that is new costs more than one that is copied. Unused entries
-    must hold finite numbers: a mask multiplies them by nothing, and nothing times NaN is NaN.
+    ``length`` is a multiple of ``bucket``, so that shapes repeat. Touched memory is kept while it
+    fits, because a new page costs more than a copied one. Unused entries must hold finite numbers:
+    attention multiplies them by zero, and zero times NaN is NaN.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Pool:
         self.length = 0
         self._aside, self._aside_size = memory.allocate(0), 0
         self._reserved = 0
-        """Bytes of each array."""
+        """Allocated bytes of each array."""
         self._addresses: dict[str, int] = {
             f"{kind}_{part}.{layer}": memory.allocate(0)
             for layer in range(dimensions.decoder_layers)
@@ -86,13 +85,13 @@ class Pool:
         }
 
     def resize(self, needed: int, used_slots: int) -> bool:
-        """Have room for so many entries per slot, and not much more; true if shapes have changed.
+        """Resize to about ``needed`` entries per slot; true if shapes have changed.
 
-        The first ``used_slots`` slots keep what fits. Raises ``CacheFull`` and changes nothing if
-        there is no room.
+        The first ``used_slots`` slots keep the entries that fit. Raises ``CacheFull`` and changes
+        nothing if the budget is exceeded.
         """
         length = max(-(-needed // self._bucket), 1) * self._bucket
-        # Shrinking costs a copy of everything, so a little waste is borne.
+        # Shrinking copies all entries, so up to 40 % unused length is accepted.
         if length == self.length or 0.6 * self.length < length < self.length:
             return False
         if self._size(length) > self._reserved:
@@ -104,7 +103,7 @@ class Pool:
         return True
 
     def _reserve(self, length: int) -> None:
-        """Make all arrays as large as that length takes, or none."""
+        """Reallocate all arrays for ``length`` entries; restores them if one allocation fails."""
         size = self._size(length)
         difference = (size - self._reserved) * len(self._addresses)
         self._budget.take(difference)
@@ -122,13 +121,13 @@ class Pool:
         self._reserved = size
 
     def _spread(self, length: int, used_slots: int) -> None:
-        """Lay the entries of the first slots out for another length."""
+        """Move the entries of the used slots to the layout of another length."""
         kept = min(length, self.length) * self._entry
         rows = used_slots * self.heads
         if not kept or not rows:
             return
         old_pitch, pitch = self.length * self._entry, length * self._entry
-        # Old and new places overlap, so one array after the other goes through a place aside.
+        # Old and new layout overlap, so each array is copied through a scratch buffer.
         if kept * rows > self._aside_size:
             self._aside = self._memory.resize(self._aside, self._aside_size, kept * rows)
             self._aside_size = kept * rows
@@ -138,7 +137,7 @@ class Pool:
             self._memory.copy(Stretches(address, pitch), Stretches(aside, kept), kept, rows)
 
     def place(self, name: str, slot: int) -> int:
-        """The address of a slot in an array."""
+        """Address of a slot in the array ``name``."""
         return self._addresses[name] + slot * self.heads * self.length * self._entry
 
     def arrays(self) -> Iterator[tuple[str, int]]:
@@ -146,7 +145,7 @@ class Pool:
         yield from self._addresses.items()
 
     def move(self, origin: int, slot: int, length: int) -> None:
-        """Copy the first ``length`` entries of a slot to another one."""
+        """Copy the first ``length`` entries of slot ``origin`` to ``slot``."""
         pitch = self.length * self._entry
         for name in self._addresses:
             self._memory.copy(
@@ -157,7 +156,7 @@ class Pool:
             )
 
     def put(self, name: str, slots: Sequence[int], source: int, length: int) -> None:
-        """Store ``[len(slots), H, length, D]`` from an address, zeros behind it."""
+        """Copy ``[len(slots), H, length, D]`` from address ``source``; clear later entries."""
         pitch, filled = self.length * self._entry, length * self._entry
         for number, slot in enumerate(slots):
             target = self.place(name, slot)
@@ -174,7 +173,7 @@ class Pool:
             self._memory.clear(Stretches(self.place(name, first_slot), width), width, 1)
 
     def release(self) -> None:
-        """Give all memory back; nothing is stored afterwards."""
+        """Free all memory. The pool cannot be used afterwards."""
         for address in (self._aside, *self._addresses.values()):
             self._memory.free(address)
         self._addresses = {}
@@ -184,9 +183,9 @@ class Pool:
 
 
 class Ancestry:
-    """Which entries of its sentence's cache each row sees: those its own prefix has written.
+    """Bit sets of the cache entries that each row sees: the entries of its own prefix.
 
-    An entry is a bit. Entries that no row sees are free to be written again.
+    An entry that no row sees is free and can be overwritten.
     """
 
     def __init__(self, slots: int, rows_per_slot: int) -> None:
@@ -199,17 +198,18 @@ class Ancestry:
         self._seen_PKW[slot] = self._seen_PKW[origin]
 
     def highest(self, slots: slice) -> int:
-        """One more than the highest entry that any row of these slots sees."""
+        """One more than the highest entry visible to any row of these slots."""
         words = np.bitwise_or.reduce(self._seen_PKW[slots], axis=(0, 1))
         return max(
             (i * _WORD + int(word).bit_length() for i, word in enumerate(words) if word), default=0
         )
 
     def append(self, parents_BK: IntArray) -> IntArray:
-        """Give every row of the first B sentences a free entry; row k continues ``parents[k]``.
+        """Assign a free entry to every row of the first B sentences, where row k continues
+        ``parents[k]``.
 
-        A row whose parent is ``NOBODY`` gets one, too, for what it computes must go somewhere, but
-        nobody will see it. Returns the entries ``[B, K]``.
+        An empty row (parent ``NOBODY``) gets an entry too, because its output must be stored
+        somewhere. No other row sees it. Returns the entries ``[B, K]``.
         """
         sentences, rows = parents_BK.shape
         live_BK1 = (parents_BK >= 0)[:, :, None]
@@ -238,7 +238,7 @@ class Ancestry:
         return entries_BK
 
     def write_bias(self, bias_BKC: FloatArray, hidden: float) -> None:
-        """What rows may see after ``append``, as numbers to add to attention scores."""
+        """Write the attention mask after ``append``: 0 for visible entries, else ``hidden``."""
         visible = np.unpackbits(
             self._visible_BKW.view(np.uint8), axis=-1, count=bias_BKC.shape[-1], bitorder="little"
         )
@@ -249,11 +249,11 @@ class Ancestry:
 
 
 def _widened(array: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One more word in the last dimension."""
+    """The array with one more zero word in the last dimension."""
     return np.concatenate((array, np.zeros_like(array[..., :1])), axis=-1)
 
 
 def visible_source(lengths_B: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
-    """``[B, S]``: a sentence sees all of its source and no padding."""
+    """``[B, S]``: true for source tokens, false for padding."""
     seen: NDArray[np.bool_] = np.arange(length) < lengths_B[:, None]
     return seen

@@ -1,4 +1,4 @@
-"""Memory of an NVIDIA GPU, through the CUDA runtime library that ONNX Runtime itself uses."""
+"""Key/value memory on an NVIDIA GPU, through the CUDA runtime library that ONNX Runtime uses."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class CudaError(Exception):
 
 
 class CudaMemory:
-    """See ``service.runtime.memory.Memory``. Calls wait for nobody but one another.
+    """GPU implementation of ``service.runtime.memory.Memory``. Every call is synchronous.
 
-    ONNX Runtime works on a stream of its own and waits for it at the end of a run; copies here are
-    on the default stream, and are waited for, so neither sees what the other has half done.
+    ONNX Runtime uses its own stream and synchronises it at the end of a run. Copies here use the
+    default stream and synchronise too, so neither reads data of an unfinished operation.
     """
 
     device = "cuda"
@@ -74,7 +74,7 @@ class CudaMemory:
         self._call("cudaDeviceSynchronize")
 
     def _call(self, name: str, *arguments: object) -> None:
-        """Raises ``MemoryError`` if the device has no room, ``CudaError`` for anything else."""
+        """Raises ``MemoryError`` if the device is out of memory, else ``CudaError``."""
         code = getattr(self._runtime, name)(*arguments)
         if code == _OUT_OF_MEMORY:
             raise MemoryError(f"GPU {self.device_id} has no room for these keys and values")
@@ -83,7 +83,7 @@ class CudaMemory:
 
 
 def pci_bus_id(device_id: int, runtime: Any = None) -> str:
-    """Where a GPU is plugged in, which other libraries know it by; raises ``CudaError``."""
+    """PCI bus id of a GPU, which identifies it to NVML; raises ``CudaError``."""
     runtime = runtime if runtime is not None else _load_runtime()
     name = ctypes.create_string_buffer(_PCI_BUS_ID_SIZE)
     code = runtime.cudaDeviceGetPCIBusId(name, _PCI_BUS_ID_SIZE, device_id)
@@ -93,7 +93,7 @@ def pci_bus_id(device_id: int, runtime: Any = None) -> str:
 
 
 def _load_runtime() -> ctypes.CDLL:
-    """The runtime that ``onnxruntime.preload_dlls`` has loaded into this process."""
+    """The CUDA runtime that ``onnxruntime.preload_dlls`` has loaded into this process."""
     for name in _LIBRARIES:
         try:
             return ctypes.CDLL(name)

@@ -1,7 +1,7 @@
-"""Memory for keys and values: blocks of bytes that ONNX Runtime reads and writes in place.
+"""Raw key/value memory: zeroed byte blocks that ONNX Runtime reads and writes in place.
 
-Blocks are addressed by bytes, and copied in two dimensions (``height`` stretches of ``width`` bytes
-that lie ``pitch`` apart), which is what any device can do; see ``service.runtime.cuda``.
+Copies are two-dimensional (``height`` stretches of ``width`` bytes, ``pitch`` bytes apart), which
+every device supports; see ``service.runtime.cuda``.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """``height`` stretches of bytes, the first at ``address``, each ``pitch`` behind the last."""
+    """Byte stretches at ``address``, ``address + pitch``, ``address + 2 * pitch``, …"""
 
     address: int
     pitch: int
 
 
 class Memory(Protocol):
-    """One device's memory."""
+    """Allocator of one device's memory."""
 
     device: str
-    """As ONNX Runtime calls it."""
+    """ONNX Runtime's device name."""
     device_id: int
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes, all zero; raises ``MemoryError`` if there is no room."""
+        """The address of ``size`` zero bytes; raises ``MemoryError``."""
 
     def resize(self, address: int, old_size: int, size: int) -> int:
-        """Make a block larger or smaller; returns where it is afterwards.
+        """Resize a block; returns its address afterwards.
 
-        What fits stays as it was, and what is added is zero. Raises ``MemoryError``, and leaves the
-        block as it is, if there is no room.
+        Keeps the bytes that fit; added bytes are zero. Raises ``MemoryError`` and leaves the block
+        unchanged if there is no room.
         """
 
     def free(self, address: int) -> None:
-        """Give a block back; ``address`` is as ``allocate`` or ``resize`` returned it."""
+        """Free a block; ``address`` comes from ``allocate`` or ``resize``."""
 
     def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
         """Copy stretches that do not overlap."""
@@ -52,9 +52,9 @@ class Memory(Protocol):
 
 
 class HostMemory:
-    """Anonymous pages: aligned for vector units, zero until written, the system's again when freed.
+    """Anonymous memory maps: aligned for SIMD, zero until written, returned to the system on free.
 
-    What has never been written takes no memory.
+    Pages that were never written take no memory.
     """
 
     device = "cpu"
@@ -73,13 +73,13 @@ class HostMemory:
     def resize(self, address: int, old_size: int, size: int) -> int:
         block = self._blocks[address]
         if sys.platform != "linux":
-            # Only Linux moves pages.
+            # Only Linux has mremap.
             moved = self.allocate(size)
             ctypes.memmove(moved, address, min(old_size, size))
             self.free(address)
             return moved
         try:
-            # Pages that have been written move without being copied.
+            # mremap moves written pages without copying.
             block.resize(max(size, 1))
         except OSError as error:
             raise MemoryError(f"no room for {size} bytes of keys and values") from error
@@ -87,7 +87,7 @@ class HostMemory:
         return self._keep(block)
 
     def free(self, address: int) -> None:
-        # The pages go when the last view of them does, which nobody keeps.
+        # Dropping the last reference unmaps the pages. No view of them is kept elsewhere.
         del self._blocks[address]
 
     def _keep(self, block: mmap.mmap) -> int:

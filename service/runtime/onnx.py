@@ -1,12 +1,11 @@
-"""ONNX Runtime behind the ``Backend`` contract.
+"""ONNX Runtime backend: encodes and decodes batches with in-place key/value caches.
 
-A sentence has one self-attention cache, shared by its rows. A step appends one entry per row at
-entries that no live row can see, and each row sees the entries of its own ancestors through an
-additive mask; so nothing is reordered or concatenated when beams fork, and entries that no live
-row can see any more are free again. A step's arrays and their binding to the session are kept for
-the next step of the same shape.
+A sentence has one self-attention cache, shared by its rows. A step writes one entry per row into
+entries that no live row sees. An additive mask shows each row the entries of its own ancestors. So
+forking beams reorders and concatenates nothing, and entries that no live row sees are free again.
+Arrays and I/O bindings of a step are kept for later steps of the same shape.
 
-    P  slots    C  entries of a cache    (others: backend.py)
+    P  slots    C  entries of a cache    (other axes: backend.py)
 """
 
 from __future__ import annotations
@@ -33,13 +32,12 @@ logger = logging.getLogger(__name__)
 
 _SELF_BUCKET = 16
 _CROSS_BUCKETS: dict[str, int] = {"cpu": 1, "cuda": 8}
-"""A GPU wants shapes to repeat; a CPU wants little to read."""
+"""On a GPU, repeated shapes are faster; on a CPU, fewer entries to read."""
 _KEPT_BINDINGS = 64
 _FEW_TOKENS = 128
-"""So many tokens are encoded in little less time than a few more."""
+"""Below this batch size, encoding time hardly depends on the number of tokens."""
 _PADDING = 1.2
-"""How much longer than the shortest the longest of many sentences encoded together may be."""
-
+"""Largest ratio of the longest to the shortest source in one encoder batch above that size."""
 
 Ids = tuple[int, ...]
 
@@ -82,9 +80,9 @@ class OnnxBackend:
         self._source_lengths_P = np.zeros(limits.slots, np.int64)
         self._in_use = 0
         self._poisoned = False
-        """Whether keys or values may hold something else than numbers."""
+        """Whether keys or values may contain NaN."""
         self._membership = 0
-        """Changes whenever another set of sentences is in the slots."""
+        """Counter that changes with the sentences in the slots."""
         self._bindings: OrderedDict[tuple[int, int, int], StepBinding] = OrderedDict()
 
     @classmethod
@@ -101,10 +99,10 @@ class OnnxBackend:
         device_id: int = 0,
         shortlist: Shortlist | None = None,
     ) -> OnnxBackend:
-        """Open and check the two graphs of a precision that decode.
+        """Open and check the encoder and step graphs of a precision.
 
-        ``threads`` 0 means one for each core; keys and values take at most ``cache_bytes``. With a
-        ``shortlist`` no sentence is translated by anything else. Raises ``InvalidBundle`` as
+        ``threads`` 0 means one for each core. Keys and values take at most ``cache_bytes``. A
+        ``shortlist`` restricts the target tokens of every sentence. Raises ``InvalidBundle`` as
         ``open_session`` does.
         """
         manifest = bundle.manifest
@@ -158,7 +156,7 @@ class OnnxBackend:
         self._membership += 1
 
     def _encode(self, first: int, places: Sequence[int], sources: Sequence[Ids]) -> None:
-        """Encode some of the newcomers as one rectangle."""
+        """Encode some of the new sentences as one padded batch."""
         chosen = [sources[place] for place in places]
         source_ids_BS = np.full((len(chosen), max(map(len, chosen))), self._pad_id, np.int32)
         for row, source in zip(source_ids_BS, chosen, strict=True):
@@ -203,7 +201,7 @@ class OnnxBackend:
 
     def move(self, origin: int, slot: int) -> None:
         if self._poisoned:
-            # Only what is in use is copied, and whoever has no numbers may have been here.
+            # Only used entries are copied, and the slot may hold NaN of an earlier sentence.
             self._own.clear(slot, 1)
             self._cross.clear(slot, 1)
         self._own.move(origin, slot, self._ancestry.highest(slice(origin, origin + 1)))
@@ -225,9 +223,9 @@ class OnnxBackend:
         del self._encoder, self._step
 
     def _keep(self, slots: int) -> None:
-        """Forget who is not in the first slots, and give back what they made the arrays grow by."""
+        """Discard sentences beyond the first ``slots``, and shrink the pools to fit."""
         if self._poisoned:
-            # Whoever has no numbers has just left; others' unused entries may come to lie here.
+            # The sentence with NaN has just left; other sentences may reuse its entries.
             for pool in (self._own, self._cross):
                 pool.clear(slots, self.limits.slots - slots)
             self._poisoned = False
@@ -264,7 +262,7 @@ class OnnxBackend:
 
 
 def alike(lengths: Sequence[int]) -> list[list[int]]:
-    """The places of the lengths in groups of similar ones, so that little of a group is padding."""
+    """Indices of the lengths, grouped by similar length to keep padding small."""
     groups: list[list[int]] = []
     longest = 0
     for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):

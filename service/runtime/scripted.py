@@ -1,8 +1,7 @@
-"""A backend with no model: logits come from a function.
+"""Scripted backend without a model: a Python function computes the logits.
 
-For tests, for running the whole service without weights, and for measuring what
-the service costs when the model costs nothing. It asserts what a real backend
-would be entitled to assume.
+For tests, for running the service without weights, and for measuring its overhead without model
+time. It asserts the preconditions of the ``Backend`` interface.
 """
 
 from __future__ import annotations
@@ -25,22 +24,24 @@ from service.runtime.backend import (
 Script = Callable[[tuple[int, ...], tuple[int, ...]], FloatArray]
 """(source, prefix) -> logits over the vocabulary; the prefix begins with ``bos``."""
 Attention = Callable[[tuple[int, ...], tuple[int, ...]], FloatArray]
-"""(source, prefix) -> what the last token of the prefix looks at, over the source."""
+"""(source, prefix) -> attention of the prefix's last token over the source."""
 
 
 def evenly(source: tuple[int, ...], _: tuple[int, ...]) -> FloatArray:
-    """Looks at every source token alike."""
+    """Uniform attention over the source."""
     return np.full(len(source), 1 / len(source), np.float32)
 
 
 def log_softmax(logits_V: FloatArray) -> FloatArray:
-    """In float32, as a model does it."""
+    """Log-softmax in float32, as a model computes it."""
     shifted = logits_V - logits_V.max()
     log_probs: FloatArray = shifted - np.log(np.exp(shifted).sum(dtype=np.float32))
     return log_probs.astype(np.float32)
 
 
 class ScriptedBackend:
+    """Implements ``service.runtime.backend.Backend``, and records the sizes of its batches."""
+
     def __init__(self, script: Script, limits: Limits, attention: Attention = evenly) -> None:
         self.limits = limits
         self.script = script
@@ -55,7 +56,7 @@ class ScriptedBackend:
         self.closed = False
 
     def encode(self, batch: EncodeBatch) -> None:
-        assert 0 <= batch.first_slot <= len(self.sources), "newcomers get the next slots"
+        assert 0 <= batch.first_slot <= len(self.sources), "new sentences get the next slots"
         assert batch.first_slot + len(batch.sources) <= self.limits.slots
         assert all(0 < len(source) <= self.limits.source_length for source in batch.sources)
         self.encode_sizes.append(len(batch.sources))
@@ -67,7 +68,7 @@ class ScriptedBackend:
 
     def step(self, batch: StepBatch) -> Candidates:
         sentences, rows = batch.parents_BK.shape
-        assert 0 < sentences <= len(self.sources), "a step of sentences nobody encoded"
+        assert 0 < sentences <= len(self.sources), "a step of sentences that were not encoded"
         assert 0 < rows <= self.limits.rows_per_slot
         assert batch.tokens_BK.shape == (sentences, rows)
         del self.sources[sentences:], self.prefixes[sentences:]
@@ -106,7 +107,7 @@ class ScriptedBackend:
         self.prefixes[slot] = self.prefixes[origin]
 
     def cache_use(self) -> CacheUse:
-        """As if each token that it holds, of sources and prefixes, took a byte."""
+        """Counts one byte per stored token of sources and prefixes."""
         limits = self.limits
         held = sum(map(len, self.sources))
         held += sum(len(prefix) for rows in self.prefixes for prefix in rows.values())
@@ -135,10 +136,10 @@ class ScriptedBackend:
 
 
 class ScriptedAttention:
-    """Maps with no model: every head looks straight ahead, and ``script`` says how likely it is.
+    """Diagonal attention maps without a model; log-probabilities come from ``script``.
 
-    Target position ``t`` looks at source position ``t``, or at the last one. Head ``h`` of layer
-    ``l`` is a little surer of it than the head and the layer before, which tells them apart.
+    Target position ``t`` attends mostly to source position ``t``, or to the last one. The weight
+    on the diagonal grows with head and layer, so that all maps differ.
     """
 
     def __init__(
@@ -182,7 +183,7 @@ class ScriptedAttention:
 
 
 def _ahead(layers: int, heads: int, visible_QK: FloatArray) -> FloatArray:
-    """``[L, H, Q, K]``: most of the attention ahead, the rest over whatever is visible."""
+    """``[L, H, Q, K]``: mostly diagonal attention, the remainder uniform over visible keys."""
     queries, keys = visible_QK.shape
     rest_QK = visible_QK / visible_QK.sum(-1, keepdims=True)
     ahead_QK = np.zeros_like(visible_QK)

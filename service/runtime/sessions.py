@@ -1,4 +1,4 @@
-"""Opens a bundle's graphs with ONNX Runtime, on a CPU or an NVIDIA GPU, and checks them."""
+"""Opens and checks ONNX Runtime sessions of a bundle's graphs, on a CPU or an NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Device = Literal["cpu", "cuda"]
 
 
 class DeviceUnavailable(Exception):
-    """The service is set to a device that this process cannot use."""
+    """The configured device cannot be used by this process."""
 
 
 def available_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
@@ -37,7 +37,7 @@ def available_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
                 "this onnxruntime cannot use a GPU: install dragoman with its extra gpu"
             )
         return "cpu"
-    # CUDA and cuDNN come as wheels, which the loader does not look into by itself.
+    # CUDA and cuDNN are installed as wheels, which the dynamic loader does not search.
     onnxruntime.preload_dlls()
     if _count_gpus() == 0:
         if wanted == "cuda":
@@ -62,9 +62,9 @@ def open_session(
 ) -> onnxruntime.InferenceSession:
     """Open a graph and check its inputs and outputs.
 
-    Without ``prepack`` a session is slow, and takes no memory for weights in the order that
-    products want them. Raises ``InvalidBundle`` if the bundle does not offer the precision, or the
-    graph cannot be opened or has other inputs and outputs than its manifest says.
+    Without ``prepack`` a session is slower, but does not copy the weights into the layout of
+    matrix products. Raises ``InvalidBundle`` if the bundle does not offer the precision, or if the
+    graph cannot be opened or its inputs and outputs differ from the manifest.
     """
     manifest = bundle.manifest
     if precision not in manifest.precisions:
@@ -90,10 +90,10 @@ def open_session(
             disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
         )
     except Exception as error:
-        # ONNX Runtime's exceptions have no common base but Exception.
+        # ONNX Runtime's exceptions have no common base class below Exception.
         raise InvalidBundle(f"{path} cannot be opened by ONNX Runtime: {error}") from error
     if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
-        # ONNX Runtime would go on on the CPU, and only be slow.
+        # ONNX Runtime would silently fall back to the CPU.
         raise InvalidBundle(f"ONNX Runtime could not start CUDA for {path}; see its log")
     expected = signature(graph, manifest.dimensions, precision)
     check_signature(str(path), expected, _signature_of(session))
@@ -105,14 +105,14 @@ def _providers(device: Device, device_id: int) -> list[str | tuple[str, dict[str
         return ["CPUExecutionProvider"]
     settings: dict[str, Any] = {
         "device_id": device_id,
-        # Otherwise the arena doubles at each extension, and never gives back.
+        # By default the arena doubles at each extension and never shrinks.
         "arena_extend_strategy": "kSameAsRequested",
     }
     return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"]
 
 
 def int8_saturates(cpu: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether int8 products overflow here: on x86-64 without VNNI, pairs are added in 16 bits."""
+    """Whether int8 products overflow here: x86-64 without VNNI adds pairs in 16 bits."""
     if platform.machine() != "x86_64" or not cpu.exists():
         return False
     found = re.search(r"^flags\s*:(.*)$", cpu.read_text(encoding="utf-8"), re.MULTILINE)

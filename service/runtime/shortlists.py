@@ -1,4 +1,4 @@
-"""Which tokens the sentences of a batch may write: the union of their shortlists, as columns."""
+"""Lexical shortlist of a batch: the union of its sentences' target tokens, as logit columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ids = NDArray[np.int64]
 
 
 class BatchShortlist:
-    """The shortlist of the sentence in each slot, and what they make together."""
+    """Shortlists of the sentences in all slots, and their union."""
 
     def __init__(self, shortlist: Shortlist, slots: int) -> None:
         self._shortlist = shortlist
@@ -23,7 +23,7 @@ class BatchShortlist:
         self.ids_L: Ids = np.zeros(0, np.int64)
         """The token id of each column, ascending."""
         self.bias_BL: FloatArray = np.zeros((0, 0), np.float32)
-        """Bars each sentence from what only others may write."""
+        """Logit bias that bars each sentence from tokens outside its own shortlist."""
 
     def put(self, first_slot: int, sources: Sequence[tuple[int, ...]]) -> None:
         for slot, source in enumerate(sources, first_slot):
@@ -33,7 +33,7 @@ class BatchShortlist:
         self._ids_P[slot] = self._ids_P[origin]
 
     def size(self, sentences: int, membership: int) -> int:
-        """Columns for the first slots; ``membership`` tells whether they hold whom they held."""
+        """Number of columns for the first slots; ``membership`` changes with their sentences."""
         if self._of != (sentences, membership):
             own = self._ids_P[:sentences]
             allowed_V = np.zeros(self._shortlist.target_bound, np.bool_)
@@ -47,6 +47,6 @@ class BatchShortlist:
         return len(self.ids_L)
 
     def columns(self, token_ids: NDArray[np.integer]) -> tuple[Ids, NDArray[np.bool_]]:
-        """The column of each token, and whether it has one; any column where it has not."""
+        """The column of each token, and whether it has one; otherwise the column is arbitrary."""
         columns = np.minimum(np.searchsorted(self.ids_L, token_ids), len(self.ids_L) - 1)
         return columns, self.ids_L[columns] == token_ids

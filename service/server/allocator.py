@@ -1,4 +1,4 @@
-"""How the C library keeps the memory that it has been given back."""
+"""Settings of the glibc allocator against memory fragmentation."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _M_ARENA_MAX = -8
 
 
 def keep_memory_together() -> None:
-    """Have all threads allocate in few places; before there are threads.
+    """Limit glibc to two malloc arenas for all threads. Call before threads start.
 
-    glibc gives every thread a place of its own, eight times as many as there are cores. Each model
-    is loaded and run by other threads than the one before, and leaves holes in theirs that nobody
-    fills: some ten megabytes with every reload. Other C libraries do nothing of the kind.
+    By default glibc uses up to eight arenas per core. Each model is loaded and run by new threads
+    and leaves unused holes in their arenas: some ten megabytes with every reload. Other C libraries
+    have no such arenas.
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def give_memory_back() -> None:
-    """Return to the system what is free between what is in use: a closed model leaves 15 MB of it.
+    """Return free heap pages to the operating system: a closed model leaves 15 MB of them.
 
-    Blocks for some tens of milliseconds; others run on, unless they allocate in the same place.
+    Blocks for some tens of milliseconds. Other threads run on unless they use the same arena.
     """
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)

@@ -1,4 +1,4 @@
-"""What uvicorn's HTTP protocol leaves open: heads that never end, and nonsense after an answer."""
+"""uvicorn HTTP protocol with a timeout for request heads, and no error on trailing garbage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class PatientProtocol(H11Protocol):
-    """Waits ``head_seconds`` for the whole head of a request, and then closes the connection.
+    """Closes the connection if a request head is incomplete after ``head_seconds``.
 
-    uvicorn waits for ever, so that a few thousand clients who each send half a line could take
-    every file descriptor the process may open. Bodies have a limit of their own; see ``BodyLimit``.
+    uvicorn waits for ever, so a few thousand clients that each send half a line could use up the
+    process's file descriptors. ``BodyLimit`` limits bodies.
     """
 
     head_seconds: ClassVar[float] = 20.0
@@ -32,7 +32,7 @@ class PatientProtocol(H11Protocol):
         try:
             super().data_received(data)
         except h11.LocalProtocolError:
-            # What cannot be understood is answered with 400, unless an answer has begun.
+            # uvicorn answers invalid bytes with 400, which fails once a response has begun.
             self.transport.close()
         self._wait_for_head()
 
@@ -41,7 +41,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
-        """From the connection, or the first byte, to the end of a head; bytes in between or not."""
+        """Start the timer at the connection or first byte; stop it at the end of the head."""
         if self.conn.their_state is not h11.IDLE:
             self._stop_waiting()
         elif self._waiting is None:

@@ -1,4 +1,4 @@
-"""What is found out before anybody is served: whether the state can be kept where it is to be."""
+"""Startup check that the state directory and database can be written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCUMENTS = "documents"
 
 
 async def check_state(settings: Settings) -> None:
-    """Make what is missing of the state; raises ``StateUnavailable`` where that cannot be."""
+    """Create missing state files and directories; raises ``StateUnavailable``."""
     async with Database(settings.state / FILE_NAME):
         pass
     if settings.documents:

@@ -1,6 +1,6 @@
-"""How a process that serves behaves as a whole: memory, threads taking turns, garbage.
+"""Process-wide settings of a server: malloc arenas, thread switching, garbage collection.
 
-For entry points only, since each of these holds for everything in the process.
+For entry points only, since each setting affects the whole process.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from service.server.allocator import keep_memory_together
 _SWITCH_SECONDS = 0.0005
 
 _COLLECTIONS = 700, 10, 30
-"""Python's own, but that the oldest are looked through a third as often."""
+"""Python's defaults, with the oldest generation collected a third as often."""
 
 
 def prepare_process() -> None:
-    """Before anything is built, so that all threads of models are started under it."""
+    """Call before anything is built, so that all model threads start with these settings."""
     keep_memory_together()
-    # The engine's thread asks for the interpreter after every step and must not wait 5 ms for it.
+    # The engine thread needs the interpreter lock after every step; the default wait is 5 ms.
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 
 def spare_what_stays() -> None:
-    """Garbage is not looked for among what has been imported, which stays, elsewhere less often.
+    """Exclude imported objects from garbage collection, and collect other objects less often.
 
-    The collector stops everybody while it looks: through all that was imported it takes a few
-    hundred milliseconds, through what a full service works on some fifty, every other second.
+    The collector stops all threads. Scanning the imported objects takes a few hundred milliseconds;
+    scanning the objects of a service under load takes about fifty, every other second.
     """
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
-"""Running the app under uvicorn: signals, draining, the end.
+"""Runs the app under uvicorn, with signal handling and a graceful drain.
 
-SIGTERM or Ctrl-C begins the drain (``service.api.draining``): who was accepted is answered, who
-comes is refused by name, and only then does uvicorn begin to close, because it stops listening
-first of all. A second signal ends the process at once. SIGHUP asks for a reload.
+SIGTERM or Ctrl-C begins the drain (``service.api.draining``): accepted requests are answered, and
+further requests are refused with 503. Only then does uvicorn close, because its first action is to
+stop listening. A second signal ends the process at once. SIGHUP triggers a reload.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ logger = logging.getLogger(__name__)
 _DONE, _SIGNALLED = 0, 128
 
 _SAME_SECONDS = 0.5
-"""Signals closer together are one: a wrapper forwards what its whole process group was sent."""
+"""Signals within this time count as one: a wrapper may forward a signal to its whole group."""
 
 _LINGER_SECONDS = 0.1
-"""How much longer people are told that we are leaving: about a round trip over a long way."""
+"""How much longer requests are refused with 503: about one long-distance round trip."""
 
 _WAIT_SECONDS, _MOST_WAITS = 0.02, 100
-"""What those get who have just connected and not asked yet."""
+"""Length and number of the waits for open connections to send their first request."""
 
 _ROUNDS_TO_CONNECT = 5
 
 _MOST_ROUNDS = 1000
-"""Of emptying the line before the door, should people never stop coming."""
+"""Bound of the rounds that empty the accept queue while clients keep connecting."""
 
 _CLOSING_SECONDS = 1.0
-"""What clients get at least to take delivery of what they have been answered."""
+"""Minimum time for clients to receive their responses."""
 
 
 def serve(
@@ -55,10 +55,10 @@ def serve(
     shutdown_seconds: float,
     on_hangup: Callable[[], None],
 ) -> int:
-    """Answer requests until a signal says stop; the exit code.
+    """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
-    ``on_hangup`` is called on the event loop for each SIGHUP. Has to be called on the main thread,
-    to which signals come.
+    ``on_hangup`` is called on the event loop for each SIGHUP. Call on the main thread, which
+    receives signals.
     """
     config = uvicorn.Config(
         app,
@@ -66,8 +66,8 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        # Clients that ask again every five seconds, DeepL's among them, must not meet a connection
-        # that closes in the same moment.
+        # Clients that poll every five seconds, such as DeepL's, must not race with uvicorn's
+        # default keep-alive timeout of the same length.
         timeout_keep_alive=75,
         lifespan="on",
         ws="none",
@@ -79,7 +79,7 @@ def serve(
 
 @contextmanager
 def leaving_quietly() -> Iterator[None]:
-    """Before there is a server, SIGTERM ends the process without a complaint."""
+    """Exit with 0 and without a traceback on SIGTERM; for the time before the server runs."""
     before = signal.signal(signal.SIGTERM, _exit_done)
     try:
         yield
@@ -89,7 +89,7 @@ def leaving_quietly() -> Iterator[None]:
 
 def _end_at_once(number: int, *_: object) -> NoReturn:
     logging.shutdown()
-    # An exit in good order waits for every thread.
+    # A regular exit would wait for every thread.
     os._exit(_SIGNALLED + number)
 
 
@@ -98,7 +98,7 @@ def _has_asked(connection: object) -> bool:
     return connection.has_asked
 
 
-def _somebody_waits(listener: socket.socket) -> bool:
+def _has_pending_connections(listener: socket.socket) -> bool:
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     return bool(poll.poll(0))
@@ -109,7 +109,7 @@ def _exit_done(*_: object) -> NoReturn:
 
 
 class _Server(uvicorn.Server):
-    """Drains before it closes."""
+    """uvicorn server that drains before it closes."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class _Server(uvicorn.Server):
         self._seconds = shutdown_seconds
         self._on_hangup = on_hangup
         self._stopping: asyncio.Task[None] | None = None
-        self._told = 0.0
+        self._signalled_at = 0.0
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """In the place of uvicorn's, which knows one thing to do with a signal: stop listening."""
+        """Replaces uvicorn's handlers, which stop listening on any signal."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
@@ -136,7 +136,7 @@ class _Server(uvicorn.Server):
         try:
             yield
         finally:
-            # The threads of models being loaded are still waited for, unless somebody insists.
+            # The exit waits for threads that load models; another signal ends it at once.
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
                 signal.signal(number, _end_at_once)
@@ -146,12 +146,12 @@ class _Server(uvicorn.Server):
     def _stop(self, number: signal.Signals) -> None:
         now = time.monotonic()
         if self._stopping is not None:
-            if now - self._told < _SAME_SECONDS:
+            if now - self._signalled_at < _SAME_SECONDS:
                 return
             logger.warning("stopped at once; %d requests were cut", self._drain.running)
             _end_at_once(number)
-        self._told = now
-        # A shell wants to know of Ctrl-C; a supervisor that said SIGTERM got what it wanted.
+        self._signalled_at = now
+        # A shell expects 130 after Ctrl-C; for a supervisor, exit after SIGTERM is a success.
         self.exit_code = _SIGNALLED + number if number == signal.SIGINT else _DONE
         logger.info("draining", extra={"requests": self._drain.running})
         self._drain.begin()
@@ -171,21 +171,21 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._hear_everybody(sockets or [])
+        await self._answer_open_connections(sockets or [])
         await super().shutdown(sockets)
 
-    async def _hear_everybody(self, listeners: list[socket.socket]) -> None:
-        """Answer those who got in before the door is closed: closing on them would reset them."""
+    async def _answer_open_connections(self, listeners: list[socket.socket]) -> None:
+        """Answer accepted connections before the listener closes: closing would reset them."""
         if self.server_state.connections:
             await asyncio.sleep(_LINGER_SECONDS)
         for listener in listeners:
             for _ in range(_MOST_ROUNDS):
-                if not _somebody_waits(listener):
+                if not _has_pending_connections(listener):
                     break
                 await asyncio.sleep(0)
         for server in self.servers:
             server.close()
-        # A connection accepted last becomes one of ours a few rounds of the event loop later.
+        # The last accepted connection is registered a few event-loop rounds later.
         for _ in range(_ROUNDS_TO_CONNECT):
             await asyncio.sleep(0)
         for _ in range(_MOST_WAITS):

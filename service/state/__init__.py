@@ -1,1 +1,1 @@
-"""What outlives the process: keys, usage, glossaries, suggestions. Knows no HTTP."""
+"""Persistent state in SQLite: API keys, usage, glossaries, suggestions. Knows no HTTP."""

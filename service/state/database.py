@@ -1,7 +1,7 @@
-"""One SQLite file, and the one thread that touches it. Knows no tables.
+"""Asynchronous access to one SQLite file through a single thread. Knows no tables.
 
-Several processes may share the file: each writes in transactions of its own and sees what the
-others have written. What is awaited here never blocks the event loop, however long the disk takes.
+Several processes may share the file. Each uses its own transactions and sees the committed writes
+of other processes. Awaiting a method never blocks the event loop, however slow the disk is.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ T = TypeVar("T")
 FILE_NAME = "dragoman.db"
 
 _BUSY_SECONDS = 5.0
-"""How long to wait while another process writes."""
+"""How long to wait for another process's write lock."""
 _IN_MEMORY = ":memory:"
 _ELSEWHERE = "let this process write there, or set DRAGOMAN_STATE to a directory where it may"
 
 
 class Database:
-    """Opened and closed once; use it as ``async with Database(path) as database``."""
+    """An SQLite connection; use it once, as ``async with Database(path) as database``."""
 
     def __init__(self, path: Path | None, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-        """``path`` is the file, whose directory is made; ``None`` keeps everything in memory."""
+        """``path`` is the file, whose directory is created; ``None`` is an in-memory database."""
         self.path = path
         self._migrations = migrations
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
 
     async def open(self) -> None:
-        """Open or create the file and bring its tables up to date; raises ``StateUnavailable``."""
+        """Open or create the file and run pending migrations; raises ``StateUnavailable``."""
         assert self._thread is None, "a database is opened once"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         try:
@@ -51,7 +51,7 @@ class Database:
             raise
 
     async def close(self) -> None:
-        """Finish what was asked for and let go of the file. Closing twice does no harm."""
+        """Finish queued work and close the file. May be called twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.wrap_future(thread.submit(self._close))
@@ -70,13 +70,14 @@ class Database:
         await self.close()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call ``work`` on the thread; all its queries see one state. Raises ``StateFailed``."""
+        """Run ``work`` on the thread in one read transaction; raises ``StateFailed``."""
         return await self._on_thread(lambda: self._transact(work, "DEFERRED"))
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call ``work`` on the thread; all of what it writes is kept, or nothing if it raises.
+        """Run ``work`` on the thread in one write transaction, rolled back if it raises.
 
-        Nobody else writes meanwhile, so what it reads first stays true. Raises ``StateFailed``.
+        The transaction holds the write lock from its start (``BEGIN IMMEDIATE``), so values that
+        ``work`` reads first stay valid while it writes. Raises ``StateFailed``.
         """
         return await self._on_thread(lambda: self._transact(work, "IMMEDIATE"))
 
@@ -107,8 +108,8 @@ class Database:
             self._connection = connection = sqlite3.connect(
                 path or _IN_MEMORY, timeout=_BUSY_SECONDS, isolation_level=None
             )
-            # A reader then never waits for a writer, and a power failure may cost the last
-            # transactions but never the file.
+            # WAL: readers never wait for a writer. NORMAL: a power failure may lose the last
+            # transactions but cannot corrupt the file.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -121,7 +122,7 @@ class Database:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         with connection:
-            # Also proves that the file can be written, and lets one process at a time in here.
+            # Also proves that the file is writable, and lets one process migrate at a time.
             connection.execute("BEGIN IMMEDIATE")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > len(self._migrations):

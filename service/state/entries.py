@@ -1,6 +1,6 @@
-"""A glossary's entries as text: tab- or comma-separated lines. Knows no store.
+"""Parser, renderer and validator of glossary entries as TSV or CSV. Knows no store.
 
-The rules are DeepL's: source terms are unique, and a term is one line without blanks around it.
+The rules are DeepL's: source terms are unique, and a term is one line without outer blanks.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ EntriesFormat = Literal["tsv", "csv"]
 LONGEST_TERM_BYTES = 1024
 _BYTE_ORDER_MARK = "\ufeff"
 _NO_TERM = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Categories of Unicode: controls, halves of surrogate pairs, ends of lines and paragraphs."""
+"""Unicode categories: controls, surrogates, line and paragraph separators."""
 
 
 def parse(text: str, entries_format: EntriesFormat, pair: LanguagePair) -> tuple[Term, ...]:
     """Read entries; raises ``InvalidGlossary`` with the number of the line.
 
-    Empty lines are skipped. CSV is quoted as in RFC 4180 and may name the languages of both terms
-    in a third and fourth column, which have to be those of ``pair``.
+    Empty lines are skipped. CSV is quoted as in RFC 4180. It may name the languages of both terms
+    in a third and fourth column, which must match ``pair``.
     """
     text = text.removeprefix(_BYTE_ORDER_MARK)
     lines = _tsv_lines(text) if entries_format == "tsv" else _csv_lines(text, pair)
@@ -46,7 +46,7 @@ def parse(text: str, entries_format: EntriesFormat, pair: LanguagePair) -> tuple
 
 
 def render(terms: Iterable[Term], entries_format: EntriesFormat) -> str:
-    """What ``parse`` reads, one line for each entry and without a last line end."""
+    """The inverse of ``parse``: one line for each entry, without a final line end."""
     if entries_format == "tsv":
         return "\n".join(f"{term.source}\t{term.target}" for term in terms)
     buffer = io.StringIO()
@@ -55,7 +55,7 @@ def render(terms: Iterable[Term], entries_format: EntriesFormat) -> str:
 
 
 def validate(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """The terms, unless one cannot be kept; raises ``InvalidGlossary`` with its number."""
+    """The terms unchanged; raises ``InvalidGlossary`` with the number of an invalid entry."""
     kept: dict[str, Term] = {}
     for number, term in enumerate(terms, start=1):
         problem = _problem(term)
@@ -68,7 +68,7 @@ def validate(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def _tsv_lines(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
-    # Not splitlines, which also ends lines where only Unicode does: a term must not hold those.
+    # splitlines would also split at Unicode's line ends, which have to be reported as invalid.
     for number, line in enumerate(text.split("\n"), start=1):
         line = line.removesuffix("\r")
         if not line:
@@ -114,7 +114,7 @@ def _says(source: str, target: str, pair: LanguagePair) -> bool:
 
 
 def _problem(term: Term) -> str | None:
-    """Why an entry cannot be kept."""
+    """Why an entry is invalid; ``None`` if it is valid."""
     for side, text in (("source", term.source), ("target", term.target)):
         if not text:
             return f"the {side} term is empty"

@@ -1,4 +1,4 @@
-"""What a caller, or whoever runs the service, may be told about its state. Knows no HTTP."""
+"""Errors of the persistent state, for callers and for the operator. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class StateError(Exception):
-    """Base of what a caller may be told."""
+    """Base of the errors whose messages callers may see."""
 
 
 class StateFailed(StateError):
-    """The database could not be read or written just now; the log says why."""
+    """A database read or write failed, perhaps temporarily; the log has the cause."""
 
     def __init__(self, retry_after: int = 5) -> None:
         super().__init__("the service cannot reach its stored state; try again shortly")
@@ -31,7 +31,7 @@ class RateLimited(StateError):
 
 
 class QuotaExceeded(StateError):
-    """A request that would take a caller over its characters of the month; it was not begun."""
+    """A request refused before any work, because it would exceed the monthly quota."""
 
     def __init__(self, characters: int, used: int, quota: int, resets: datetime) -> None:
         super().__init__(
@@ -44,11 +44,11 @@ class QuotaExceeded(StateError):
 
 
 class InvalidGlossary(StateError):
-    """A glossary, or an entry of one, that cannot be kept, and what would do."""
+    """An invalid glossary or entry; the message says what would be valid."""
 
 
 class GlossaryNotFound(StateError):
-    """No such glossary, or it is somebody else's, which is told to nobody."""
+    """No such glossary for this owner. Another owner's glossary gives the same error."""
 
     def __init__(self, identifier: str) -> None:
         super().__init__(f"there is no glossary {shortened(identifier)}")
@@ -71,7 +71,7 @@ class TooManyGlossaries(StateError):
 
 
 class InvalidSuggestion(StateError):
-    """A suggestion that cannot be kept, and what would do."""
+    """An invalid suggestion; the message says what would be valid."""
 
 
 class SuggestionsFull(StateError):
@@ -80,7 +80,7 @@ class SuggestionsFull(StateError):
 
 
 class StateUnavailable(Exception):
-    """The database cannot be opened. For whoever runs the service: says what to do."""
+    """The database cannot be opened. The message tells the operator what to do."""
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: {problem}; {remedy}")
@@ -88,11 +88,11 @@ class StateUnavailable(Exception):
 
 
 class KeyRefused(Exception):
-    """A key that cannot be added or removed. For whoever runs the service: says why."""
+    """A key that cannot be added or removed. The message tells the operator why."""
 
 
 def shortened(text: str, longest: int = 40) -> str:
-    """What a message repeats of what a caller sent."""
+    """A caller's text cut to ``longest`` characters, for error messages."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 

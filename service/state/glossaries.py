@@ -1,7 +1,7 @@
-"""Glossaries: who owns them, and their dictionaries. Knows no wire format.
+"""Store of glossaries and their dictionaries, separate for each owner. Knows no wire format.
 
-A glossary holds a dictionary for each of some pairs of languages. What one owner made, no other
-sees; all who have no name share theirs.
+A glossary holds one dictionary for each of its language pairs. Owners see only their own
+glossaries. Callers without a key are one owner, ``None``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_NAME_BYTES = 1024
 @dataclass(frozen=True, slots=True)
 class GlossaryLimits:
     glossaries: int = 1000
-    """Of one owner."""
+    """For one owner."""
     dictionaries: int = 100
     """In one glossary."""
     entries: int = 20_000
@@ -38,7 +38,7 @@ class GlossaryLimits:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """A pair of languages in a glossary, and how many entries it has."""
+    """One language pair of a glossary, with its number of entries."""
 
     pair: LanguagePair
     entry_count: int
@@ -52,7 +52,7 @@ class Glossary:
     created: datetime
     owner: str | None
     dictionaries: tuple[Dictionary, ...]
-    """By pair; their entries are read by ``GlossaryStore.terms``."""
+    """Ordered by pair; ``GlossaryStore.terms`` reads their entries."""
 
     def dictionary(self, pair: LanguagePair) -> Dictionary:
         """Raises ``DictionaryNotFound``."""
@@ -70,7 +70,7 @@ class GlossaryStore:
     async def create(
         self, owner: str | None, name: str, dictionaries: Mapping[LanguagePair, Iterable[Term]]
     ) -> Glossary:
-        """Raises ``InvalidGlossary`` or ``TooManyGlossaries``."""
+        """Store a new glossary; raises ``InvalidGlossary`` or ``TooManyGlossaries``."""
         checked = {pair: self._checked(pair, terms) for pair, terms in dictionaries.items()}
         _check_name(name)
         if not checked:
@@ -93,7 +93,7 @@ class GlossaryStore:
         return await self._database.write(insert)
 
     async def all(self, owner: str | None) -> tuple[Glossary, ...]:
-        """An owner's glossaries, in the order they were made."""
+        """The glossaries of an owner, oldest first."""
 
         def select(connection: sqlite3.Connection) -> tuple[Glossary, ...]:
             rows = connection.execute(
@@ -104,7 +104,7 @@ class GlossaryStore:
         return await self._database.read(select)
 
     async def get(self, owner: str | None, identifier: str) -> Glossary:
-        """Raises ``GlossaryNotFound``, as everything below that takes an identifier."""
+        """One glossary; raises ``GlossaryNotFound``, as do all methods below."""
         known = _canonical(identifier)
         return await self._database.read(lambda connection: _glossary(connection, owner, known))
 
@@ -135,13 +135,13 @@ class GlossaryStore:
     async def replace(
         self, owner: str | None, identifier: str, pair: LanguagePair, terms: Iterable[Term]
     ) -> Dictionary:
-        """Make a dictionary of a glossary hold these entries only; raises ``InvalidGlossary``."""
+        """Replace all entries of one dictionary; raises ``InvalidGlossary``."""
         return await self._set(owner, identifier, pair, terms, keep=False)
 
     async def merge(
         self, owner: str | None, identifier: str, pair: LanguagePair, terms: Iterable[Term]
     ) -> Dictionary:
-        """Add entries to a dictionary, over those that have the same source.
+        """Add entries to a dictionary and overwrite those with the same source.
 
         Raises ``InvalidGlossary``.
         """

@@ -1,4 +1,4 @@
-"""API keys: who may call, and how much. Knows no requests, and no key beyond its digest."""
+"""Store of API keys and their limits; keeps only SHA-256 digests. Knows no requests."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VALID_KEY = re.compile(r"[!-~]{1,200}")
 _LARGEST_LIMIT = 2**53
 _TRUSTED_SECONDS = 1.0
-"""How long the keys last read are believed; then they are read again before they are used."""
+"""How long the keys are cached before they are read from the database again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key by its name. Of its limits, 0 is unlimited and ``None`` the service's own."""
+    """A named key. A limit of 0 is unlimited; ``None`` is the service's default."""
 
     name: str
     digest: bytes = field(repr=False)
-    """SHA-256 of the key, which itself is nowhere."""
+    """SHA-256 of the key; the key itself is not stored."""
     requests_per_minute: int | None
     characters_per_month: int | None
     created: datetime
@@ -47,10 +47,10 @@ class KeyStore:
         self._reading = asyncio.Lock()
 
     async def find(self, key: str) -> ApiKey | None:
-        """Whose key this is. What another process added or removed a second ago is known."""
+        """The stored key that matches, if any. Sees changes by other processes after one second."""
         wanted = _digest(key)
         found = None
-        # To the end in any case, so that the time it takes says nothing.
+        # Compare with every digest, so that the time taken reveals nothing about the keys.
         for known in await self._known():
             if hmac.compare_digest(known.digest, wanted):
                 found = known
@@ -64,7 +64,7 @@ class KeyStore:
         requests_per_minute: int | None = None,
         characters_per_month: int | None = None,
     ) -> str:
-        """Add a key, a random one unless it is given, and return it; raises ``KeyRefused``."""
+        """Store ``key``, or a random one, and return it; raises ``KeyRefused``."""
         if not _VALID_NAME.fullmatch(name):
             raise KeyRefused(
                 f"{name!r} is no name for a key; use at most 64 letters, digits, dots, dashes and "
@@ -86,7 +86,7 @@ class KeyStore:
         return key
 
     async def remove(self, name: str) -> None:
-        """Remove a key, which then stops working; raises ``KeyRefused`` if there is none."""
+        """Revoke a key; raises ``KeyRefused`` if there is none of this name."""
         statement = "DELETE FROM api_keys WHERE name = ?"
         removed = await self._database.write(
             lambda connection: connection.execute(statement, (name,)).rowcount
@@ -132,7 +132,7 @@ def _select(connection: sqlite3.Connection) -> tuple[ApiKey, ...]:
 
 
 def _digest(key: str) -> bytes:
-    # A caller may send half of a surrogate pair, which is no key of anybody's and no crash.
+    # A caller may send a lone surrogate: it matches no key and must not raise.
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 

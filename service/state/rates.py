@@ -1,9 +1,8 @@
-"""How many requests a caller sends in a minute. Kept in memory; knows no keys and no addresses.
+"""In-memory sliding-window rate limiter per caller. Knows no keys and no addresses.
 
-The window moves: at no time lie more requests than allowed within the last sixty seconds. Two
-things set it apart from the usual libraries, whose windows in memory keep every address ever seen
-and are swept by a thread that competes with the engine's: it needs no thread, and what it
-remembers is bounded.
+No sixty seconds contain more requests of a caller than allowed. Memory is bounded, and no thread is
+needed. The usual in-memory libraries keep every address ever seen, and sweep them in a thread that
+competes with the engine's.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from service.state.errors import RateLimited
 
 _WINDOW_SECONDS = 60.0
 _MOST_CALLERS = 10_000
-"""When more are seen within a minute, those who have been quiet for longest are forgotten."""
+"""Above this number, the least recently admitted callers are evicted."""
 
 
 class RateLimits:
@@ -27,14 +26,14 @@ class RateLimits:
         self._clock = clock
         self._most_callers = most_callers
         self._admitted: OrderedDict[str, deque[float]] = OrderedDict()
-        """When, for each caller; whoever was admitted last comes last."""
+        """Times of admission per caller; the most recently admitted caller comes last."""
 
     def __len__(self) -> int:
-        """How many callers are remembered."""
+        """The number of tracked callers."""
         return len(self._admitted)
 
     def hit(self, caller: str, per_minute: int) -> None:
-        """Count a request, or raise ``RateLimited`` and do not; 0 is unlimited."""
+        """Count a request, or raise ``RateLimited`` without counting it; 0 is unlimited."""
         if not per_minute:
             return
         now = self._clock()
@@ -42,7 +41,7 @@ class RateLimits:
         while times and times[0] <= now - _WINDOW_SECONDS:
             times.popleft()
         if len(times) >= per_minute:
-            # A limit may have been lowered; then more than one has to leave the window.
+            # If the limit was lowered, more than one request has to expire first.
             wait = times[len(times) - per_minute] + _WINDOW_SECONDS - now
             raise RateLimited(per_minute, max(1, math.ceil(wait)))
         times.append(now)
@@ -51,7 +50,7 @@ class RateLimits:
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Drop whoever has nothing left in the window, and the quietest if there are too many."""
+        """Evict callers without requests in the window, and the oldest ones above the bound."""
         while True:
             caller, times = next(iter(self._admitted.items()))
             if len(self._admitted) <= self._most_callers and times[-1] > now - _WINDOW_SECONDS:

@@ -1,7 +1,7 @@
-"""The tables, as the steps that lead to them. Knows nothing of what is kept in them.
+"""SQLite schema as a list of migrations.
 
-``PRAGMA user_version`` counts the steps a file has taken. A step that has been published is
-never edited; another one is appended.
+``PRAGMA user_version`` counts the migrations applied to a file. A published migration is never
+edited; changes are appended as another one.
 """
 
 from __future__ import annotations

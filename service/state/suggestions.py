@@ -1,4 +1,4 @@
-"""Users' better translations, kept for whoever trains the next model. Knows no requests."""
+"""Store of users' suggested translations, as data for training. Knows no requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.translation.types import LanguagePair
 @dataclass(frozen=True, slots=True)
 class SuggestionLimits:
     characters: int = 10_000
-    """In a text, or in what is suggested for it."""
+    """In a text, or in its suggested translation."""
     suggestions: int = 100_000
 
 
@@ -31,9 +31,9 @@ class SuggestionStore:
         self._now = now
 
     async def add(self, owner: str | None, pair: LanguagePair, text: str, suggestion: str) -> None:
-        """Keep a translation that somebody likes better for a text.
+        """Store a suggested translation of ``text``.
 
-        Raises ``InvalidSuggestion`` or, once there are as many as are kept, ``SuggestionsFull``.
+        Raises ``InvalidSuggestion``, or ``SuggestionsFull`` once the limit is reached.
         """
         for name, value in (("text", text), ("suggestion", suggestion)):
             self._check(name, value)

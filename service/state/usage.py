@@ -1,9 +1,9 @@
-"""Characters and documents translated by each caller in each month. Knows no keys, only names.
+"""Monthly usage ledger: characters and documents per caller, with quotas. Knows no keys.
 
-What was used is written once a second and at the end, so a crash may forget the last second. A
-quota counts what is written, what waits to be written and what is being translated, so requests
-that run at once never exceed it together; several processes that share the database learn what
-the others have used when they write, and at most exceed it by what they take within a second.
+Usage is written once a second and at shutdown, so a crash may lose the last second. A quota counts
+usage that is written, pending or reserved by running requests, so concurrent requests cannot exceed
+it together. Processes that share the database see each other's usage when they write. They can
+exceed a quota by at most the usage of one second.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-"""While nothing can be written."""
+"""Longest pause between attempts while writes fail."""
 _ANONYMOUS = ""
-"""The name under which all who have no key are counted together."""
+"""The name under which all callers without a key are counted together."""
 
 _Key = tuple[str, str]
 """A caller and a month, such as 2026-11."""
@@ -51,7 +51,7 @@ _NOTHING = Amount()
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a caller has used from ``begins`` on; counting begins anew at ``ends``. Both in UTC."""
+    """Usage of a caller from ``begins`` to ``ends``, the bounds of the month in UTC."""
 
     characters: int
     documents: int
@@ -63,9 +63,9 @@ class Usage:
 class _Account:
     written: Amount
     pending: Amount = field(default=_NOTHING)
-    """Used and not written yet."""
+    """Used, not yet written."""
     reserved: Amount = field(default=_NOTHING)
-    """Being translated: not used yet, and no longer to be had."""
+    """Reserved by requests in progress; counts against the quota."""
 
     @property
     def used(self) -> Amount:
@@ -73,7 +73,7 @@ class _Account:
 
 
 class UsageLedger:
-    """Lives on one event loop, between ``start`` and ``close``."""
+    """Usage of all callers, for one event loop; runs from ``start`` to ``close``."""
 
     def __init__(
         self, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -81,19 +81,19 @@ class UsageLedger:
         self._database = database
         self._now = now
         self._accounts: dict[_Key, _Account] = {}
-        # What is read must not be older than what was last written and taken off the pending.
+        # Serialises reads and flushes: a read must not miss a flush that cleared ``pending``.
         self._exchanging = asyncio.Lock()
         self._flushing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to write once a second."""
+        """Start the task that writes once a second."""
         assert self._flushing is None
         self._flushing = asyncio.create_task(self._flush_forever())
 
     async def close(self) -> None:
-        """Write what is left. What cannot be written is logged, with how much it was."""
+        """Write pending usage. If that fails, its amount is logged."""
         if self._flushing is not None:
-            # Not while it writes: what a cancelled write has written would be written again.
+            # Do not cancel during a write: its amount would be written a second time.
             async with self._exchanging:
                 self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)
@@ -106,7 +106,7 @@ class UsageLedger:
     ) -> AsyncIterator[None]:
         """Charge a caller for the work done inside, unless the work raises.
 
-        ``caller`` is ``None`` for whoever has no name; a ``quota`` of 0 characters a month is
+        ``caller`` is ``None`` for callers without a key. ``quota`` is in characters a month; 0 is
         unlimited. Raises ``QuotaExceeded`` before any work is done.
         """
         now = self._now()
@@ -123,7 +123,7 @@ class UsageLedger:
             account.reserved -= amount
 
     async def of(self, caller: str | None) -> Usage:
-        """What a caller has used this month, as far as any process has written it."""
+        """Usage of a caller this month, including the written usage of other processes."""
         now = self._now()
         key = (caller or _ANONYMOUS, _month(now))
         async with self._exchanging:
@@ -135,9 +135,7 @@ class UsageLedger:
         return Usage(used.characters, used.documents, *_bounds(now))
 
     async def flush(self) -> None:
-        """Write what has been used since the last time; raises ``StateFailed``, and then nothing
-        is lost and the next time writes it.
-        """
+        """Write pending usage; raises ``StateFailed`` and then keeps it for the next flush."""
         async with self._exchanging:
             sums = {key: a.pending for key, a in self._accounts.items() if a.pending}
             if sums:
@@ -202,7 +200,7 @@ def _month(now: datetime) -> str:
 
 
 def _bounds(now: datetime) -> tuple[datetime, datetime]:
-    """When the month begins, and the next."""
+    """The start of this month and of the next."""
     begins = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     year, month = (now.year + 1, 1) if now.month == 12 else (now.year, now.month + 1)
     return begins, begins.replace(year=year, month=month)

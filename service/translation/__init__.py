@@ -1,1 +1,1 @@
-"""The use case: from texts to translations, and the models that make them."""
+"""Translates texts with loaded models, independent of HTTP and of ONNX Runtime."""

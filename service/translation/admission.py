@@ -1,8 +1,7 @@
-"""How much the service takes on: source tokens accepted and not yet translated, over all requests.
+"""Admission control by source tokens accepted and not yet translated, over all requests.
 
-Where a request asks for more work than its bundle's own decoding is, its tokens count as many as
-that would be, see ``DecodingOverrides.work``. Whoever does not fit is refused at once and by name.
-Belongs to the event loop.
+Tokens of requests that override decoding are weighted by the work, see
+``DecodingOverrides.work``. A request that does not fit is refused at once. Event loop only.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ class Admission:
         return self._taken
 
     def refuse_if_full(self) -> None:
-        """Spares whoever cannot be admitted anyway the work of being measured."""
+        """Raise ``Overloaded`` if full, before a request is tokenised to measure it."""
         if self._taken >= self._capacity:
             raise Overloaded
 
     @contextmanager
     def admitted(self, tokens: int) -> Iterator[None]:
-        """Hold room for ``tokens``; raises ``Overloaded``, or ``TextTooLarge`` if it never fits."""
+        """Reserve ``tokens``; raises ``Overloaded``, or ``TextTooLarge`` above the capacity."""
         if tokens > self._capacity:
             raise TextTooLarge(tokens, self._capacity)
         if self._taken + tokens > self._capacity:

@@ -1,8 +1,6 @@
-"""Which words of a translation come from which words of its source.
+"""Word alignment from cross-attention weights.
 
-An alignment is read off cross-attention. Knows spans and weights; nothing of models.
-
-    T, S  target and source words, where weights are of words; else target and source positions
+T, S  target and source words in word weights; target and source positions in token weights
 """
 
 from __future__ import annotations
@@ -14,28 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 Span = tuple[int, int]
-"""Characters from the first, up to but without the second."""
+"""First character, and one past the last character."""
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Word number ``target`` of a translation comes from word number ``source`` of its source."""
+    """Aligns target word number ``target`` with source word number ``source``."""
 
     source: int
     target: int
     weight: float
-    """Between 0 and 1: the share of the attention to words that this one had."""
+    """Between 0 and 1: share of the target word's attention that the source word has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alignment:
     """Soft word alignment of one sentence.
 
-    Spans are in order, do not overlap and are of the sentences' own characters.
-    ``weights_TS[t, s]`` says how much target word ``t`` looked at source word ``s``. A row sums to
-    1, or to 0 if its word is made of characters that the model does not read.
+    Spans are in order, do not overlap and count the sentences' characters. ``weights_TS[t, s]`` is
+    the attention of target word ``t`` to source word ``s``. A row sums to 1, or to 0 if the model
+    does not read the characters of its word.
     """
 
     source_words: tuple[Span, ...]
@@ -43,11 +41,11 @@ class Alignment:
     weights_TS: Floats
 
     def links(self) -> tuple[Link, ...]:
-        """Target words with the source word they looked at most, by source, then by target.
+        """Links each target word to its most attended source word, sorted by source, then target.
 
-        A link needs more than half of the target word's attention, or to be mutual: no other target
-        word looked more at that source word. On Multi30k that makes fewer errors than a link for
-        every target word does.
+        A link needs more than half of the target word's attention, or must be mutual: no other
+        target word attends more to that source word. On Multi30k this gives fewer errors than a
+        link for every target word.
         """
         if not self.weights_TS.size:
             return ()
@@ -64,20 +62,20 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The words of a text, and the characters that each of its tokens has."""
+    """The spans of a text's words and of its tokens."""
 
     words: tuple[Span, ...]
     tokens: tuple[Span, ...]
 
 
 def align_words(cross_TS: Floats, source: Side, target: Side, *, shifted: bool) -> Alignment:
-    """The alignment of words that a map of cross-attention between tokens amounts to.
+    """Converts a token cross-attention map to a word alignment.
 
-    Rows of the map are ``bos`` and the target's tokens, columns are the source's tokens and
-    ``eos``, which is left out. What a token looks at is found where the decoder predicts it, or if
-    ``shifted`` one row further, where it is fed: by then the decoder knows which token it is (Chen
-    et al. 2020, "Accurate Word Alignment Induction from Neural Machine Translation"). A word is
-    looked at as much as its tokens together, and looks as its tokens do on average.
+    Rows of the map are ``bos`` and the target's tokens. Columns are the source's tokens and
+    ``eos``, which is ignored. The attention of a target token is the row that predicts it, or, if
+    ``shifted``, the next row, whose decoder input is the token itself (Chen et al. 2020, "Accurate
+    Word Alignment Induction from Neural Machine Translation"). Weights are summed over the tokens
+    of a source word and averaged over the tokens of a target word.
     """
     rows, columns = len(target.tokens) + 1, len(source.tokens) + 1
     if cross_TS.shape != (rows, columns):
@@ -91,21 +89,21 @@ def align_words(cross_TS: Floats, source: Side, target: Side, *, shifted: bool) 
 
 
 def _shares(side: Side) -> Floats:
-    """``[tokens, words]``: which part of each token belongs to which word; rows sum to 1 or 0."""
+    """``[tokens, words]``: share of each token that lies in each word; rows sum to 1 or 0."""
     tokens_N2 = np.array(side.tokens, np.int64).reshape(-1, 2)
     words_W2 = np.array(side.words, np.int64).reshape(-1, 2)
     starts_N1, ends_N1 = tokens_N2[:, :1], tokens_N2[:, 1:]
     starts_W, ends_W = words_W2[:, 0], words_W2[:, 1]
     common_NW = np.minimum(ends_N1, ends_W) - np.maximum(starts_N1, starts_W)
     common_NW = common_NW.clip(0)
-    # Blanks belong to the word they introduce, and so does what is only a part of a character.
+    # Blanks, and tokens that are a part of a character, belong to the word after them.
     introduced_NW = (starts_W <= ends_N1) & (ends_N1 < ends_W)
     nothing_N1 = common_NW.sum(1, keepdims=True) == 0
     return _normalised(np.where(nothing_N1, introduced_NW, common_NW).astype(np.float32))
 
 
 def _normalised(rows: Floats) -> Floats:
-    """Rows that sum to 1, but for those that are all 0."""
+    """Rows scaled to sum to 1; rows of zeros stay."""
     totals = rows.sum(1, keepdims=True)
     normalised: Floats = np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)
     return normalised

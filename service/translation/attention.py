@@ -1,4 +1,4 @@
-"""What a model looked at: maps of attention to choose from, and the words that belong together.
+"""Attention maps of a sentence by layer and head, and its word alignment.
 
 L  layers    H  heads    R, C  rows and columns of a map, which are positions
 """
@@ -29,10 +29,10 @@ _CHOICE = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which maps somebody wants to see.
+    """Selection of attention maps.
 
     ``layer`` and ``head`` are numbers from 0, ranges ``0-2``, lists of both ``0,2``, ``all``, or
-    ``mean``. No layer is the last one.
+    ``mean``. ``None`` is the last layer.
     """
 
     kind: Kind = "cross"
@@ -42,9 +42,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maps:
-    """Some of a sentence's maps, with a label for every row and column.
+    """Selected attention maps of a sentence, with a label for every row and column.
 
-    ``weights_LHRC`` has one layer where ``layers`` is ``mean``, and one head where ``heads`` is.
+    ``weights_LHRC`` has one layer if ``layers`` is ``mean``, and one head if ``heads`` is ``mean``.
     """
 
     model: str
@@ -59,10 +59,10 @@ class Maps:
 async def look(
     way: DirectedModel, wanted: Wanted, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
 ) -> Maps:
-    """Some maps of a sentence; raises ``InvalidOption`` for a layer or head that there is not.
+    """Selected maps of a sentence; raises ``InvalidOption`` for an unknown layer or head.
 
-    See ``DirectedModel`` for the ids; prefixes have rows and columns like other tokens. See
-    ``AttentionReader.read`` for what else is raised.
+    See ``DirectedModel`` for the ids. Prefixes have rows and columns like other tokens. Also
+    raises the errors of ``AttentionReader.read``.
     """
     model = way.model
     manifest, tokenizers = model.manifest, model.tokenizers
@@ -87,7 +87,7 @@ async def look(
 
 
 def choose(what: str, choice: str, count: int) -> Chosen:
-    """The layers or heads that ``choice`` means, of ``count``; raises ``InvalidOption``."""
+    """Parses a selection among ``count`` layers or heads; raises ``InvalidOption``."""
     if choice == "mean":
         return "mean"
     if choice == "all":
@@ -116,11 +116,11 @@ async def align(
     source_ids: tuple[int, ...],
     target_ids: tuple[int, ...],
 ) -> Alignment:
-    """Which words of a translation come from which words of its source, as the model sees it.
+    """The word alignment of two texts by the model's cross-attention.
 
-    The ids are those of the texts: encoded, or for the target also what was decoded to the text.
-    See ``DirectedModel`` for their shape; prefixes belong to no word. Raises what
-    ``AttentionReader.read`` raises.
+    The ids encode the texts; those of the target may also be ids that decode to ``target_text``.
+    See ``DirectedModel`` for their shape. Prefixes belong to no word. Raises the errors of
+    ``AttentionReader.read``.
     """
     model, direction = way.model, way.direction
     source_words, target_words = words(source_text), words(target_text)
@@ -130,7 +130,7 @@ async def align(
     source_spans = model.tokenizers.source.spans(source_text)
     if len(source_spans) != way.text_tokens(source_ids):
         raise ValueError("source_ids are not the prefix, the tokens of source_text and eos")
-    # What fills the network's length leaves no place for bos in front of it.
+    # A target of the network's full length leaves no room for bos in front of it.
     read_ids = way.written(target_ids)[: model.attention.longest_target]
     first_row, first_column = len(direction.target_prefix), len(direction.source_prefix)
     target_spans = _target_spans(model.tokenizers.target, target_text, target_ids)
@@ -168,5 +168,5 @@ def _chosen(weights: NDArray[np.float32], chosen: Chosen, axis: int) -> NDArray[
 
 
 def numbered(chosen: Chosen) -> Sequence[int | str]:
-    """A name for each layer or head that was chosen."""
+    """A label for each selected layer or head."""
     return ("mean",) if chosen == "mean" else chosen

@@ -1,7 +1,7 @@
-"""Attention and token probabilities of a source and a target, one sentence after the other.
+"""Computes attention and token log-probabilities of given sentence pairs, one at a time.
 
-Runs beside the engine, on a thread of its own and one core: looking at translations makes nobody
-wait who translates. Knows token ids; nothing of text.
+Runs on a low-priority thread and one core, so that requests for attention do not delay
+translation. Works on token ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class TargetTooLong(SentenceTooLong):
-    """The model cannot write this translation whole, and nothing is cut silently."""
+    """The translation has more tokens than the model can write; it is not truncated."""
 
     def __init__(self, length: int, limit: int) -> None:
         Exception.__init__(
@@ -32,7 +32,7 @@ class TargetTooLong(SentenceTooLong):
 
 
 class AttentionReader:
-    """Reads one sentence at a time with one model, which it owns and closes."""
+    """Runs teacher forcing on one sentence at a time. Owns and closes its model."""
 
     def __init__(self, model: TeacherForced, limits: SentenceLimits) -> None:
         self._model = model
@@ -42,22 +42,22 @@ class AttentionReader:
 
     @property
     def longest_target(self) -> int:
-        """How many tokens a target may have. A translation that was cut may have one more."""
+        """The most tokens of a target. A truncated translation may have one more."""
         return self._limits.target_length - 1
 
     def check(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> None:
-        """Raises ``SentenceTooLong`` or ``TargetTooLong`` for what ``read`` would refuse."""
+        """Raises ``SentenceTooLong`` or ``TargetTooLong`` if ``read`` would."""
         if len(source_ids) > self._limits.source_length:
             raise SentenceTooLong(len(source_ids), self._limits.source_length)
         if len(target_ids) > self.longest_target:
             raise TargetTooLong(len(target_ids) + 1, self._limits.target_length)
 
     async def read(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> AttentionMaps:
-        """Every map of a sentence. Cancelling the call takes it out of the line.
+        """All attention maps of a sentence. Cancelling the call removes it from the queue.
 
         ``source_ids`` ends with ``eos``, ``target_ids`` has neither ``bos`` nor ``eos``. Raises
-        ``SentenceTooLong`` beyond what the model can read or write, ``BackendFailed`` if the model
-        fails, and ``EngineStopped`` once it is closed.
+        ``SentenceTooLong`` or ``TargetTooLong`` above the model's lengths, ``BackendFailed`` if
+        the model fails, and ``EngineStopped`` once it is closed.
         """
         self.check(source_ids, target_ids)
         if self._closed:
@@ -66,7 +66,7 @@ class AttentionReader:
         return await asyncio.wrap_future(reading)
 
     async def close(self) -> None:
-        """Finish what is being read, refuse what waits, and free the model."""
+        """Finish the running call, fail the queued ones with ``EngineStopped``, free the model."""
         if not self._closed:
             self._closed = True
             await asyncio.to_thread(self._shut_down)

@@ -1,4 +1,4 @@
-"""What clients may choose from: models, languages, and the ways from one to another."""
+"""Immutable catalogue of loaded models. Routes a language pair to one model, or via a pivot."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Side = Literal["sources", "targets"]
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What clients may choose from, and why some of what was found is not in it.
+    """The models that clients may choose, and the bundles that failed to load.
 
-    What follows from the models is worked out once: a model may have thousands of directions.
+    Derived values are cached: a model may have thousands of directions.
     """
 
     models: tuple[LoadedModel, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Bundle directory to reason."""
+    """Maps the bundle directory to the reason."""
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -37,26 +37,26 @@ class Catalogue:
 
     @cached_property
     def languages(self) -> tuple[Language, ...]:
-        """Every language on either side, by name."""
+        """All source and target languages, sorted by name."""
         codes = {*self.sources, *self.targets}
         languages = (Language(c, display_name(c), self.targets_of(c)) for c in codes)
         return tuple(sorted(languages, key=lambda language: language.name))
 
     def targets_of(self, source: str) -> tuple[str, ...]:
-        """The languages that ``source`` is translated to, itself left out."""
+        """The other languages that ``source`` is translated to, directly or through a pivot."""
         direct = self._direct(source)
         indirect = {target for pivot in direct for target in self._direct(pivot)}
         return tuple(sorted((direct | indirect) - {source}))
 
     def direct_pairs(self) -> tuple[LanguagePair, ...]:
-        """The pairs that a single model translates."""
+        """The pairs that one model translates without a pivot."""
         return tuple(sorted(self._ways))
 
     def route(self, pair: LanguagePair, name: str | None = None) -> Route:
-        """The ways that lead from source to target: one, or two through a pivot.
+        """The models from source to target: one, or two through a pivot.
 
-        Where several models translate a pair, the first by name that is alive is taken, or the one
-        called ``name``. English is the first choice of a pivot. Raises ``UnknownModel`` or
+        Of several models for a pair, the one called ``name`` is taken, else the first by name whose
+        engine is alive. English is the preferred pivot. Raises ``UnknownModel`` or
         ``UnsupportedPair``.
         """
         if name is not None:
@@ -90,9 +90,9 @@ class Catalogue:
         return _known(code, {*self.sources, *self.targets}, getattr(self, side))
 
     def pair(self, source: str, target: str) -> LanguagePair:
-        """The pair of two codes in any spelling; raises by name if no route leads there.
+        """The pair of two codes in any spelling. A language may be paired with itself.
 
-        A language on offer may be paired with itself.
+        Raises ``UnknownLanguage``, or ``UnsupportedPair`` if there is no route.
         """
         pair = LanguagePair(self.language(source, "sources"), self.language(target, "targets"))
         if pair.source != pair.target and pair.target not in self.targets_of(pair.source):
@@ -101,7 +101,7 @@ class Catalogue:
 
     @cached_property
     def _ways(self) -> Mapping[LanguagePair, tuple[DirectedModel, ...]]:
-        """The ways of each pair, in the order of the models."""
+        """The directed models of each pair, in the order of the models."""
         ways: dict[LanguagePair, tuple[DirectedModel, ...]] = {}
         for way in (way for model in self.models for way in model.ways):
             ways[way.pair] = (*ways.get(way.pair, ()), way)
@@ -109,7 +109,7 @@ class Catalogue:
 
     @cached_property
     def _targets(self) -> Mapping[str, set[str]]:
-        """What each language is translated to directly."""
+        """The languages that each source is translated to without a pivot."""
         targets: dict[str, set[str]] = {}
         for pair in self._ways:
             targets.setdefault(pair.source, set()).add(pair.target)

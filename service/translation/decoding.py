@@ -1,7 +1,7 @@
-"""How a sentence is decoded when a request says some of it, or nothing.
+"""Resolves a request's decoding overrides against a bundle's defaults and limits.
 
-What a request leaves open is the bundle's default. A beam is widened to the number of
-hypotheses asked for, unless the request fixes both.
+Options that a request leaves unset take the bundle's default. The beam is widened to the number of
+hypotheses, unless the request sets the beam size.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def _no_text(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingOverrides:
-    """What a request says about decoding; ``None`` leaves it to the bundle.
+    """A request's decoding options; ``None`` is the bundle's default.
 
-    Names and meanings are those of ``DecodingOptions``, but that prefixes and what is suppressed
-    are text here, and lengths may be given in relation to the source's.
+    Fields are those of ``DecodingOptions``, except that prefixes and suppressed sequences are text,
+    and lengths may be relative to the source's.
     """
 
     beam_size: int | None = None
@@ -55,23 +55,23 @@ class DecodingOverrides:
     disable_unk: bool | None = None
     suppress_sequences: tuple[str, ...] = ()
     target_prefix: str = ""
-    """What the translation of the first sentence begins with."""
+    """Forced beginning of the first sentence's translation."""
     prefix_bias_beta: float | None = None
     min_decoding_length: int | None = None
     max_decoding_length: int | None = None
     min_length_ratio: float | None = None
-    """Target tokens per source token at least, ``eos`` counted on both sides."""
+    """Minimum of target tokens per source token, with ``eos`` counted on both sides."""
     max_length_ratio: float | None = None
     sampling_topk: int | None = None
     sampling_topp: float | None = None
     sampling_temperature: float | None = None
     seed: int | None = None
-    """Of sampling; without one, every request draws otherwise."""
+    """Seed of sampling; ``None`` draws a random seed per request."""
     keep_figures: bool | None = None
-    """Whether the finished hypothesis that keeps the figures of the source is preferred. Has no
-    effect if scores or several hypotheses are wanted, since these come in the order of scores."""
+    """Whether a finished hypothesis that keeps the figures of the source is preferred. Has no
+    effect with scores or several hypotheses, which are sorted by score."""
     return_scores: bool = False
-    """Whether scores are wanted; greedy search is faster without."""
+    """Whether to compute scores; greedy search is faster without them."""
 
     def resolve(
         self,
@@ -86,13 +86,12 @@ class DecodingOverrides:
     ) -> DecodingOptions:
         """The options for a sentence of ``source_tokens`` tokens, prefix and ``eos`` included.
 
-        ``encode`` gives the token ids of text, ``sentence`` is the sentence's number in its text,
-        ``direction`` says what is fed to the decoder before it writes, ``has_figures`` whether
-        the source has figures that a translation may lose. A translation may have
-        ``3 * source_tokens + 20`` tokens, prefix and ``eos`` included, but not more than the
-        network can write; reaching that length is told as ``FinishReason.LENGTH``. What a request
-        says about lengths is of the text alone. Raises ``InvalidOption`` for values that make no
-        sense.
+        ``encode`` converts text to token ids. ``sentence`` is the sentence's number in its text.
+        ``direction`` has the decoder's forced prefix. ``has_figures``: whether the source has
+        figures. By default a translation has at most ``3 * source_tokens + 20`` tokens, prefix and
+        ``eos`` included, and never more than the network can write; one that reaches the limit
+        finishes with ``FinishReason.LENGTH``. Lengths in a request do not count prefixes. Raises
+        ``InvalidOption`` for invalid values.
         """
         forced = direction.target_prefix if direction is not None else ()
         unread = len(direction.source_prefix) if direction is not None else 0
@@ -122,17 +121,17 @@ class DecodingOverrides:
                 sampling_temperature=_or(self.sampling_temperature, 1.0),
                 all_finished=has_figures and self._chooses_by_figures(defaults, direction),
                 return_scores=self.return_scores,
-                # Sentences of one text must not all draw the same numbers.
+                # A seed per sentence: the sentences of a text must draw different numbers.
                 seed=(seed + sentence) % 2**64 if seed >= 0 else seed,
             )
         except ValueError as error:
             raise InvalidOption(str(error)) from error
 
     def work(self, defaults: DecodingDefaults, limits: SentenceLimits, source_tokens: int) -> int:
-        """How many source tokens would be as much work, were nothing overridden; at least as many
-        as there are.
+        """The work in source tokens of decoding with the bundle's defaults.
 
-        A wider beam makes every step longer, and a translation that must be long takes more steps.
+        At least ``source_tokens``. A wider beam makes every step longer, and a minimum length
+        requires more steps.
         """
         rows = _or(self.num_hypotheses, 1) if self._samples else self._beam_size(defaults)
         _, shortest = self._lengths(limits, source_tokens)
@@ -140,7 +139,7 @@ class DecodingOverrides:
         return math.ceil(steps * max(1.0, rows / defaults.beam_size))
 
     def _chooses_by_figures(self, defaults: DecodingDefaults, direction: Direction | None) -> bool:
-        """Whether one hypothesis is wanted, without a score, and the search finds several."""
+        """Whether one hypothesis is requested, without a score, and the search finds several."""
         keeps = _or(self.keep_figures, _or(defaults.keep_figures, not _private_use(direction)))
         alone = _or(self.num_hypotheses, 1) == 1 and not self.return_scores
         return keeps and alone and self._beam_size(defaults) > 1
@@ -156,9 +155,9 @@ class DecodingOverrides:
     def _lengths(
         self, limits: SentenceLimits, source_tokens: int, unread: int = 0, forced: int = 0
     ) -> tuple[int, int]:
-        """The longest and the shortest translation allowed, in tokens.
+        """The maximum and minimum length of the translation, in tokens.
 
-        ``unread`` of the source and ``forced`` of the target are no tokens of the texts.
+        ``unread`` and ``forced`` are the lengths of the source's and the target's prefix.
         """
         longest = _TOKENS_PER_SOURCE_TOKEN * source_tokens + _TOKENS_ALWAYS
         of_text = source_tokens - unread

@@ -1,7 +1,6 @@
-"""Which language a text is in, by ``lingua``, of those that are on offer.
+"""Language detection by ``lingua`` among the languages on offer.
 
-Private-use codes and languages that lingua does not know are never guessed, unless nothing else is
-on offer.
+Private-use codes and languages unknown to lingua are returned only if they are the only candidate.
 """
 
 from __future__ import annotations
@@ -14,28 +13,30 @@ from lingua import IsoCode639_1, Language, LanguageDetector, LanguageDetectorBui
 from service.translation.types import Detection
 
 _CHARACTERS = 2_000
-"""Of a long text, so many say enough."""
+"""Detection reads at most this many characters of a text."""
 _SETS_OF_LANGUAGES = 64
 
 
 class LinguaDetector:
-    """Reads the tables of a language when it first meets it: a third of a second, and some tens of
-    MB. Nothing else runs in the process meanwhile, in whichever thread; see ``prepare``."""
+    """Loads a language's tables on first use: a third of a second and some tens of MB.
+
+    Loading blocks all threads of the process; see ``prepare``.
+    """
 
     def __init__(self) -> None:
         self._detector_of = lru_cache(maxsize=_SETS_OF_LANGUAGES)(_build)
 
     def prepare(self, languages: Sequence[str]) -> None:
-        """Read the tables of these languages before anybody waits, unless they have been read."""
+        """Load the tables of these languages ahead of the first request."""
         codes = dict(_known(languages))
         if len(codes) > 1:
-            # The tables belong to the process, not to the detector that was built for them.
+            # The tables are shared by all detectors of the process.
             _builder(codes).with_preloaded_language_models().build()
 
     def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
-        """The languages a text may be in, of those given, the likeliest first. Blocks.
+        """The probable languages of a text among those given, the likeliest first. Blocks.
 
-        Empty if nothing in the text speaks for any of them. Confidences sum to 1.
+        Empty if none is probable. Confidences sum to 1.
         """
         if not any(character.isalpha() for character in text):
             return ()
@@ -50,7 +51,7 @@ class LinguaDetector:
 
 
 def _known(languages: Sequence[str]) -> Iterator[tuple[Language, str]]:
-    # Written variants of a language, such as zh and zh-Hant, are one to lingua: the first stands.
+    # lingua has one language for variants such as zh and zh-Hant; the first one listed is used.
     for code in reversed(languages):
         iso = getattr(IsoCode639_1, code.partition("-")[0].upper(), None)
         if iso is not None:

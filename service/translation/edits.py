@@ -19,7 +19,7 @@ class Edit:
     end: int
     text: str
     source: Span | None = None
-    """The part of the source that ``text`` translates, if it is known."""
+    """The source span that ``text`` translates, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Edited:
     text: str
     alignment: Alignment
     written: tuple[Span, ...] = ()
-    """Where the edits with a source are in ``text``. Each is one target word of ``alignment``, or
-    a part of one."""
+    """Spans in ``text`` of the edits with a source. Each is a target word of ``alignment`` or a
+    part of one."""
 
 
 @dataclass(slots=True)
@@ -94,9 +94,9 @@ def _carried_over(alignment: Alignment, found: _Rewritten) -> Alignment:
 
 
 def original_position(edits: Sequence[Edit], position: int) -> int | None:
-    """Where a character of the text after ``edits`` was before them; ``None`` if an edit wrote it.
+    """Maps a position after ``edits`` to the one before them; ``None`` if an edit wrote it.
 
-    No edit with a source may be an insertion.
+    ``edits`` must not contain insertions that have a source.
     """
     removed = 0
     for edit in edits:

@@ -1,4 +1,4 @@
-"""Everything a caller may be told by the use case. Knows no HTTP; see ``api.errors`` for that."""
+"""Errors of translation requests. ``api.errors`` maps them to HTTP responses."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from models.bundle.languages import display_name
 
 _LONGEST_SHOWN = 40
-"""Characters of a code that a message repeats."""
+"""Characters of a code or name quoted in a message."""
 _MOST_SHOWN = 12
-"""Of what there is instead, so much is told."""
+"""Alternatives listed in a message."""
 
 
 class TranslationError(Exception):
-    """Base of all refusals."""
+    """Base class of the errors of this package."""
 
 
 class InvalidText(TranslationError):
-    """A text that cannot be written as UTF-8 because it holds half of a surrogate pair."""
+    """A text has a lone surrogate, so it cannot be encoded as UTF-8."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"text {number} is not valid Unicode: it has a lone surrogate")
@@ -25,11 +25,11 @@ class InvalidText(TranslationError):
 
 
 class InvalidOption(TranslationError):
-    """Decoding options that contradict each other or the model, naming them."""
+    """Options contradict each other or the model; the message names them."""
 
 
 class UnknownLanguage(TranslationError):
-    """A code that no model on offer has on this side."""
+    """No model on offer has this language code on this side."""
 
     def __init__(self, code: str, offered: Iterable[str]) -> None:
         self.code = code
@@ -39,7 +39,7 @@ class UnknownLanguage(TranslationError):
 
 
 class UndetectedLanguage(TranslationError):
-    """Nothing in a text says which language on offer it is in."""
+    """No language on offer is probable for a text."""
 
     def __init__(self, number: int, offered: Iterable[str]) -> None:
         super().__init__(
@@ -50,12 +50,12 @@ class UndetectedLanguage(TranslationError):
 
 
 class UnsupportedPair(TranslationError):
-    """Two languages that are on offer, but not in this direction, or not with the model named."""
+    """Both languages are on offer, but not in this direction or not by the named model."""
 
     def __init__(
         self, source: str, target: str, targets: Iterable[str], model: str | None = None
     ) -> None:
-        """``targets`` are what there is instead: of a model, pairs in its own directions."""
+        """``targets`` are the alternatives: target languages, or with ``model`` its pairs."""
         self.source = source
         self.target = target
         self.targets = tuple(targets)
@@ -70,7 +70,7 @@ class UnsupportedPair(TranslationError):
 
 
 class TextTooLarge(TranslationError):
-    """More than the service ever holds: waiting will not help, splitting the request will."""
+    """The request exceeds the service's total capacity; it must be sent in parts."""
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
@@ -82,7 +82,7 @@ class TextTooLarge(TranslationError):
 
 
 class Overloaded(TranslationError):
-    """The service is full; the same request will do after ``retry_after`` seconds."""
+    """The service is full; the client may retry after ``retry_after`` seconds."""
 
     def __init__(self, retry_after: int = 1) -> None:
         super().__init__("too much is being translated; try again shortly")
@@ -90,7 +90,7 @@ class Overloaded(TranslationError):
 
 
 class DeadlineExceeded(TranslationError):
-    """The request was not done in time; what was left of it is no longer being translated."""
+    """The request exceeded its deadline and was cancelled."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the translation was not done within {seconds:g} seconds")
@@ -107,7 +107,7 @@ class UnknownModel(TranslationError):
 
 
 class NotReady(TranslationError):
-    """No model can be asked, and why. Trying again after ``retry_after`` seconds may work."""
+    """No model is available; the client may retry after ``retry_after`` seconds."""
 
     def __init__(self, reason: str, retry_after: int = 2) -> None:
         super().__init__(reason)

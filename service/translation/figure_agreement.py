@@ -12,10 +12,10 @@ from service.engine.types import Decoded, FinishReason
 def best_by_figures(
     source: str, decoded: Decoded, decode: Callable[[tuple[int, ...]], str]
 ) -> Decoded:
-    """The hypothesis with the fewest missing and added figures; of equal ones the best score.
+    """The hypothesis with the fewest missing and added figures; ties go to the best score.
 
-    ``decoded`` is from a search with ``all_finished`` and one hypothesis wanted. ``decode`` gives
-    the text of token ids. A hypothesis without text is never preferred.
+    ``decoded`` is from a search with ``all_finished`` for one hypothesis. ``decode`` converts
+    token ids to text. A hypothesis without text is never preferred.
     """
     wanted = numbers(source)
     best, fewest = decoded.hypotheses[0], -1

@@ -12,15 +12,15 @@ _FINAL = frozenset(
 )
 _FULL_STOPS = frozenset(".\u3002\uff61\uff0e")
 _ABBREVIATION = re.compile(r"(?:.*[^\w.])?(?:[^\W\d_]{1,2}\.){2,}", re.DOTALL)
-"""A text that ends with U.S. or p.m."""
+"""Matches a text that ends with an abbreviation such as U.S. or p.m."""
 
 
 def added_full_stop(source: str, target: str) -> int | None:
-    """Where ``target`` has a full stop at its end that ``source`` lacks, or ``None``.
+    """The offset of a final full stop in ``target`` that ``source`` lacks, or ``None``.
 
-    Closing quotation marks and brackets may follow it. A source that ends with any mark that ends
-    sentences or clauses (``. ! ? … : ;``) lacks none. The dots of an ellipsis, of an abbreviation
-    (``U.S.``), and of an ordinal number (``der 3.`` for ``the third``) are not full stops.
+    Closing quotation marks and brackets may follow it. The result is ``None`` if the source ends
+    with a mark that ends sentences or clauses (``. ! ? … : ;``). The dots of an ellipsis, of an
+    abbreviation (``U.S.``), and of an ordinal number (``der 3.`` for ``the third``) do not count.
     """
     end = _without_closing(target)
     if end < 2 or target[end - 1] not in _FULL_STOPS:
@@ -37,7 +37,7 @@ def added_full_stop(source: str, target: str) -> int | None:
 
 
 def _without_closing(text: str) -> int:
-    """Where a text ends without blanks, closing quotation marks and closing brackets."""
+    """The end of a text before trailing blanks, closing quotation marks and closing brackets."""
     end = len(text)
     while end and (
         text[end - 1].isspace()

@@ -1,7 +1,6 @@
-"""The use case of looking inside: attention, alignment and score of a pair of texts.
+"""Attention, word alignment and scores of stored translations and of given pairs of texts.
 
-The texts are either a sentence of a translation that is still kept, or any that a caller gives.
-Works with one model, which stays loaded meanwhile. Knows no wire format.
+Each call leases one model, which stays loaded until the call ends.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from service.translation.store import TranslationStore
 from service.translation.types import Leg, TranslatedSentence, Translation
 
 _LARGEST_EXPONENT = 700.0
-"""Beyond it, there is no float for e to this power."""
+"""Above it, ``math.exp`` overflows."""
 
 
 class ModelGone(TranslationError):
-    """What made a translation is no longer on offer, so nobody can say what it looked at."""
+    """The model that made a translation is not on offer, so its attention is not available."""
 
     def __init__(self, model: str, version: str) -> None:
         super().__init__(
@@ -44,7 +43,7 @@ class ModelGone(TranslationError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A sentence of a translation; all counted from 0."""
+    """Address of a sentence in a stored translation; numbers count from 0."""
 
     translation: str
     text: int = 0
@@ -54,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A source and a target to look at, each read as one sentence."""
+    """A source and a target text, each read as one sentence."""
 
     source_text: str
     target_text: str
@@ -62,7 +61,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who is to look: languages in any spelling, and a model on offer by name or whichever."""
+    """Requested languages in any spelling, and model name; ``None`` takes any model."""
 
     source: str
     target: str
@@ -83,10 +82,9 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How likely a model finds a translation.
+    """Log-probabilities of a translation's tokens.
 
-    The last token is ``eos``; the first are those that the decoder is fed before it may choose, if
-    the direction has any, and cost nothing.
+    The last token is ``eos``. The first are the direction's target prefix, with log-probability 0.
     """
 
     tokens: tuple[ScoredToken, ...]
@@ -97,7 +95,7 @@ class Score:
 
     @property
     def per_token(self) -> float:
-        """The score that a search with ``length_penalty`` 1 gives the same hypothesis."""
+        """Equals the score of the hypothesis in a search with ``length_penalty`` 1."""
         return self.log_prob / len(self.tokens)
 
     @property
@@ -124,7 +122,7 @@ class LegView:
 
 @dataclass(frozen=True, slots=True)
 class TextView:
-    """A kept translation of one text, and what there is to look at in it."""
+    """A stored translation of one text, and the sentences and layers that have attention maps."""
 
     translation: Translation
     legs: tuple[LegView, ...]
@@ -137,9 +135,9 @@ class _EncodedPair:
 
 
 class Inspector:
-    """Serves no more than ``most`` requests at a time, and refuses more with ``Overloaded``.
+    """Serves up to ``most`` requests at a time; refuses more with ``Overloaded``.
 
-    A request has one sentence in its model's line at a time, so large ones hold up nobody.
+    A request queues one sentence at a time, so that large requests do not block small ones.
     """
 
     def __init__(
@@ -151,18 +149,18 @@ class Inspector:
         self._looking = 0
 
     async def texts(self, translation: str) -> tuple[TextView, ...]:
-        """What a kept translation is made of; raises ``UnknownTranslation`` or ``ModelGone``."""
+        """The parts of a stored translation; raises ``UnknownTranslation`` or ``ModelGone``."""
         return tuple([await self._text(text) for text in self._store.get(translation)])
 
     async def attention(self, place: Place, wanted: Wanted) -> Maps:
-        """Maps of a sentence of a kept translation; raises as ``look`` and ``texts`` do."""
+        """Maps of a stored sentence; raises the errors of ``look`` and ``texts``."""
         leg, sentence = self._sentence(place)
         with self._admitted():
             async with self._way_of(leg) as way:
                 return await look(way, wanted, sentence.source_ids, sentence.target_ids)
 
     async def alignment(self, place: Place) -> AlignedPair:
-        """The words of a sentence of a kept translation; raises as ``align`` and ``texts`` do."""
+        """Alignment of a stored sentence; raises the errors of ``align`` and ``texts``."""
         leg, sentence = self._sentence(place)
         with self._admitted():
             async with self._way_of(leg) as way:
@@ -174,14 +172,14 @@ class Inspector:
         return AlignedPair(Pair(sentence.source, changed.text), changed.alignment)
 
     async def attention_of(self, pair: Pair, asked: Asked, wanted: Wanted) -> Maps:
-        """Maps of a given pair of texts. Raises as ``look`` and ``ModelRepository.lease`` do."""
+        """Maps of two texts; raises the errors of ``look`` and ``ModelRepository.lease``."""
         with self._admitted():
             async with self._way_for(asked) as way:
                 read = await _encode(way, pair)
                 return await look(way, wanted, read.source_ids, read.target_ids)
 
     async def alignment_of(self, pair: Pair, asked: Asked) -> AlignedPair:
-        """The words of a given pair of texts. Raises as ``attention_of`` does."""
+        """Alignment of two texts; raises the errors of ``align`` and ``ModelRepository.lease``."""
         with self._admitted():
             async with self._way_for(asked) as way:
                 read = await _encode(way, pair)
@@ -191,7 +189,7 @@ class Inspector:
         return AlignedPair(pair, alignment)
 
     async def scores(self, pairs: Sequence[Pair], asked: Asked) -> tuple[Score, ...]:
-        """How likely each target is, given its source. Raises as ``attention_of`` does."""
+        """Token log-probabilities of each target given its source; raises as ``attention_of``."""
         with self._admitted():
             async with self._way_for(asked) as way:
                 reads = [await _encode(way, pair, i) for i, pair in enumerate(pairs)]
@@ -212,7 +210,7 @@ class Inspector:
 
     @asynccontextmanager
     async def _way_of(self, leg: Leg) -> AsyncIterator[DirectedModel]:
-        """The very model that did a leg, in the leg's direction."""
+        """Leases the same version of the model that translated a leg; raises ``ModelGone``."""
         try:
             lease = self._repository.lease(leg.pair, leg.model)
             async with lease as (way, *_):
@@ -228,7 +226,7 @@ class Inspector:
         pair = offer.pair(asked.source, asked.target)
         async with self._repository.lease(pair, asked.model) as (way, *others):
             if others:
-                # Through a pivot there is no attention between the two texts.
+                # A pivot route has no attention between the two texts.
                 direct = [p.target for p in offer.direct_pairs() if p.source == pair.source]
                 raise UnsupportedPair(pair.source, pair.target, direct)
             yield way
@@ -249,7 +247,7 @@ async def _encode(way: DirectedModel, pair: Pair, number: int = 0) -> _EncodedPa
     for text in (pair.source_text, pair.target_text):
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise InvalidText(number)
-    # A long text takes a while to encode, and is only then known to be too long.
+    # In a thread: a long text takes a while to encode, and its length is known only afterwards.
     read = await asyncio.to_thread(
         lambda: _EncodedPair(
             way.source_ids(pair.source_text),
@@ -264,7 +262,7 @@ async def _score(way: DirectedModel, read: _EncodedPair) -> Score:
     model, written = way.model, way.written(read.target_ids)
     maps = await model.attention.read(read.source_ids, written)
     pieces = model.tokenizers.target.pieces((*written, model.manifest.special_ids.eos))
-    # What a decoder is fed before it may choose is free, as in a search.
+    # The forced target prefix has score 0, as in a search.
     free = len(way.direction.target_prefix)
     log_probs = [0.0] * free + maps.log_probs_T[free:].tolist()
     return Score(tuple(map(ScoredToken, pieces, log_probs)))

@@ -1,4 +1,4 @@
-"""What one model does for texts: its sentences are decoded together, and marked up again."""
+"""Translates texts with one model: decodes sentences, forces terms, places markup, joins."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from service.translation.types import Leg, TranslatedSentence
 from service.translation.unknown_tokens import spelled_out
 
 Tell = Callable[[int, int, str], None]
-"""Hears of a finished sentence: the number of its text, its own, and what it became."""
+"""Callback for a finished sentence: text number, sentence number, translation."""
 Turn = AbstractAsyncContextManager[None]
-"""Is entered before the first sentence is decoded and left after the last."""
+"""Held from before the first sentence is queued until the last is decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the sentences of a request stand in the line."""
+    """Priority and number of a request in the engine's queue."""
 
     priority: Priority
     request: int
-    """Its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,14 @@ class _Done:
     sentence: Sentence
     decoded: Decoded
     rendered: tuple[str, ...]
-    """Each hypothesis with the markup of its source."""
+    """The hypotheses with the markup of the source."""
     best: OutputText
     """The best hypothesis without markup."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDone:
-    """A text after one leg. See ``Translation`` for hypotheses and scores."""
+    """A text translated by one model. See ``Translation`` for hypotheses and scores."""
 
     hypotheses: tuple[str, ...]
     scores: tuple[float, ...]
@@ -71,9 +70,9 @@ async def run_leg(
     tell: Tell | None = None,
     turn: Turn | None = None,
 ) -> list[TextDone]:
-    """Decode every sentence of the texts; the first that fails fails them all.
+    """Decode every sentence of the texts. The first failure cancels all.
 
-    Given a ``turn``, all sentences enter the line before any leaves it.
+    With a ``turn``, all sentences are queued before the engine admits the first.
     """
 
     async def one(text: int, number: int, sentence: Sentence) -> _Done:
@@ -100,8 +99,8 @@ async def run_leg(
 
 
 async def _given() -> None:
-    """Until every task has given its sentence to the engine."""
-    # It takes one turn of the event loop itself, and the question it asks takes another.
+    """Wait until every task has queued its sentence in the engine."""
+    # One turn of the event loop starts the tasks, another the decoding tasks of the result cache.
     for _ in range(2):
         await asyncio.sleep(0)
 
@@ -129,7 +128,7 @@ async def _sentence(way: DirectedModel, sentence: Sentence, standing: Standing) 
 async def _decoded(
     way: DirectedModel, sentence: Sentence, options: DecodingOptions, standing: Standing
 ) -> Decoded:
-    """What the sentence becomes, without what the decoder was fed before it could choose."""
+    """The decoded sentence without the forced target prefix of the direction."""
     decoded = await way.model.results.decode(
         sentence.source_ids, options, standing.priority, standing.request
     )
@@ -148,7 +147,7 @@ async def _rendered(
     output: OutputText,
     forced: Forced,
 ) -> str:
-    """A translation with its terms and with the markup of its source."""
+    """The text of a hypothesis with its glossary terms and the markup of the source."""
     if not (sentence.marked.marked or sentence.said):
         return sentence.marked.render(output.text, None)
     found = await aligned(way, sentence, hypothesis, output)
@@ -160,7 +159,7 @@ async def _rendered(
 async def _with_terms(
     way: DirectedModel, sentence: Sentence, decoded: Decoded, standing: Standing
 ) -> tuple[Decoded, Forced]:
-    """What the sentence becomes when every hypothesis begins as its terms demand, and that."""
+    """The sentence decoded with forced terms, and the forced beginning."""
     latest, tokenizer = decoded, way.model.tokenizers.target
     given = beginning = spelled_out(sentence.prefix, tokenizer)
 
@@ -201,7 +200,7 @@ async def _with_terms(
 
 def _text(way: DirectedModel, text: Text, done: Sequence[_Done]) -> TextDone:
     def rank(number: int) -> tuple[str, float]:
-        """Each sentence's hypothesis of this rank, or its last."""
+        """The text and mean score from each sentence's hypothesis of this rank, or its last."""
         left = [min(number, len(each.rendered) - 1) for each in done]
         rendered = [each.rendered[n] for each, n in zip(done, left, strict=True)]
         scores = [each.decoded.hypotheses[n].score for each, n in zip(done, left, strict=True)]

@@ -1,7 +1,6 @@
-"""A model that has proved itself: what the bundle says, and everything that works for it.
+"""A loaded model: manifest, tokenizers, engine, attention reader and result cache.
 
-One model may translate in several directions, all on one engine; who translates works with one of
-its ways.
+One model may translate in several directions on one engine; ``DirectedModel`` is one of them.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ class Tokenizer(Protocol):
     def decode(self, ids: tuple[int, ...]) -> str: ...
 
     def spans(self, text: str) -> tuple[Span, ...]:
-        """The characters of ``text`` that each token of ``encode(text)`` comes from."""
+        """The span in ``text`` of each token of ``encode(text)``."""
 
     def unknown(self, text: str) -> tuple[UnknownToken, ...]:
         """The tokens of ``encode(text)`` that are ``unk``, in order."""
 
     def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
-        """The characters of ``decode(ids)`` that each token becomes."""
+        """The span in ``decode(ids)`` of each token."""
 
     def pieces(self, ids: tuple[int, ...]) -> tuple[str, ...]:
-        """Each token for people to look at; ``▁`` stands for a blank."""
+        """Printable form of each token; ``▁`` stands for a blank."""
 
 
 class Tokenizers(Protocol):
@@ -49,7 +48,7 @@ class Tokenizers(Protocol):
 
 @dataclass(eq=False, slots=True)
 class LoadedModel:
-    """A model that has proved itself and can be leased."""
+    """A verified model that can be leased."""
 
     manifest: Manifest
     precision: Precision
@@ -65,11 +64,11 @@ class LoadedModel:
 
     @property
     def ways(self) -> tuple[DirectedModel, ...]:
-        """One for each of its directions."""
+        """The model in each of its directions."""
         return tuple(DirectedModel(self, direction) for direction in self.manifest.directions)
 
     async def close(self) -> None:
-        """Stop the engine and the reader; whoever waits for either is told so."""
+        """Stop the engine and the attention reader; pending calls fail with ``EngineStopped``."""
         await self.engine.close()
         await self.attention.close()
 
@@ -78,9 +77,8 @@ class LoadedModel:
 class DirectedModel:
     """A loaded model in one of its directions.
 
-    Source ids are all that the network reads: the direction's prefix, the tokens of the text,
-    ``eos``. Target ids are those of the text alone; what the decoder is fed before them is put
-    there by whoever asks the network.
+    Source ids are the encoder's whole input: the direction's prefix, the tokens of the text,
+    ``eos``. Target ids are those of the text alone; ``written`` adds the direction's prefix.
     """
 
     model: LoadedModel
@@ -91,14 +89,14 @@ class DirectedModel:
         return LanguagePair(self.direction.source, self.direction.target)
 
     def source_ids(self, text: str) -> tuple[int, ...]:
-        """What the network reads of a text."""
+        """The encoder's input for a text."""
         eos = self.model.manifest.special_ids.eos
         return (*self.direction.source_prefix, *self.model.tokenizers.source.encode(text), eos)
 
     def text_tokens(self, source_ids: tuple[int, ...]) -> int:
-        """How many of the source's tokens are of its text."""
+        """The number of ``source_ids`` without the prefix and ``eos``."""
         return len(source_ids) - len(self.direction.source_prefix) - 1
 
     def written(self, target_ids: tuple[int, ...]) -> tuple[int, ...]:
-        """What stands between ``bos`` and ``eos`` when the network writes a translation."""
+        """The decoder's tokens between ``bos`` and ``eos``: the prefix, then ``target_ids``."""
         return (*self.direction.target_prefix, *target_ids)

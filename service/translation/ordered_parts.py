@@ -1,4 +1,4 @@
-"""Puts finished sentences in order: what comes out of the batch first may be told later."""
+"""Reorders finished sentences into text order for streaming."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.translation.types import Part
 
 
 class OrderedParts:
-    """Tells of the parts of texts, each as soon as it and all before it are known."""
+    """Delivers the parts of texts, each as soon as it and all before it are known."""
 
     def __init__(self, texts: int, deliver: Callable[[Part], None]) -> None:
         self._deliver = deliver
@@ -19,12 +19,12 @@ class OrderedParts:
         self._next = (0, 0)
 
     def begin(self, number: int, text: Text) -> None:
-        """The sentences of a text have been found."""
+        """Register a text once its sentences have been found."""
         self._texts[number] = text.separators
         self._flush()
 
     def whole(self, number: int, text: str) -> None:
-        """A text that has no sentences to wait for."""
+        """Add a text that has no sentences to wait for."""
         self._texts[number] = (text,)
         self._flush()
 

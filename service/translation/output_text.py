@@ -24,7 +24,7 @@ class OutputText:
     """The text of a hypothesis, without markup."""
 
     decoded: str
-    """As the tokenizer decodes it."""
+    """Output of the tokenizer, before ``edits``."""
     edits: tuple[Edit, ...] = ()
     alignment: Alignment | None = None
     """Of ``decoded``, if it has been computed."""
@@ -39,9 +39,9 @@ async def output_text(
 ) -> OutputText:
     """The text of a hypothesis without unknown tokens.
 
-    ``prefix`` is the text that was forced at its beginning: unknown tokens there stand for the
-    characters of ``prefix``. Reads the attention graph if there are other unknown tokens and the
-    source has characters for them; raises as ``AttentionReader.read`` does.
+    ``prefix`` is the forced beginning; unknown tokens in it stand for its own characters. Runs the
+    attention graph if there are more unknown tokens and the source has characters for them. Raises
+    the errors of ``AttentionReader.read``.
     """
     tokenizers, token_ids = way.model.tokenizers, hypothesis.token_ids
     unk = way.model.manifest.special_ids.unk
@@ -65,10 +65,10 @@ async def output_text(
 
 
 def without_added_full_stop(output: OutputText, sentence: Sentence, prefix: str) -> OutputText:
-    """The output without the full stop at its end that the source lacks.
+    """The output without a final full stop that the source lacks.
 
-    A full stop of ``prefix`` or of a glossary term stays. So does every full stop if scores are
-    wanted, because a score is that of the text with it.
+    A full stop of ``prefix`` or of a glossary term is kept. With scores every full stop is kept,
+    because the score includes it.
     """
     text = output.text
     if sentence.options.return_scores or any(text.endswith(s.term.target) for s in sentence.said):

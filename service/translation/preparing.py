@@ -1,7 +1,7 @@
-"""From marked-up texts to sentences that a model can decode. Blocks, touches nothing shared.
+"""Splits marked-up texts into tokenised sentences with decoding options. Blocks; thread-safe.
 
-Sentences that are copied to the translation become parts of the text's separators, as they are
-written. A glossary's term in such a sentence keeps it from being copied.
+Sentences that are copied to the translation become parts of the text's separators, with their
+markup. A sentence that contains a glossary term is never copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.translation.verbatim import is_verbatim
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """How texts are to be read and decoded."""
+    """Options for splitting and decoding texts."""
 
     decoding: DecodingOverrides
     splitting: Splitting
@@ -36,9 +36,9 @@ class Sentence:
     """Begins with the direction's prefix and ends with ``eos``."""
     options: DecodingOptions
     said: tuple[TermOccurrence, ...]
-    """The glossary's terms in it."""
+    """The glossary terms that occur in it."""
     prefix: str = ""
-    """The text that the request wants at the beginning of the translation."""
+    """The beginning of the translation that the request forces."""
 
     @property
     def text(self) -> str:
@@ -47,19 +47,22 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text's sentences and, ready for output, what is around them: one separator more."""
+    """A text's sentences and the raw separators around them, one more than sentences."""
 
     separators: tuple[str, ...]
     sentences: tuple[Sentence, ...]
 
     def join(self, sentences: Sequence[str]) -> str:
-        """The text with ``sentences``, markup included, in the places of its own."""
+        """The text with its sentences replaced by ``sentences``, which include markup."""
         pairs = zip_longest(self.separators, sentences, fillvalue="")
         return "".join(chain.from_iterable(pairs))
 
 
 def prepare(texts: Sequence[MarkedText], way: DirectedModel, job: Job) -> list[Text]:
-    """Raises ``SentenceTooLong`` for a word that the model cannot read, and ``InvalidOption``."""
+    """Split and tokenise texts.
+
+    Raises ``InvalidOption``, and ``SentenceTooLong`` for a word longer than the model can read.
+    """
     manifest, target = way.model.manifest, way.model.tokenizers.target
     encoded: dict[str, tuple[int, ...]] = {}
 
@@ -68,7 +71,7 @@ def prepare(texts: Sequence[MarkedText], way: DirectedModel, job: Job) -> list[T
         return len(encoded[sentence])
 
     limit = TokenLimit(count, manifest.limits.source_length)
-    # Of thousands of terms, few are in a request.
+    # Filter once per request: a glossary may have thousands of terms, of which few occur.
     plain = "\n".join(run.text for text in texts for run in text.runs).lower()
     terms = [term for term in job.terms if term.source.lower() in plain]
 

@@ -1,11 +1,10 @@
-"""The models on offer, and who is still using the ones that no longer are.
+"""Loads, replaces and retires models, and counts the leases of those in use.
 
-``reload`` makes the offer equal to the bundles that are found. A bundle that cannot be loaded
-takes no other down: it is left out and its reason is kept for people to read; where a model was
-on offer under its name, that model stays. The offer changes in one assignment, after everything
-in it has loaded and proved itself; work in flight keeps the model it started with, and a retired
-model closes when its last lease ends. The swap and the counting happen on the event loop, between
-awaits, and need no lock; reloads take turns.
+``reload`` makes the catalogue equal to the bundles that are found. If a bundle cannot be loaded,
+the reason is kept and the model already on offer under its name stays. The catalogue changes in one
+assignment, after all its models have been loaded and verified. Requests in progress keep their
+model; a retired model closes when its last lease ends. The assignment and the lease counts need no
+lock, because they happen on the event loop between awaits. Reloads run one at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class FoundBundle:
-    """A bundle directory as it was when somebody looked; ``stamp`` differs once a file does."""
+    """A bundle directory as last listed; ``stamp`` changes if any of its files changes."""
 
     name: str
     path: Path
@@ -41,11 +40,11 @@ class FoundBundle:
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a reload has done, by names of models; ``failed`` is by bundle directory."""
+    """Outcome of a reload, by model names; ``failed`` maps bundle directories to reasons."""
 
     loaded: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
-    """Models that are no longer on offer under their name."""
+    """Names whose model was withdrawn without a replacement."""
     failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -65,13 +64,13 @@ class ModelRepository:
         self._offer: Catalogue | None = None
         self._found: Mapping[str, tuple[FoundBundle, LoadedModel]] = {}
         self._broken: Mapping[str, tuple[FoundBundle, str]] = {}
-        """Bundles that could not be loaded as they were when they were tried, and why."""
+        """Bundles that could not be loaded, as they were listed then, and why."""
         self._retiring: set[LoadedModel] = set()
         self._closed = False
 
     @property
     def offer(self) -> Catalogue:
-        """What is on offer; raises ``NotReady`` while nothing is."""
+        """The current catalogue; raises ``NotReady`` if it has no model."""
         if self._closed:
             raise NotReady("the service is shutting down")
         if self._offer is None:
@@ -88,7 +87,7 @@ class ModelRepository:
 
     @property
     def stopped(self) -> tuple[str, ...]:
-        """Models on offer whose engine has died: they can only be had by a restart."""
+        """Models on offer whose engine has stopped; only a restart or reload restores them."""
         models = self._offer.models if self._offer is not None else ()
         return tuple(model.name for model in models if not model.engine.alive)
 
@@ -99,7 +98,7 @@ class ModelRepository:
         See ``Catalogue.route``.
         """
         route = self.offer.route(pair, name)
-        # Both ways of a pivot may be of one model.
+        # Both directions of a pivot route may belong to one model.
         models = [way.model for way in route]
         for model in models:
             model.leases += 1
@@ -112,10 +111,10 @@ class ModelRepository:
                 await self._close_if_idle(model)
 
     async def reload(self, *, retry: bool = True) -> Reloaded:
-        """Catalogue what is found now. A model that cannot be replaced stays as it was.
+        """Load new and changed bundles and retire removed ones.
 
-        Without ``retry``, a bundle that could not be loaded is not tried again while its files
-        are the same.
+        A model whose new bundle cannot be loaded stays. Without ``retry``, a bundle that could not
+        be loaded is skipped until its files change.
         """
         async with self._reloading:
             return Reloaded() if self._closed else await self._reload(retry)
@@ -165,21 +164,21 @@ class ModelRepository:
             return why
         try:
             return await self._load(bundle)
-        # Bundles come from outside; whatever is wrong with one is no fault of the others.
+        # Bundles are external input: an error in one must not affect the other models.
         except Exception as error:
             return _reason(bundle, error)
 
     def _unlisted(self, error: OSError) -> Reloaded:
         offer = self._offer if self._offer is not None else Catalogue()
         failed = {str(error.filename): error.strerror or str(error)}
-        # Whoever looks every few seconds would otherwise fill the log with the same line.
+        # Log once, because polling would repeat the line every few seconds.
         if failed != offer.failed:
             logger.error("the bundles cannot be listed, so the offer stands: %s", error)
         self._offer = Catalogue(offer.models, failed)
         return Reloaded(failed=failed)
 
     async def close(self) -> None:
-        """Withdraw the offer and close every model. Whoever still waits for one is told so."""
+        """Withdraw the catalogue and close every model; pending calls fail."""
         self._closed = True
         async with self._reloading:
             models = {model for _, model in self._found.values()} | self._retiring

@@ -1,9 +1,8 @@
-"""What one model has recently decoded, and is decoding: the same question is asked once.
+"""Per-model LRU cache of translations with request coalescing.
 
-Whoever asks what is being decoded for somebody else waits for the same answer; it is given up
-only when nobody waits for it any more. Finished answers are kept, the least recently used go first.
-Company never changes a translation, so neither does this. Draws are not kept. Belongs to the event
-loop.
+A call for a sentence that is already being decoded waits for the same result. Decoding is
+cancelled once all waiting calls are cancelled. Neither changes a translation, because batch
+composition does not affect decoding. Sampled results are not kept. Event loop only.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from service.engine.types import Decoded, DecodingOptions, Durations, Priority
 
 Lookup = Literal["hit", "miss", "coalesced"]
 Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int], Awaitable[Decoded]]
-"""The number is that of the request; it says whose turn it is in the line."""
+"""Token ids, options, priority and request number, which the engine's queue uses for fairness."""
 
 _Question = tuple[tuple[int, ...], DecodingOptions]
 
 _BYTES_PER_ENTRY = 1_200
 _BYTES_PER_TOKEN = 40
-"""Of a tuple of numbers, measured with tracemalloc and rounded up."""
+"""Memory of a tuple of integers, measured with tracemalloc and rounded up."""
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class _Running:
 
 
 class ResultCache:
-    """Stands before ``decode``, an engine's, and keeps up to ``max_bytes`` of its results."""
+    """Wraps an engine's ``decode`` and keeps up to ``max_bytes`` of its results."""
 
     def __init__(
         self, decode: Decode, max_bytes: int = 0, tell: Callable[[Lookup], None] = lambda _: None
@@ -48,7 +47,7 @@ class ResultCache:
 
     @property
     def bytes(self) -> int:
-        """Memory that is kept, by estimate."""
+        """Estimated memory of the kept results."""
         return self._bytes
 
     async def decode(
@@ -58,7 +57,7 @@ class ResultCache:
         priority: Priority,
         request: int = 0,
     ) -> Decoded:
-        """As ``Engine.decode``; an answer from memory has taken no time."""
+        """Like ``Engine.decode``; a cached result has durations of 0."""
         question = source_ids, options
         if (known := self._kept.get(question)) is not None:
             self._kept.move_to_end(question)
@@ -87,8 +86,8 @@ class ResultCache:
 
         def finish(task: asyncio.Task[Decoded]) -> None:
             self._forget(question, priority, running)
-            # Asking for the exception tells asyncio that somebody has heard of it: if the last who
-            # waited was cancelled in the same moment, nobody else does.
+            # Reading the exception marks it as retrieved: the last waiting call may have been
+            # cancelled at the same time, and asyncio would log an unretrieved exception.
             if not task.cancelled() and task.exception() is None:
                 self._keep(question, task.result())
 

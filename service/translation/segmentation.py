@@ -1,14 +1,13 @@
-"""Text to sentences and back. Joining what was split gives the text, always.
+"""Lossless sentence segmentation by line breaks, ``sentencex`` and the model's length limit.
 
-A sentence is what the model translates; everything around sentences (blanks, line breaks,
-marks of direction, lines of dashes, emoji) is a separator and is kept as it is. So is a sentence
-that is copied to the translation. Lines end
-sentences; within a line ``sentencex`` decides, except that the dot of an ordinal number ends
-nothing. A sentence that the model cannot read whole is split further, at clause marks, then at
-blanks, as near to its middle as possible; it is never cut.
+Text around sentences (blanks, line breaks, marks of direction, lines of dashes, emoji) and
+sentences copied to the translation are separators, which are kept unchanged. Lines end sentences.
+Within a line ``sentencex`` finds the ends, except that the dot of an ordinal number is not one. A
+sentence longer than the model can read is split at clause marks, else at blanks, as near to its
+middle as possible; it is never truncated.
 
-Sentences are sub-strings of the text, found by their offsets, so nothing a segmenter may do
-to its input can change ours.
+Sentences are sub-strings of the text by offsets, so a segmenter that alters its input cannot alter
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import sentencex
 from service.engine.errors import SentenceTooLong
 
 Splitting = Literal["sentences", "ignoring_lines", "none"]
-"""Where sentences end: at lines and full stops, at full stops only, or only at the end."""
+"""Sentence ends: at lines and full stops, at full stops only, or only at the end of the text."""
 
 _CLAUSE_END = re.compile(r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛])|(?=\s[–—-]\s)")
 _BLANK = re.compile(r"(?=\s)")
@@ -38,8 +37,7 @@ _UNSEEN = (
     )
     + "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
-"""Blanks, control characters, byte order marks and marks of direction. Models know few of them and
-would lose them."""
+"""Blanks, control characters, byte order marks and marks of direction; models lose most of them."""
 
 _ORDINAL_DOT = frozenset(
     {
@@ -47,13 +45,13 @@ _ORDINAL_DOT = frozenset(
         *("lv", "nb", "nn", "no", "pl", "sk", "sl", "sr", "tr"),
     }
 )
-"""Languages that write *19th century* as ``19. Jahrhundert``."""
+"""Languages that write ordinal numbers with a dot: *19th century*, ``19. Jahrhundert``."""
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLimit:
-    """How many tokens a model reads, and how to count those of a sentence."""
+    """The most tokens that a model reads, and a function that counts a sentence's tokens."""
 
     count: Callable[[str], int]
     most: int
@@ -61,7 +59,7 @@ class TokenLimit:
 
 @dataclass(frozen=True, slots=True)
 class SegmentedText:
-    """A text and where its sentences are, in order; the rest of it is separators."""
+    """A text and the spans of its sentences, in order; the text between them is separators."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -72,13 +70,13 @@ class SegmentedText:
 
     @property
     def separators(self) -> tuple[str, ...]:
-        """One more than there are sentences."""
+        """The text around the sentences, one more than there are sentences."""
         starts = [*(start for start, _ in self.spans), len(self.text)]
         ends = [0, *(end for _, end in self.spans)]
         return tuple(self.text[end:start] for end, start in zip(ends, starts, strict=True))
 
     def join(self, sentences: Sequence[str]) -> str:
-        """The text with ``sentences``, one for each, in the places of its own."""
+        """The text with each sentence replaced by the one in ``sentences``."""
         if len(sentences) != len(self.spans):
             raise ValueError(f"{len(sentences)} sentences for {len(self.spans)} places")
         pairs = zip_longest(self.separators, sentences, fillvalue="")
@@ -111,7 +109,7 @@ def segment(
 
 
 def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[tuple[int, int]]:
-    """Where sentences are before anybody asks how long they are."""
+    """Spans of sentences, regardless of the model's length limit."""
     if splitting == "none":
         yield 0, len(text)
         return
@@ -134,7 +132,7 @@ def _boundaries(line: str, language: str) -> Iterator[tuple[int, int]]:
 
 
 def _plain_blanks(line: str) -> str:
-    """The line with every kind of blank as a plain one, and every character in its place.
+    """The line with every blank replaced by a space; offsets stay the same.
 
     Blanks of several bytes, such as a no-break space after an initial, make sentencex 1.0 panic.
     """
@@ -144,7 +142,7 @@ def _plain_blanks(line: str) -> str:
 def _fitting(
     text: str, start: int, end: int, limit: TokenLimit, copied: Callable[[str], bool]
 ) -> Iterator[tuple[int, int]]:
-    """The span without what is unseen around it, in as many parts as the model needs."""
+    """The span without invisible characters around it, split to fit the model's limit."""
     span = text[start:end]
     start += len(span) - len(span.lstrip(_UNSEEN))
     end -= len(span) - len(span.rstrip(_UNSEEN))

@@ -1,7 +1,6 @@
-"""The recent translations whose attention may be asked for, by id, within a bound of memory.
+"""Bounded LRU store of recent translations, by id, for later attention requests.
 
-Only texts and token ids are kept; maps are computed again from them. Belongs to the event loop, so
-no two calls overlap.
+Keeps texts and token ids; attention maps are recomputed from them. Event loop only.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ _BYTES_PER_SENTENCE = 500
 _BYTES_PER_TOKEN = 40
 _BYTES_PER_EDIT = 300
 _BYTES_PER_CHARACTER = 4
-"""Of a string whose widest character needs as many, which most do not."""
+"""Upper bound: few strings have a character that needs 4 bytes."""
 
 _LONGEST_SHOWN = 40
 
 
 class UnknownTranslation(TranslationError):
-    """No translation is kept under this id."""
+    """The store has no translation with this id."""
 
     def __init__(self, translation_id: str) -> None:
         shown = translation_id[:_LONGEST_SHOWN]
@@ -37,16 +36,16 @@ class UnknownTranslation(TranslationError):
 
 
 class StoreObserver(Protocol):
-    """Hears of each change."""
+    """Callback for each change of the store."""
 
     def __call__(self, *, entries: int, size: int, evicted: int) -> None:
-        """What is kept by now, ``size`` in bytes, and how many entries had to go for it."""
+        """``entries`` and ``size`` in bytes after the change; ``evicted`` counts entries."""
 
 
 class TranslationStore:
-    """Keeps translations until others need their place; the least recently used go first.
+    """Keeps translations up to ``megabytes``; evicts the least recently used first.
 
-    What alone is larger than the whole store is not kept.
+    An entry larger than the whole store is not kept.
     """
 
     def __init__(self, megabytes: int, observer: StoreObserver | None = None) -> None:
@@ -60,11 +59,11 @@ class TranslationStore:
 
     @property
     def size(self) -> int:
-        """Bytes of all that is kept, by estimate."""
+        """Estimated size of the kept translations, in bytes."""
         return self._size
 
     def put(self, translations: Sequence[Translation]) -> str:
-        """Keep the translations of one request; returns the id they can be asked for under."""
+        """Keep the translations of one request; returns their id."""
         translation_id = uuid4().hex
         size = size_of(translations)
         evicted = 0
@@ -80,7 +79,7 @@ class TranslationStore:
         return translation_id
 
     def get(self, translation_id: str) -> tuple[Translation, ...]:
-        """What was kept under an id; raises ``UnknownTranslation``."""
+        """The translations with an id; raises ``UnknownTranslation``."""
         found = self._kept.get(translation_id)
         if found is None:
             raise UnknownTranslation(translation_id)
@@ -89,7 +88,7 @@ class TranslationStore:
 
 
 def size_of(translations: Sequence[Translation]) -> int:
-    """Bytes that translations take, by estimate."""
+    """Estimated size of translations, in bytes."""
     return _BYTES_PER_ENTRY + sum(map(_size_of_text, translations))
 
 

@@ -1,4 +1,4 @@
-"""Tasks that belong together: the first that fails fails them all, under its own name."""
+"""Task group that raises the first failure itself instead of an ``ExceptionGroup``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def together() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises the first failure instead of a group of them.
+    """A task group that raises the first failure instead of an ``ExceptionGroup``.
 
-    The others are either the same refusal or were cancelled because of the first.
+    Further failures have the same cause, or are tasks cancelled because of the first failure.
     """
     try:
         async with asyncio.TaskGroup() as group:

@@ -1,9 +1,8 @@
-"""The use case: texts in, translations out. Knows no HTTP and no tensors.
+"""Translates requests: detects languages, leases models, admits, decodes and streams sentences.
 
-A request's sentences are admitted all together or not at all, and decoded concurrently in the
-company of everybody else's; that company changes no translation. Where no model leads from source
-to target, two do through a pivot: the translation of the first, markup included, is the text of the
-second.
+A request's sentences are admitted all together or not at all. They are decoded concurrently with
+those of other requests; batch composition does not change a translation. Without a direct model,
+two models translate through a pivot: the second reads the first one's output, markup included.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ from service.translation.types import (
 
 T = TypeVar("T")
 
-# Splitting and tokenising this much takes a few milliseconds; more of it would be felt by
-# everybody else on the event loop.
+# Splitting and tokenising this much takes a few milliseconds. Longer texts go to a thread, so that
+# they do not block the event loop.
 _CHARACTERS_ON_THE_LOOP = 4_000
 
 
@@ -59,7 +58,7 @@ class Detector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A text that has been read, and where it is to go."""
+    """A parsed text and its language pair."""
 
     number: int
     text: str
@@ -88,18 +87,18 @@ class Translator:
         deliver: Callable[[Part], None] | None = None,
         turn: Turn | None = None,
     ) -> list[Translation]:
-        """Translate every text, in order. Cancelling the call frees what it holds at once.
+        """Translate every text, in order. Cancelling the call frees its resources at once.
 
-        ``deliver`` hears of each sentence as soon as it and all before it are done. ``turn`` is
-        waited for when everything has been prepared. Raises a ``TranslationError`` or an
-        ``EngineError``.
+        ``deliver`` is called with each sentence as soon as it and all before it are done. ``turn``
+        is entered after splitting and tokenising, and left after decoding. Raises a
+        ``TranslationError`` or an ``EngineError``.
         """
         _require_unicode(request.texts)
         async with _deadline(request.deadline):
             return await self._translate(request, deliver, turn)
 
     async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
-        """The texts with a word that the first model cannot read whole, by number from zero."""
+        """Errors by text number, from 0, of texts with a word too long for the first model."""
         read = await _off_the_loop(
             request.texts, lambda: self._read(request, self._repository.offer)
         )
@@ -115,7 +114,7 @@ class Translator:
     async def stream(
         self, request: TranslateRequest
     ) -> AsyncGenerator[Part | list[Translation], None]:
-        """The parts of every text in order, then all translations. Closing it stops the work."""
+        """Yields the parts of every text in order, then all translations. Closing cancels."""
         parts: asyncio.Queue[Part | None] = asyncio.Queue()
         work = asyncio.create_task(self.translate(request, parts.put_nowait))
         work.add_done_callback(lambda _: parts.put_nowait(None))
@@ -128,7 +127,7 @@ class Translator:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])
             if work.done() and not work.cancelled():
-                # Tells asyncio that somebody has heard of it, even if whoever it was for has gone.
+                # Marks the exception as retrieved if the client has disconnected.
                 work.exception()
 
     async def _translate(
@@ -167,7 +166,7 @@ class Translator:
         return [translations[number] for number in range(len(read))]
 
     def _read(self, request: TranslateRequest, offer: Catalogue) -> list[_Read]:
-        """Find out what is to be translated from which language. Blocks."""
+        """Parse the texts and determine their language pairs. Blocks."""
         if request.source is None:
             source, target = "", offer.language(request.target, "targets")
         else:
@@ -184,7 +183,7 @@ class Translator:
         return read
 
     def _detect(self, number: int, marked: MarkedText, target: str, offer: Catalogue) -> Detection:
-        """A text without letters is in any language, so it is in the target's already."""
+        """Detect a text's language. A text without letters counts as in the target language."""
         plain = "\n".join(run.text for run in marked.runs)
         if not any(character.isalpha() for character in plain):
             return Detection(target, 0.0)
@@ -205,7 +204,7 @@ class Translator:
         reading: float,
         turn: Turn | None,
     ) -> list[tuple[int, Translation]]:
-        """Translate the texts that have one way to go."""
+        """Translate the texts of one language pair; without a route they stay unchanged."""
         if not route:
             for each in read:
                 if order is not None:
@@ -245,7 +244,7 @@ async def _parsed(texts: Sequence[str], markup: Markup) -> list[MarkedText]:
 
 
 def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> int:
-    """In source tokens, of all legs: every one will have about as many."""
+    """Work in source tokens over all legs, assuming the same sentence lengths in each."""
     lengths = [len(sentence.source_ids) for text in texts for sentence in text.sentences]
     jobs = [(way.model.manifest, _job(request, last=way is route[-1]).decoding) for way in route]
     return sum(
@@ -258,14 +257,14 @@ def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> int
 def _job(request: TranslateRequest, *, last: bool) -> Job:
     if last:
         return Job(request.decoding, request.splitting, request.terms)
-    # What a translation begins with, how long it is and how many there are is of the last leg.
+    # Prefix, lengths and number of hypotheses apply to the last leg only.
     asked = request.decoding
     decoding = DecodingOverrides(beam_size=asked.beam_size, keep_figures=asked.keep_figures)
     return Job(decoding, request.splitting, ())
 
 
 def _teller(order: OrderedParts, read: Sequence[_Read], texts: Sequence[Text]) -> Tell:
-    """Tells ``order`` of sentences, under the numbers their texts have in the request."""
+    """Callback that passes sentences to ``order`` with their text number in the request."""
     for each, text in zip(read, texts, strict=True):
         order.begin(each.number, text)
     return lambda text, sentence, target: order.tell(read[text].number, sentence, target)
@@ -295,7 +294,7 @@ def _unchanged(read: _Read) -> Translation:
 
 @asynccontextmanager
 async def _deadline(seconds: float | None) -> AsyncIterator[None]:
-    """Ends what is within after so many seconds; raises ``DeadlineExceeded``."""
+    """Cancel the body after ``seconds`` and raise ``DeadlineExceeded``."""
     scope = asyncio.timeout(seconds)
     try:
         async with scope:
@@ -307,14 +306,14 @@ async def _deadline(seconds: float | None) -> AsyncIterator[None]:
 
 
 async def _off_the_loop(texts: Sequence[str], work: Callable[[], T]) -> T:
-    """Do the work here, or in a thread if it is about much text."""
+    """Run ``work`` directly, or in a thread if ``texts`` are long."""
     if sum(map(len, texts)) <= _CHARACTERS_ON_THE_LOOP:
         return work()
     return await asyncio.to_thread(work)
 
 
 async def _all(groups: Sequence[Coroutine[None, None, T]]) -> list[T]:
-    """The results of all; the first that fails fails them all."""
+    """Run all concurrently; returns their results. The first failure cancels all."""
     if len(groups) == 1:
         return [await groups[0]]
     async with together() as group:

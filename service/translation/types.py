@@ -1,4 +1,4 @@
-"""The nouns of translation, in nobody's wire format."""
+"""Request, result and language types of translation, independent of any wire format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LanguagePair:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language on offer, its English name, and what it can be translated to but itself."""
+    """A language on offer, its English name, and the other languages it is translated to."""
 
     code: str
     name: str
@@ -42,7 +42,7 @@ class Detection:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A glossary's entry: wherever ``source`` is said, ``target`` is written."""
+    """A glossary entry: ``target`` translates each occurrence of ``source``."""
 
     source: str
     target: str
@@ -50,21 +50,21 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class TranslateRequest:
-    """Texts to translate alike. What ``decoding`` leaves unset is the model's own default."""
+    """Texts to translate with the same options."""
 
     texts: tuple[str, ...]
     target: str
     source: str | None = None
     """``None`` detects the language of each text."""
     model: str | None = None
-    """A model on offer by name; ``None`` takes whatever leads from source to target."""
+    """Name of a model on offer; ``None`` takes any model or pivot route for the pair."""
     decoding: DecodingOverrides = NO_OVERRIDES
     markup: Markup = PLAIN
     splitting: Splitting = "sentences"
     terms: tuple[Term, ...] = ()
     priority: Priority = "interactive"
     deadline: float | None = None
-    """Seconds that the whole request may take."""
+    """Time limit of the whole request, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class TranslatedSentence:
     """A sentence of a text and the best hypothesis for it, without markup.
 
     ``source_ids`` begins with the direction's prefix and ends with ``eos``; ``target_ids`` has
-    neither ``bos`` nor ``eos`` nor a prefix. ``score`` is ``NaN`` where nobody asked for scores and
-    the search had no need of them.
+    neither ``bos`` nor ``eos`` nor a prefix. ``score`` is ``NaN`` if scores were not requested and
+    the search did not need them.
     """
 
     source: str
@@ -83,12 +83,12 @@ class TranslatedSentence:
     score: float
     finish_reason: FinishReason
     edits: tuple[Edit, ...] = ()
-    """What was changed in the text of ``target_ids`` to give ``target``."""
+    """The edits from the decoded text of ``target_ids`` to ``target``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """What one model did for a text: all of the way, or a part of it where there is a pivot."""
+    """A text's translation by one model: one leg per text, or two through a pivot."""
 
     model: str
     version: str
@@ -98,7 +98,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time of a request went, in seconds; of sentences, the longest."""
+    """Durations of a request in seconds; the longest over its sentences."""
 
     preparing: float = 0.0
     """Splitting and tokenising."""
@@ -108,12 +108,12 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What became of one text.
+    """The translation of one text.
 
     ``hypotheses`` holds at least one text, best first; hypothesis *i* of a text is made of
-    hypothesis *i* of each of its sentences, and ``scores[i]`` is their mean score. Tokens are
-    counted without prefixes, ``bos`` and ``eos``, those of the target in the best hypothesis. There
-    are no legs where source and target are one language and nothing had to be translated.
+    hypothesis *i* of each of its sentences, and ``scores[i]`` is their mean score. Token
+    counts exclude prefixes, ``bos`` and ``eos``; target tokens are those of the best hypothesis.
+    ``legs`` is empty if source and target are the same language.
     """
 
     hypotheses: tuple[str, ...]
@@ -121,7 +121,7 @@ class Translation:
     pair: LanguagePair
     legs: tuple[Leg, ...] = ()
     detection: Detection | None = None
-    """If the language of the source was not given."""
+    """Set if the request did not name the source language."""
     source_tokens: int = 0
     target_tokens: int = 0
     finish_reason: FinishReason = FinishReason.COMPLETE
@@ -133,26 +133,26 @@ class Translation:
 
     @property
     def alternatives(self) -> tuple[str, ...]:
-        """The other hypotheses, without repetitions and without empty ones."""
+        """All hypotheses after the best, without duplicates and empty ones."""
         others = dict.fromkeys(self.hypotheses[1:])
         return tuple(text for text in others if text.strip() and text != self.text)
 
     @property
     def model(self) -> str | None:
-        """The models that were asked, joined by ``+``."""
+        """The names of the models used, joined by ``+``."""
         return "+".join(leg.model for leg in self.legs) or None
 
     @property
     def truncated(self) -> bool:
-        """Whether the translation of a sentence was cut at its longest allowed length."""
+        """Whether a sentence's translation reached its maximum length."""
         return self.finish_reason is FinishReason.LENGTH
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of the translation of text ``text``, told as soon as it and all before it are done.
+    """A piece of the translation of text ``text``, delivered once it and all before it are done.
 
-    The parts of a text make up its translation, markup and blanks included.
+    The concatenated parts of a text are its translation, markup and blanks included.
     """
 
     text: int
@@ -160,7 +160,7 @@ class Part:
 
 
 def longest(timings: Sequence[Timing]) -> Timing:
-    """The longest of each time."""
+    """The maximum of each duration."""
     return Timing(
         max((timing.preparing for timing in timings), default=0.0),
         max((timing.queued for timing in timings), default=0.0),

@@ -1,4 +1,4 @@
-"""Replaces unknown tokens of a translation by the source characters that the tokenizer lacks.
+"""Replaces unknown tokens in a translation with the aligned source characters.
 
 A tokenizer without byte fallback reads characters it lacks as unknown tokens, and a network
 trained with it writes unknown tokens for them. The word alignment says which source characters an
@@ -24,7 +24,7 @@ _NO_BLANK_BEFORE = frozenset(".,;:!?")
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """``text`` stands for an unknown token and comes from ``source``, if that is known."""
+    """``text`` replaces an unknown token and comes from ``source``, if known."""
 
     text: str
     source: Span | None = None
@@ -43,12 +43,11 @@ def unknown_in(text: str, tokenizers: Tokenizers) -> tuple[UnknownToken, ...]:
 def match_unknown(
     places: Sequence[Span], found: Sequence[UnknownToken], alignment: Alignment
 ) -> dict[Span, Replacement]:
-    """The replacement of each place in a translation that has one.
+    """The replacement for each of ``places`` that has one.
 
-    A place and characters of the source belong together if the attention of the place is highest
-    at their word. Half as much attention is enough if no other word of the translation attends
-    more to their word. Of several pairs the one with more attention is taken first. Characters are
-    used once.
+    A place matches source characters if its attention is highest at their word. Half of its highest
+    attention is enough if no other target word attends more to their word. Pairs with more
+    attention are matched first. Characters are used once.
     """
     weights_TS = alignment.weights_TS
     if not weights_TS.size:
@@ -78,7 +77,7 @@ def match_unknown(
 def replace_unknown(
     decoded: str, places: Sequence[Span], replacements: dict[Span, Replacement]
 ) -> tuple[Edit, ...]:
-    """The edits that leave no unknown token in ``decoded``; ``places`` are in order."""
+    """Edits that replace or remove every unknown token in ``decoded``; ``places`` are in order."""
     edits: list[Edit] = []
     for start, end in places:
         found = replacements.get((start, end))
@@ -110,7 +109,7 @@ def spelled_out(text: str, tokenizer: Tokenizer) -> str:
 
 
 def _with_blank(decoded: str, removed: Edit, before: Sequence[Edit], after: Sequence[Edit]) -> Edit:
-    """``removed`` with one of the blanks on its two sides, where one would be left too many."""
+    """Extends ``removed`` by one adjacent blank if its removal would leave a superfluous one."""
     start, end = removed.start, removed.end
     following = "" if after and after[0].start == end else decoded[end : end + 1]
     preceding = _last_character(decoded, start, before[0] if before else None)
@@ -122,7 +121,7 @@ def _with_blank(decoded: str, removed: Edit, before: Sequence[Edit], after: Sequ
 
 
 def _last_character(decoded: str, start: int, last: Edit | None) -> str:
-    """The character before ``start`` after the edit ``last``. A blank at the start of the text."""
+    """The character before ``start`` once ``last`` is applied; a blank at the start of the text."""
     if last is not None and last.end == start and last.text:
         return last.text[-1]
     return decoded[start - 1] if start else " "

@@ -16,7 +16,7 @@ _IDENTIFIER = re.compile(
 )
 _PARTS = re.compile(r"[^\W_]+")
 _NUMBER_WITH_ENDING = re.compile(r"\d+(?:s|[^\W\d_]{2,})")
-"""1980s, 1st, 90er, 10am. Whether the letters are small is checked apart."""
+"""1980s, 1st, 90er, 10am; ``_is_word`` also requires lower case."""
 _SHORTEST_WORD = 4
 
 
@@ -36,7 +36,7 @@ def _has_letters(text: str) -> bool:
 
 
 def _is_code(token: str) -> bool:
-    """Of a token with letters."""
+    """Requires a token with letters."""
     if any(character.isalpha() and not _has_case(character) for character in token):
         return False
     if _IDENTIFIER.search(token):

@@ -1,8 +1,7 @@
-"""Where the words of a sentence are, in any language, without a dictionary.
+"""Finds words in any language by regular expression, for word alignment and tag placement.
 
-A word is a run of letters and digits; a mark of punctuation, or the same one repeated, is a word
-of its own. In scripts that put no blanks between words each character is one. This is as fine as
-alignment gets, and tags are placed between such words.
+A word is a run of letters and digits. A punctuation mark, or the same one repeated, is a word of
+its own. In scripts without blanks between words, each character is a word.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _CLINGING = (
     )
     + "\u00ad\u200c\u200d\u2060\ufe0f\U0001f3fb-\U0001f3ff"
 )
-"""Accents, vowel signs, joiners, soft hyphens and skin tones: never without what they follow."""
+"""Accents, vowel signs, joiners, soft hyphens and skin tones: part of the preceding character."""
 
 LETTER = rf"[^\W{_UNSPACED}]"
-"""A pattern for what words are made of in scripts that put blanks between them."""
+"""Pattern of a letter or digit in scripts with blanks between words."""
 _CONTRACTED = r"(?:s|t|m|d|ll|re|ve)(?!\w)"
 _WORD = re.compile(
     rf"""
@@ -52,9 +51,9 @@ _WORD = re.compile(
 
 
 def words(text: str, whole: Sequence[Span] = ()) -> tuple[Span, ...]:
-    """The words and marks of punctuation of a text, in order; all but blanks is in one of them.
+    """Spans of the words and punctuation marks of a text, in order; they cover all but blanks.
 
-    Those that are partly in the same span of ``whole`` are one.
+    Words that overlap the same span of ``whole`` are merged.
     """
     found = [match.span() for match in _WORD.finditer(text)]
     for first, last in whole:

@@ -1,4 +1,4 @@
-"""A disk in memory that loses power, and a job on it that needs no model."""
+"""In-memory disk with simulated power cuts, and a bulk job on it without a model."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MADE_WITH = {"beam_size": 4}
 
 
 class PowerCut(BaseException):
-    """Nothing that Python can handle."""
+    """Simulated power cut; a ``BaseException``, so that the code under test cannot handle it."""
 
 
 @dataclass(eq=False)
 class Contents:
-    """A file: what programs see, and what would be left."""
+    """A file: content in the page cache, and content that survives a power cut."""
 
     seen: bytes = b""
     safe: bytes = b""
@@ -38,7 +38,7 @@ class Contents:
 
 @dataclass
 class CrashingDisk(Disk):
-    """Loses power before its ``cuts_at``-th deed, or in the middle of it."""
+    """Loses power before or during operation number ``cuts_at`` + 1."""
 
     random: Random
     cuts_at: int | None = None
@@ -47,7 +47,7 @@ class CrashingDisk(Disk):
     opened: dict[int, Contents] = field(default_factory=dict)
 
     def restart(self, cuts_at: int | None) -> None:
-        """Power is back; of what was not synced, some may have reached the disk."""
+        """Restore power. A random part of the unsynced content has reached the disk."""
         for contents in self.names.values():
             contents.locked = False
             if contents.seen.startswith(contents.safe):
@@ -60,7 +60,7 @@ class CrashingDisk(Disk):
         self.cuts_at, self.deeds = cuts_at, 0
 
     def _deed(self) -> bool:
-        """Whether power goes in the middle of this."""
+        """Count an operation; true if power is lost during it."""
         self.deeds += 1
         if self.cuts_at is None or self.deeds <= self.cuts_at:
             return False
@@ -132,7 +132,7 @@ def run(
     compressed: bool = False,
     restart: bool = False,
 ) -> int:
-    """Shout every line of a file into another; returns with which line it began, from zero."""
+    """Upper-case every line of a file into another; returns the first line done, from 0."""
 
     async def shout(block: Block, watcher: Watcher | None) -> Done:
         lines = [rows.write(row, row.text.upper()) for row in block.rows]

@@ -1,7 +1,7 @@
-"""``dragoman`` with a model that costs nothing: files of a hundred thousand lines in seconds.
+"""``dragoman`` command line with a trivial model: a hundred thousand lines in seconds.
 
-``python -m tests.bulk.quick translate …`` is the command line. A text becomes its checksum in two
-words, so every translation takes three steps.
+Run as ``python -m tests.bulk.quick translate …``. The translation of a text is its checksum in two
+words, so it takes three steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORDS = 1 << 14
 
 
 def translated(text: str) -> str:
-    """What a text becomes."""
+    """The translation of a text: its checksum."""
     return "{} {}".format(*_words(text))
 
 
@@ -56,14 +56,14 @@ class ChecksumTokenizer:
         return ((0, len(text)),)
 
     def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
-        raise NotImplementedError("nobody looks at the attention of checksums")
+        raise NotImplementedError("checksums have no attention")
 
     def pieces(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(map(str, ids))
 
 
 class QuickBackend(ScriptedBackend):
-    """Repeats the source's tokens and ends."""
+    """Backend that copies the source tokens."""
 
     def encode(self, batch: EncodeBatch) -> None:
         del self.sources[batch.first_slot :]
@@ -90,7 +90,7 @@ class QuickBackend(ScriptedBackend):
 async def load_quick(
     path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
 ) -> LoadedModel:
-    """In the place of ``service.loading.loader.load_model``."""
+    """Replacement of ``service.loading.loader.load_model``."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     backend = QuickBackend(shouting, Limits(256, settings.max_beam_size, 64, 96))
     engine = Engine(backend, Scheduler(backend.limits, SPECIAL_IDS))

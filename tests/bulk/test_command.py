@@ -21,7 +21,7 @@ from tests.support.shouting import load_shouting, put_bundle
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory whose ``bundles`` hold a model that shouts."""
+    """A working directory with a model in ``bundles`` that translates to upper case."""
     put_bundle(tmp_path / "bundles", "shout", "de", "en")
 
     def shouting_translator(
@@ -39,7 +39,7 @@ def translate(*arguments: str) -> int:
     return cli.main(["translate", *arguments, "--from", "de", "--to", "en"])
 
 
-def test_names_tell_formats_and_compression(here: Path) -> None:
+def test_file_names_determine_format_and_compression(here: Path) -> None:
     (here / "in.tsv.gz").write_bytes(gzip.compress(b"id\ttext\n1\tgut\n2\t\n"))
     assert translate("in.tsv.gz", "-o", "out.tsv", "--column", "text") == 0
     assert (here / "out.tsv").read_bytes() == b"id\ttext\ttranslation\n1\tgut\tGUT\n2\t\t\n"
@@ -51,7 +51,7 @@ def test_names_tell_formats_and_compression(here: Path) -> None:
     assert gzip.decompress((here / "out.txt").read_bytes()) == b'{"TEXT": "GUT", "N": 1}\n'
 
 
-def test_lines_that_cannot_be_translated_may_be_left_empty_and_are_numbered(
+def test_on_error_skip_leaves_bad_lines_empty_and_reports_their_numbers(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (here / "in.txt").write_bytes(b"gut\n\xff\n" + b"x" * 100 + b"\ngut")
@@ -68,15 +68,15 @@ def test_lines_that_cannot_be_translated_may_be_left_empty_and_are_numbered(
     )
 
 
-def test_what_was_begun_with_other_options_or_bundles_is_not_gone_on_with(
+def test_a_job_with_other_options_or_bundles_is_not_resumed(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (here / "in.txt").write_bytes(b"gut\n\xff\n")
     assert translate("in.txt", "-o", "out.txt") == 2
     capfd.readouterr()
     assert translate("in.txt", "-o", "out.txt", "--beam-size", "1", "--threads", "3") == 2
-    told = "begun otherwise: beam_size was unset, not 1; threads was 0, not 3; do the same, or"
-    assert told in capfd.readouterr().err
+    message = "begun otherwise: beam_size was unset, not 1; threads was 0, not 3; do the same, or"
+    assert message in capfd.readouterr().err
     put_bundle(here / "bundles", "shout", "de", "en", version="2")
     assert translate("in.txt", "-o", "out.txt") == 2
     assert "models was " in capfd.readouterr().err
@@ -99,7 +99,7 @@ def test_what_was_begun_with_other_options_or_bundles_is_not_gone_on_with(
         (["in.txt", "-o", "missing/out"], "missing/out.unfinished: No such file or directory"),
     ],
 )
-def test_what_does_not_go_together_is_one_sentence(
+def test_invalid_arguments_exit_2_with_one_line(
     here: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     for suffix in ("txt", "tsv", "jsonl"):
@@ -110,7 +110,7 @@ def test_what_does_not_go_together_is_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_what_is_not_a_file_is_written_from_front_to_back(here: Path) -> None:
+def test_output_to_a_pipe_is_written_directly(here: Path) -> None:
     os.mkfifo(here / "pipe")
     reading = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     (here / "in.txt").write_bytes(b"gut\n")
@@ -120,7 +120,7 @@ def test_what_is_not_a_file_is_written_from_front_to_back(here: Path) -> None:
     assert (here / "pipe").is_fifo()
 
 
-def test_a_link_is_followed_and_stays(here: Path) -> None:
+def test_a_symbolic_link_as_output_is_followed_and_kept(here: Path) -> None:
     (here / "out.txt").symlink_to(here / "far.txt")
     (here / "in.txt").write_bytes(b"gut\n")
     assert translate("in.txt", "-o", "out.txt") == 0
@@ -128,7 +128,7 @@ def test_a_link_is_followed_and_stays(here: Path) -> None:
     assert (here / "far.txt").read_bytes() == b"GUT\n"
 
 
-def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(
+def test_an_interrupt_keeps_finished_lines_and_the_same_command_resumes(
     here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (here / "in.txt").write_bytes(b"".join(b"zeile %d\n" % n for n in range(9)))
@@ -148,7 +148,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(
     assert (here / "out.txt").read_bytes() == (here / "in.txt").read_bytes().upper()
 
 
-def test_progress_is_shown_when_asked_for(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_option_shows_the_bar(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "in.txt").write_bytes(b"gut\n" * 20)
     assert translate("in.txt", "-o", "out.txt", "--progress") == 0
     err = capfd.readouterr().err

@@ -39,7 +39,7 @@ def blocks_of(tmp_path: Path, content: str, lines: int = 30) -> list[Block]:
 
 
 class Recorded:
-    """A model that shouts, and in which company."""
+    """A translator to upper case whose scripted backend records its batch sizes."""
 
     def __init__(self, directory: Path) -> None:
         put_bundle(directory, "a")
@@ -63,20 +63,20 @@ def block_translator(
     return BlockTranslator(translator, PAIR, Lines(), decoding, skip=skip, alone=True)
 
 
-async def test_a_block_is_always_decoded_in_the_same_company(
+async def test_a_block_always_has_the_same_batch_composition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode = Engine.decode
 
     async def slowly(engine: Engine, *question: Any) -> Decoded:
-        # The engine's thread could begin with those who are here already.
+        # Gives the engine thread time to begin with the sentences queued so far.
         time.sleep(0.001)
         return await decode(engine, *question)
 
     monkeypatch.setattr(Engine, "decode", slowly)
     content = "".join(f"z{'x' * (n * 7 % 13)} {n}\n" for n in range(120))
     found = blocks_of(tmp_path, content, lines=60)
-    companies = []
+    compositions = []
     for order in ((0, 1), (1,), (1,), (0, 1)):
         recorded = Recorded(tmp_path / "bundles")
         async with recorded as translator:
@@ -87,24 +87,24 @@ async def test_a_block_is_always_decoded_in_the_same_company(
                 done = await translate(found[number])
                 assert done.content == b"".join(found[number].lines).upper()
             backend = recorded.backend
-            companies.append((backend.batch_sizes[steps:], backend.encode_sizes[encodes:]))
-    assert all(company == companies[0] for company in companies)
-    # All had come before the first of them entered.
-    assert companies[0][1][0] == make_limits().slots
+            compositions.append((backend.batch_sizes[steps:], backend.encode_sizes[encodes:]))
+    assert all(composition == compositions[0] for composition in compositions)
+    # All sentences were queued before the first was admitted.
+    assert compositions[0][1][0] == make_limits().slots
 
 
-async def test_blocks_of_a_file_are_decoded_one_after_another(tmp_path: Path) -> None:
+async def test_blocks_with_alone_are_decoded_one_after_another(tmp_path: Path) -> None:
     found = blocks_of(tmp_path, "zeile\nzwei\n" * 30)
     recorded = Recorded(tmp_path / "bundles")
     async with recorded as translator:
         translate = block_translator(translator)
         first, second = await asyncio.gather(translate(found[0]), translate(found[1]))
     assert first.content == second.content == b"ZEILE\nZWEI\n" * 15
-    # Of each block two different texts are decoded, once each; never three.
+    # Each block has two distinct texts, each decoded once; a shared batch would have three.
     assert max(recorded.backend.encode_sizes) == 2
 
 
-async def test_a_line_that_fails_ends_a_block_after_those_before_it(tmp_path: Path) -> None:
+async def test_a_failing_line_ends_a_block_after_the_lines_before_it(tmp_path: Path) -> None:
     content = "gut\n\n" + "x" * 70 + "\nauch gut\n" + "y" * 80 + "\n"
     (block,) = blocks_of(tmp_path, content)
     async with Recorded(tmp_path / "bundles") as translator:
@@ -116,7 +116,7 @@ async def test_a_line_that_fails_ends_a_block_after_those_before_it(tmp_path: Pa
     assert (done.rows, done.skipped, done.failure) == (5, (3, 5), None)
 
 
-async def test_what_no_line_can_help_names_the_block(tmp_path: Path) -> None:
+async def test_a_failure_of_no_single_line_names_the_block(tmp_path: Path) -> None:
     (block,) = blocks_of(tmp_path, "gut\n")
     async with Recorded(tmp_path / "bundles") as translator:
         decoding = DecodingOverrides(beam_size=99)

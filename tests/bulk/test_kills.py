@@ -1,4 +1,4 @@
-"""Files that are really translated by processes that are really killed."""
+"""End-to-end tests of ``dragoman translate`` processes that are killed and resumed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def resident(process: subprocess.Popen[bytes]) -> int:
-    """Megabytes; 0 once the process has ended."""
+    """Resident memory in megabytes; 0 once the process has ended."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) >> 10
@@ -39,9 +39,9 @@ def resident(process: subprocess.Popen[bytes]) -> int:
 
 
 def killed_at(process: subprocess.Popen[bytes], unfinished: Path, size: int) -> list[int]:
-    """Kill a process once its output is so long; returns what it took of memory until then.
+    """Kill a process once its output has ``size`` bytes; returns samples of its memory.
 
-    A process that ends by itself has written everything.
+    Returns also if the process ends by itself.
     """
     taken = []
     while process.poll() is None:
@@ -55,7 +55,7 @@ def killed_at(process: subprocess.Popen[bytes], unfinished: Path, size: int) -> 
 
 
 @pytest.mark.slow
-def test_a_large_file_survives_three_kills_and_takes_no_more_memory_as_it_grows(
+def test_a_large_file_survives_three_kills_with_constant_memory(
     tmp_path: Path,
 ) -> None:
     put_bundle(tmp_path / "bundles", "quick")
@@ -82,18 +82,18 @@ def test_a_large_file_survives_three_kills_and_takes_no_more_memory_as_it_grows(
         assert process.returncode == 0
     assert target.read_text() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundles", "in.txt", "out.txt"]
-    # The first third of the samples is the process coming up.
+    # The first third of the samples is the start of the process.
     early, late = taken[len(taken) // 3 : len(taken) // 2], taken[-len(taken) // 5 : -1]
     assert max(late) - max(early) < 24
 
 
 @pytest.mark.slow
-def test_a_real_model_translates_the_same_whether_it_was_killed_or_not(tmp_path: Path) -> None:
+def test_a_killed_and_resumed_job_gives_the_same_output_with_a_real_model(tmp_path: Path) -> None:
     if not BUNDLE.is_dir():
         pytest.skip("the committed bundle is not here")
     captions = [example.source for example in Bundle.open(BUNDLE).manifest.examples]
     source = tmp_path / "in.txt"
-    # Lines so long that there are a dozen blocks: much is left to do when the last kill comes.
+    # Long lines give a dozen blocks, so that much is left to do after the last kill.
     made = (f"{caption} {n}{' ' * 8000}\n" for n, caption in enumerate(cycle(captions)))
     source.write_text("".join(islice(made, 1500)))
     whole, broken = tmp_path / "whole.txt", tmp_path / "broken.txt"

@@ -22,7 +22,7 @@ SMALL = BlockSize(lines=3, bytes=40)
 
 
 def shouted(content: bytes) -> bytes:
-    """What an unbroken run makes of it."""
+    """Output of an uninterrupted run."""
     with TemporaryDirectory() as directory:
         (Path(directory) / "in").write_bytes(content)
         disk = CrashingDisk(Random(0))
@@ -37,7 +37,7 @@ def shouted(content: bytes) -> bytes:
     cuts=st.lists(st.integers(0, 25), max_size=6),
     random=st.randoms(use_true_random=False),
 )
-def test_power_cuts_lose_and_double_nothing(
+def test_power_cuts_lose_and_duplicate_no_lines(
     lines: list[str], end: str, cuts: list[int], random: Random
 ) -> None:
     content = "\n".join(lines).encode() + end.encode()
@@ -58,7 +58,7 @@ def test_power_cuts_lose_and_double_nothing(
 
 @settings(max_examples=50)
 @given(cuts=st.lists(st.integers(0, 25), max_size=4), random=st.randoms(use_true_random=False))
-def test_compressed_files_and_headers_survive_as_well(cuts: list[int], random: Random) -> None:
+def test_power_cuts_spare_compressed_files_and_headers(cuts: list[int], random: Random) -> None:
     disk = CrashingDisk(random)
     content = b"id\ttext\n" + b"".join(b"%d\tzeile %d\n" % (n, n) for n in range(20))
     with TemporaryDirectory() as directory:
@@ -90,7 +90,7 @@ def again(source: Path, target: Path, rows: Format | None = None, **more: object
     return run(source, rows or Lines(), Disk(), SMALL, target=target, **more)  # type: ignore[arg-type]
 
 
-def test_what_comes_after_the_lines_that_are_done_may_be_mended(tmp_path: Path) -> None:
+def test_source_lines_after_the_finished_ones_may_change(tmp_path: Path) -> None:
     source, target = begun(tmp_path)
     source.write_bytes(source.read_bytes()[: 6 * 8] + b"sieben\n")
     assert again(source, target) == 6
@@ -98,7 +98,7 @@ def test_what_comes_after_the_lines_that_are_done_may_be_mended(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
 
 
-def test_lines_that_are_done_must_be_what_they_were(tmp_path: Path) -> None:
+def test_a_change_in_finished_source_lines_is_refused(tmp_path: Path) -> None:
     source, target = begun(tmp_path)
     source.write_bytes(b"Zeile" + source.read_bytes()[5:])
     with pytest.raises(BadSource, match="has changed in its first 6 lines"):
@@ -110,7 +110,7 @@ def test_lines_that_are_done_must_be_what_they_were(tmp_path: Path) -> None:
     assert target.read_bytes() == b"ZEILE 0\n"
 
 
-def test_the_journal_of_what_was_forgotten_is_never_believed(tmp_path: Path) -> None:
+def test_restart_removes_the_old_journal_before_writing(tmp_path: Path) -> None:
     _, target = begun(tmp_path)
     disk = LeavingDisk()
     killed = ResumableFile(target, MADE_WITH, compressed=False, restart=True, disk=disk)
@@ -122,7 +122,7 @@ def test_the_journal_of_what_was_forgotten_is_never_believed(tmp_path: Path) -> 
 
 
 class LeavingDisk(Disk):
-    """Whose process may go without a word."""
+    """Disk whose process can end without closing its files."""
 
     def open(self, path: Path) -> int:
         self.latest = super().open(path)
@@ -132,35 +132,35 @@ class LeavingDisk(Disk):
         os.close(self.latest)
 
 
-def test_another_job_is_refused_by_naming_what_differs(tmp_path: Path) -> None:
+def test_resuming_with_other_settings_is_refused_and_names_them(tmp_path: Path) -> None:
     source, target = begun(tmp_path)
     other = {"beam_size": 1, "column": "2"}
-    told = r"beam_size was 4, not 1; column was unset, not 2; .*--restart"
-    with pytest.raises(UnusableJournal, match=told):
+    message = r"beam_size was 4, not 1; column was unset, not 2; .*--restart"
+    with pytest.raises(UnusableJournal, match=message):
         again(source, target, made_with=other)
     source.write_bytes(b"zeile\n")
     assert again(source, target, made_with=other, restart=True) == 0
 
 
 @pytest.mark.parametrize(
-    ("journal", "told"),
+    ("journal", "message"),
     [(b"{", "cannot be read"), (b"[]", "cannot be read"), (b'{"journal": 2}', "another version")],
 )
-def test_a_damaged_journal_is_not_believed(tmp_path: Path, journal: bytes, told: str) -> None:
+def test_a_damaged_journal_is_refused(tmp_path: Path, journal: bytes, message: str) -> None:
     source, target = begun(tmp_path)
     (tmp_path / "out.txt.journal").write_bytes(journal)
-    with pytest.raises(UnusableJournal, match=told):
+    with pytest.raises(UnusableJournal, match=message):
         again(source, target)
 
 
-def test_an_output_that_became_shorter_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_an_output_shorter_than_its_journal_is_refused(tmp_path: Path) -> None:
     source, target = begun(tmp_path)
     (tmp_path / "out.txt.unfinished").write_bytes(b"ZEILE")
     with pytest.raises(UnusableJournal, match=r"out\.txt\.unfinished is shorter"):
         again(source, target)
 
 
-def test_two_do_not_write_the_same_file(tmp_path: Path) -> None:
+def test_a_second_writer_of_the_same_file_is_refused(tmp_path: Path) -> None:
     first = ResumableFile(tmp_path / "out", MADE_WITH, compressed=False)
     with pytest.raises(OutputTaken, match="is being written by another process"):
         ResumableFile(tmp_path / "out", MADE_WITH, compressed=False)
@@ -168,7 +168,7 @@ def test_two_do_not_write_the_same_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_file_becomes_an_empty_file(tmp_path: Path) -> None:
+def test_an_empty_source_gives_an_empty_output(tmp_path: Path) -> None:
     (tmp_path / "in").touch()
     run(tmp_path / "in", Lines(), Disk(), SMALL, target=tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == b""
@@ -177,7 +177,7 @@ def test_an_empty_file_becomes_an_empty_file(tmp_path: Path) -> None:
 
 
 class FullDisk(Disk):
-    """Has room for so many bytes of the output and of everything else."""
+    """Disk with room for ``room`` bytes of all files together."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -189,7 +189,7 @@ class FullDisk(Disk):
             raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_stops_the_work_and_room_lets_it_go_on(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_job_and_it_resumes_with_more_room(tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(b"".join(b"zeile %d\n" % n for n in range(9)))
     journal = len(Journal(MADE_WITH, Progress()).to_json())

@@ -24,7 +24,7 @@ def cut(path: Path, since: Place | None = None) -> list[Block]:
 
 
 @given(content=CONTENT, members=st.integers(1, 4))
-def test_blocks_hold_every_byte_in_order_compressed_or_not(content: bytes, members: int) -> None:
+def test_blocks_keep_every_byte_in_order_also_from_gzip(content: bytes, members: int) -> None:
     length = len(content) // members + 1
     parts = [content[n : n + length] for n in range(0, len(content) or 1, length)]
     with TemporaryDirectory() as directory:
@@ -41,12 +41,12 @@ def test_blocks_hold_every_byte_in_order_compressed_or_not(content: bytes, membe
             assert [b.lines for b in rest] == [b.lines for b in found[number + 1 :]]
 
 
-def test_a_block_ends_at_a_multiple_of_its_lines_or_with_its_bytes(tmp_path: Path) -> None:
+def test_a_block_ends_at_a_multiple_of_its_lines_or_at_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\n" * 6 + b"b" * 70 + b"\n" + b"c\n" * 6)
     found = cut(tmp_path / "in")
     assert [len(block.lines) for block in found] == [4, 3, 1, 4, 1]
     assert [block.number(0) for block in found] == [1, 5, 8, 9, 13]
-    # After a stop in the middle of a block, the next ones are where they would have been.
+    # After a stop in the middle of a block, the later block boundaries are unchanged.
     assert [len(block.lines) for block in cut(tmp_path / "in", found[0].place(2))] == [
         2,
         3,
@@ -56,7 +56,7 @@ def test_a_block_ends_at_a_multiple_of_its_lines_or_with_its_bytes(tmp_path: Pat
     ]
 
 
-def test_whoever_types_is_not_kept_waiting_for_a_block() -> None:
+def test_prompt_yields_a_block_at_every_pause_of_the_input() -> None:
     reading, writing = os.pipe()
     with closing(Source(f"/proc/self/fd/{reading}")) as source:
         os.close(reading)
@@ -69,13 +69,13 @@ def test_whoever_types_is_not_kept_waiting_for_a_block() -> None:
         assert next(found, None) is None
 
 
-def test_what_is_not_whole_is_told(tmp_path: Path) -> None:
+def test_truncated_or_invalid_gzip_raises_bad_source(tmp_path: Path) -> None:
     packed = gzip.compress(b"zeile\n" * 1000, mtime=0)
-    for content, told in (
+    for content, message in (
         (packed[:-9], "in the middle of its compressed data"),
         (packed + b"rest", "not gzip, or is damaged"),
         (b"zeile\n", "not gzip, or is damaged"),
     ):
         (tmp_path / "in.gz").write_bytes(content)
-        with pytest.raises(BadSource, match=told):
+        with pytest.raises(BadSource, match=message):
             cut(tmp_path / "in.gz")

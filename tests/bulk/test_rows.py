@@ -16,7 +16,7 @@ def written(rows: Format, line: bytes, translation: str) -> bytes:
 
 
 @given(body=st.binary().filter(lambda b: b"\n" not in b), end=ENDS)
-def test_a_line_given_back_keeps_its_bytes(body: bytes, end: bytes) -> None:
+def test_an_untranslated_line_keeps_its_bytes(body: bytes, end: bytes) -> None:
     row = Lines().read(body + end)
     if row.problem is None:
         assert Lines().write(row, row.text) == body + end
@@ -62,12 +62,12 @@ def test_a_column_is_found_by_its_name() -> None:
         Columns("body", header=False, into="t", replace=False).header(b"id\ttext\n")
 
 
-def test_a_header_may_be_there_without_a_name_being_asked_for() -> None:
+def test_a_header_is_kept_if_the_column_is_a_number() -> None:
     assert Columns(2, header=True, into="t", replace=True).header(b"a\tb\n") == b"a\tb\n"
     assert Columns(2, header=False, into="t", replace=True).header(b"a\tb\n") is None
 
 
-def test_a_line_that_lacks_the_column_says_so() -> None:
+def test_a_line_without_the_column_has_a_problem() -> None:
     row = Columns(3, header=False, into="t", replace=False).read(b"a\tb\n")
     assert row.problem == "has 2 columns; column 3 is to be translated"
     row = Columns(1, header=False, into="t", replace=False).read(b"\xff\tb\n")
@@ -88,7 +88,7 @@ values = st.recursive(
     plain=st.booleans(),
     end=ENDS,
 )
-def test_an_object_gains_a_field_and_keeps_the_others(
+def test_an_object_gains_a_field_and_keeps_all_other_fields(
     other: dict[str, object], text: str, into: str, plain: bool, end: bytes
 ) -> None:
     found = other | {"text": text}
@@ -108,7 +108,7 @@ def test_an_object_gains_a_field_and_keeps_the_others(
         (b"\n", b"\n"),
     ],
 )
-def test_an_object_keeps_its_bytes_where_it_can(line: bytes, made: bytes) -> None:
+def test_an_object_keeps_its_bytes_if_a_field_is_added(line: bytes, made: bytes) -> None:
     assert written(Objects("text", "t"), line, "X") == made
 
 
@@ -128,7 +128,7 @@ def test_an_object_keeps_its_bytes_where_it_can(line: bytes, made: bytes) -> Non
         ),
     ],
 )
-def test_an_object_that_cannot_be_translated_says_why(
+def test_an_object_that_cannot_be_translated_has_a_problem(
     line: bytes, problem: str, left_empty: bytes
 ) -> None:
     rows = Objects("text", "t")
@@ -138,7 +138,7 @@ def test_an_object_that_cannot_be_translated_says_why(
     assert rows.write(row, "") == left_empty
 
 
-def test_names_tell_the_format() -> None:
+def test_file_names_determine_the_format() -> None:
     assert guessed("a.tsv") == guessed("-", "A.TSV.GZ") == "tsv"
     assert guessed("a.jsonl.gz") == guessed("a.ndjson") == "jsonl"
     assert guessed("a.txt", "-") == guessed("a.gz", "tsv") == "lines"

@@ -1,4 +1,4 @@
-"""Either client, for tests of both; and a service with the committed bundles."""
+"""Fixtures: the kind of client (synchronous or not), and a service with the committed bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service made of answers, a clock made of sleep, and either client in front of them."""
+"""Fake service with scripted responses, a fake clock, and helpers that run either client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRANSLATED = {
 
 
 class Clock:
-    """Time passes by sleeping only."""
+    """Fake clock that advances only by sleeping."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -44,7 +44,7 @@ class Clock:
 
 @dataclass
 class Broken(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A stream in pieces, which may end with an error."""
+    """A response stream in chunks, which may end with an error."""
 
     pieces: tuple[bytes | Exception, ...]
     closed: bool = False
@@ -68,7 +68,7 @@ class Broken(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 @dataclass
 class Service:
-    """Gives one answer after the other, raises those that are errors, and keeps the questions."""
+    """Returns the scripted responses in order, raises exceptions, and records requests."""
 
     answers: Iterable[httpx.Response | Broken | Exception]
     asked: list[httpx.Request] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Service:
         if isinstance(answer, Broken):
             headers = {"content-type": "text/event-stream; charset=utf-8"}
             return httpx.Response(200, headers=headers, stream=answer)
-        # An answer that one client has read, the other kind cannot read.
+        # A response read by one kind of client cannot be read by the other.
         return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
 
     @property
@@ -121,7 +121,7 @@ def ask(
     draw: Callable[[], float] = lambda: 1.0,
     **settings: Any,
 ) -> Any:
-    """What ``question`` gives, asked with a client of this kind."""
+    """The result of ``question`` with a client of this kind."""
     clock = clock or Clock()
     settings = {"retries": Retries(draw=draw), "clock": clock, **settings}
     transport = httpx.MockTransport(service)

@@ -1,4 +1,4 @@
-"""What the clients send, and what they make of the answers."""
+"""Requests of the clients, and the results they read from responses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from service.api.options import DecodingParameters
 from tests.client.support import Kind, Service, ask, ok
 
 OF_FIELDS = {"q", "source", "target", "api_key", "stream"}
-"""What the client says in another way."""
+"""Fields of the service that the client sets by other means."""
 
 
-def test_a_text_is_asked_for_as_documented(kind: Kind) -> None:
+def test_translate_sends_documented_request(kind: Kind) -> None:
     service = Service([ok()])
     translation = ask(
         kind,
@@ -37,7 +37,7 @@ def test_a_text_is_asked_for_as_documented(kind: Kind) -> None:
     assert (translation.truncated, translation.score, translation.number) == (False, None, 0)
 
 
-def test_of_a_list_so_is_the_answer(kind: Kind) -> None:
+def test_list_of_texts_returns_list_of_translations(kind: Kind) -> None:
     answer = {
         "translatedText": ["A dog.", "A cat."],
         "detectedLanguage": [
@@ -66,7 +66,7 @@ def test_of_a_list_so_is_the_answer(kind: Kind) -> None:
     assert [(each.id, each.number) for each in (dog, cat)] == [("abc", 0), ("abc", 1)]
 
 
-def test_the_options_are_those_of_the_service() -> None:
+def test_client_options_match_service_options() -> None:
     decoding = set(DecodingParameters.model_fields) - {"priority", "return_scores"}
     assert set(DecodingOptions.__optional_keys__) == decoding
     assert set(TranslateOptions.__optional_keys__) == (
@@ -85,7 +85,7 @@ def test_a_misspelt_option_is_refused_before_anything_is_sent(kind: Kind) -> Non
             ask(kind, service, question)
 
 
-def test_nothing_to_translate_and_numbers_that_are_none_are_refused(kind: Kind) -> None:
+def test_empty_list_and_nan_are_refused(kind: Kind) -> None:
     with pytest.raises(ValueError, match="no text"):
         ask(kind, Service([]), lambda client: client.translate([], target="en"))
     with pytest.raises(ValueError, match="JSON compliant"):
@@ -99,14 +99,14 @@ def test_nothing_to_translate_and_numbers_that_are_none_are_refused(kind: Kind) 
 @pytest.mark.parametrize(
     "text", ["Straße\u2028🐕", "half a character: \ud83d", 'a "quoted" \\ text']
 )
-def test_any_text_arrives_as_it_is(kind: Kind, text: str) -> None:
+def test_any_text_arrives_unchanged(kind: Kind, text: str) -> None:
     service = Service([ok()])
     ask(kind, service, lambda client: client.translate(text, target="en"))
     assert service.bodies[0]["q"] == text
 
 
 @pytest.mark.parametrize("url", ["http://host/mt", "http://host/mt/"])
-def test_the_service_may_be_below_a_path(kind: Kind, url: str) -> None:
+def test_url_may_have_a_path(kind: Kind, url: str) -> None:
     service = Service([ok()])
     ask(kind, service, lambda client: client.translate("Hund", target="en"), url=url)
     assert str(service.asked[0].url) == "http://host/mt/translate"
@@ -115,14 +115,14 @@ def test_the_service_may_be_below_a_path(kind: Kind, url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:8000", "ftp://host", "http://", "http://host?x=1", "http://host:port"]
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="address"):
         Client(url)
     with pytest.raises(ValueError, match="address"):
         AsyncClient(url)
 
 
-def test_a_key_that_cannot_be_one_is_refused_and_not_shown() -> None:
+def test_invalid_api_key_is_refused_and_not_shown() -> None:
     with pytest.raises(ValueError, match="API key") as caught:
         Client(api_key="sécret\n")
     assert "cret" not in str(caught.value)
@@ -136,7 +136,7 @@ def test_redirections_are_not_followed_with_the_key(kind: Kind) -> None:
     assert len(service.asked) == 1
 
 
-def test_who_brings_an_http_client_keeps_it_and_its_settings() -> None:
+def test_given_http_client_keeps_settings_and_stays_open() -> None:
     service = Service([ok()])
     transport = httpx.MockTransport(service)
     with httpx.Client(transport=transport, headers={"x-of-mine": "1"}, auth=("me", "pw")) as http:
@@ -147,9 +147,7 @@ def test_who_brings_an_http_client_keeps_it_and_its_settings() -> None:
     assert service.asked[0].headers["authorization"].startswith("Basic ")
 
 
-def test_a_file_is_sent_and_fetched_from_where_the_client_knows_the_service(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_document_is_downloaded_from_the_clients_url(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "schnee.txt"
     path.write_text("Ein Hund.")
     address = {"translatedFileUrl": "http://inside:1/download_file/1.a%20b.txt"}
@@ -187,7 +185,7 @@ def labels(layers: Any = "mean") -> httpx.Response:
 
 
 @pytest.mark.parametrize(
-    ("layer", "head", "asked", "told", "shape"),
+    ("layer", "head", "asked", "labelled", "shape"),
     [
         (None, "mean", (None, "mean"), ((2,), "mean"), (1, 1, 2, 2)),
         ("all", [3, 1], ("all", "3,1"), ((0, 1, 2), (1, 3)), (3, 2, 2, 2)),
@@ -197,7 +195,7 @@ def labels(layers: Any = "mean") -> httpx.Response:
     ],
 )
 def test_attention_is_exact_and_labelled(
-    kind: Kind, layer: Any, head: Any, asked: Any, told: Any, shape: tuple[int, ...]
+    kind: Kind, layer: Any, head: Any, asked: Any, labelled: Any, shape: tuple[int, ...]
 ) -> None:
     exact = np.full(shape, 1 / 3, np.float32)
     service = Service([npy(exact), labels([2] if layer is None else "mean")])
@@ -210,11 +208,11 @@ def test_attention_is_exact_and_labelled(
     assert service.asked[1].url.params["text"] == "4"
     assert found.weights.dtype == np.float32
     assert np.array_equal(found.weights, exact)
-    assert (found.layers, found.heads) == told
+    assert (found.layers, found.heads) == labelled
     assert (found.rows, found.columns, found.model) == (("a", "b"), ("x", "y"), "de-en")
 
 
-def test_what_was_not_kept_cannot_be_looked_into(kind: Kind) -> None:
+def test_attention_of_translation_without_id_is_refused(kind: Kind) -> None:
     def question(client: Any) -> Any:
         if isinstance(client, Client):
             return client.attention(client.translate("Hund", target="en"))
@@ -228,7 +226,7 @@ def test_what_was_not_kept_cannot_be_looked_into(kind: Kind) -> None:
         ask(kind, Service([ok()]), question)
 
 
-def test_not_ready_is_an_answer_unless_a_proxy_says_so(kind: Kind) -> None:
+def test_not_ready_is_a_result_and_proxy_503_is_retried(kind: Kind) -> None:
     body = {"status": "draining", "reasons": ["stopping"], "models": ["m"], "failed": {"b": "bad"}}
     proxy = httpx.Response(503, text="no upstream")
     service = Service([proxy, httpx.Response(503, json=body)])

@@ -1,4 +1,4 @@
-"""Both clients against the committed bundles: what they give is what the service says."""
+"""Both clients against a service with the committed bundles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answered(response: httpx.Response) -> Any:
     return response.json()
 
 
-async def test_a_translation_is_what_the_service_says(client: Client, http: httpx.Client) -> None:
+async def test_translation_equals_http_response(client: Client, http: httpx.Client) -> None:
     wanted: TranslateOptions = {"alternatives": 2, "return_scores": True, "length_penalty": 0.6}
     fields = {"q": CAPTION, "source": "auto", "target": "en", **wanted}
     answer = answered(http.post("/translate", json=fields))
@@ -65,7 +65,7 @@ def test_the_parts_of_a_stream_are_its_translation(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
-def test_attention_is_the_endpoints_and_its_rows_sum_to_one(
+def test_attention_equals_endpoint_and_rows_sum_to_one(
     client: Client, http: httpx.Client, kind: Any
 ) -> None:
     texts = ["Ein Hund.", CAPTION]
@@ -88,7 +88,7 @@ def test_attention_is_the_endpoints_and_its_rows_sum_to_one(
     assert np.array_equal(some.weights, found.weights[[0, 2], 3:])
 
 
-def test_any_two_texts_are_looked_at_as_if_translated(client: Client) -> None:
+def test_inspection_of_given_texts_equals_that_of_translation(client: Client) -> None:
     translation = client.translate("Zwei Hunde.", source="de", target="en", attention=True)
     pair: dict[str, Any] = {"source": "de", "target": "en"}
     kept = client.attention(translation, layer="all", head="all")

@@ -1,7 +1,7 @@
 """The examples of docs/client.md, run one after another against a service.
 
-An example is a fenced ``python`` block; what it prints is the fenced ``text`` block after it, if
-there is one, where ``…`` stands for anything.
+An example is a fenced ``python`` block. A fenced ``text`` block after it is its output, where ``…``
+matches anything.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def examples() -> Iterator[Example]:
 
 
 @pytest.mark.slow
-def test_every_example_says_what_is_documented(bundles_url: str) -> None:
+def test_every_example_prints_documented_output(bundles_url: str) -> None:
     known: dict[str, Any] = {}
     found = list(examples())
     assert len(found) == PAGE.read_text(encoding="utf-8").count("```python")
     try:
         for example in found:
             program = example.program.replace(DOCUMENTED, bundles_url)
-            # So that a failure shows the line of the page.
+            # Pad with newlines, so that a traceback shows the line of the page.
             code = compile("\n" * (example.line - 1) + program, str(PAGE), "exec")
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 exec(code, known)

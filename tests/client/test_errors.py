@@ -1,4 +1,4 @@
-"""Every refusal has a class of its own."""
+"""Mapping of error responses and connection failures to exceptions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def translate(client: Any) -> Any:
         (302, "over there", UnexpectedAnswer),
     ],
 )
-def test_a_refusal_is_named_and_keeps_what_the_service_said(
+def test_each_error_status_raises_its_class_with_service_message(
     kind: Kind, status: int, sentence: str, error: type[DragomanError]
 ) -> None:
     service = Service([refused(status, sentence, x_request_id="r-1", retry_after="7")])
@@ -84,7 +84,7 @@ def test_a_refusal_is_named_and_keeps_what_the_service_said(
         (httpx.DecodingError("no gzip"), UnexpectedAnswer),
     ],
 )
-def test_a_broken_connection_is_named_and_httpx_stays_inside(
+def test_connection_failure_raises_dragoman_error_instead_of_httpx_error(
     kind: Kind, problem: Exception, error: type[DragomanError]
 ) -> None:
     with pytest.raises(DragomanError) as caught:
@@ -104,14 +104,14 @@ def test_a_broken_connection_is_named_and_httpx_stays_inside(
         ok(detectedLanguage="de"),
     ],
 )
-def test_an_answer_of_somebody_else_is_not_taken_for_a_translation(
+def test_response_of_another_server_raises_unexpected_answer(
     kind: Kind, answer: httpx.Response
 ) -> None:
     with pytest.raises(UnexpectedAnswer, match="/translate cannot be read"):
         ask(kind, Service([answer]), translate)
 
 
-def test_without_a_sentence_the_status_speaks() -> None:
+def test_error_without_message_names_status() -> None:
     assert "418" in str(error_of(418, b"{}", {}))
     assert str(error_of(502, b"<h1>Bad\n  gateway</h1>", {})) == "<h1>Bad gateway</h1>"
 
@@ -143,6 +143,6 @@ def test_retry_after_is_seconds_or_a_date(said: str, date: str, seconds: float |
 
 
 @given(st.text(), st.text())
-def test_nothing_that_retry_after_says_is_too_much(said: str, date: str) -> None:
+def test_arbitrary_retry_after_never_raises(said: str, date: str) -> None:
     seconds = retry_after({"retry-after": said, "date": date})
     assert seconds is None or seconds >= 0

@@ -1,4 +1,4 @@
-"""Long rows of texts, packed into requests."""
+"""``translate_many``: packing, order, concurrency, cancellation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shout(request: httpx.Request) -> httpx.Response:
 
 
 @given(st.lists(st.text(max_size=9)), st.integers(1, 5), st.integers(1, 12))
-def test_packs_hold_every_text_in_order_and_not_too_many(
+def test_packs_keep_all_texts_in_order_within_limits(
     texts: list[str], most: int, characters: int
 ) -> None:
     packer = Packer(most, characters)
@@ -39,7 +39,7 @@ def test_packs_hold_every_text_in_order_and_not_too_many(
         assert len(pack) == 1 or sum(map(len, pack)) <= characters
 
 
-def test_order_is_kept_and_others_go_first(kind: Kind) -> None:
+def test_translate_many_keeps_order_and_sends_bulk_priority(kind: Kind) -> None:
     asked: list[dict[str, Any]] = []
 
     def service(request: httpx.Request) -> httpx.Response:
@@ -57,7 +57,7 @@ def test_order_is_kept_and_others_go_first(kind: Kind) -> None:
     assert sorted(len(body["q"]) for body in asked) == [2, *[3] * 16]
 
 
-def test_no_more_is_read_than_is_under_way(kind: Kind) -> None:
+def test_texts_are_read_only_for_requests_under_way(kind: Kind) -> None:
     read: list[int] = []
 
     def texts() -> Iterator[str]:
@@ -85,7 +85,7 @@ def test_no_more_is_read_than_is_under_way(kind: Kind) -> None:
     assert len(read) <= 3 * 2 + 1
 
 
-def test_texts_may_come_one_by_one() -> None:
+def test_async_iterable_of_texts_is_accepted() -> None:
     async def texts() -> AsyncIterator[str]:
         for number in range(5):
             await asyncio.sleep(0)
@@ -95,7 +95,7 @@ def test_texts_may_come_one_by_one() -> None:
     assert [each.text for each in found] == ["0", "1", "2", "3", "4"]
 
 
-def test_a_refusal_ends_it(kind: Kind) -> None:
+def test_error_ends_translate_many(kind: Kind) -> None:
     service = Service([refused(400, "no such language")] * 9)
     with pytest.raises(RequestRefused, match="no such language"):
         ask(
@@ -108,18 +108,18 @@ def test_a_refusal_ends_it(kind: Kind) -> None:
 @pytest.mark.parametrize(
     "size", [{"concurrency": 0}, {"texts_per_request": 0}, {"characters_per_request": 0}]
 )
-def test_sizes_are_refused_at_once(kind: Kind, size: dict[str, int]) -> None:
+def test_invalid_sizes_are_refused_before_iteration(kind: Kind, size: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least"):
         ask(kind, shout, lambda client: client.translate_many([], target="en", **size))
 
 
-def test_one_text_is_not_taken_for_many(kind: Kind) -> None:
+def test_single_string_is_refused(kind: Kind) -> None:
     with pytest.raises(TypeError, match="many texts"):
         ask(kind, shout, lambda client: client.translate_many("Ein Hund.", target="en"))
 
 
-def test_requests_are_under_way_together() -> None:
-    # It breaks, and the test with it, unless three requests wait at the same time.
+def test_requests_run_concurrently() -> None:
+    # The barrier breaks, and fails the test, unless three requests wait at the same time.
     together = threading.Barrier(3, timeout=30)
 
     def service(request: httpx.Request) -> httpx.Response:
@@ -136,7 +136,7 @@ def test_requests_are_under_way_together() -> None:
     assert [each.text for each in found] == [*"ABCDEF"]
 
 
-def test_stopping_early_cancels_what_is_under_way() -> None:
+def test_stopping_early_cancels_requests_under_way() -> None:
     cancelled: list[str] = []
 
     async def service(request: httpx.Request) -> httpx.Response:

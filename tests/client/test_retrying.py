@@ -1,4 +1,4 @@
-"""When a call is tried again, and when it is given up."""
+"""Retry policy: temporary errors, ``Retry-After`` and timeouts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def translate(client: Any) -> Any:
 
 
 @given(RETRIES, st.integers(0, 60), PASSING, ASKED, st.floats(-10, 1e6))
-def test_a_pause_is_as_long_as_asked_for_and_shorter_than_what_is_left(
+def test_pause_is_at_least_retry_after_and_shorter_than_time_left(
     retries: Retries, tried: int, error: type[DragomanError], asked: float | None, left: float
 ) -> None:
     pause = retries.pause(tried, error("no", retry_after=asked), left)
@@ -74,13 +74,13 @@ def test_all_pauses_together_stay_within_the_timeout(
 
 
 @given(RETRIES, st.sampled_from([RequestRefused, AccessDenied, ServerFault, DeadlinePassed]))
-def test_what_will_not_pass_is_never_tried_again(
+def test_policy_never_retries_permanent_errors(
     retries: Retries, error: type[DragomanError]
 ) -> None:
     assert retries.pause(0, error("no", retry_after=1), 1000) is None
 
 
-def test_pauses_without_advice_are_drawn_from_a_doubling_range() -> None:
+def test_pauses_without_retry_after_are_drawn_from_a_doubling_range() -> None:
     longest = Retries(draw=lambda: 1.0)
     shortest = Retries(draw=lambda: 0.0)
     error = Unreachable("no")
@@ -100,7 +100,7 @@ def test_pauses_without_advice_are_drawn_from_a_doubling_range() -> None:
         httpx.RemoteProtocolError("hung up"),
     ],
 )
-def test_what_may_pass_is_tried_again(kind: Kind, failure: httpx.Response | Exception) -> None:
+def test_temporary_failure_is_retried(kind: Kind, failure: httpx.Response | Exception) -> None:
     clock = Clock()
     service = Service([failure, failure, ok()])
     assert ask(kind, service, translate, clock=clock).text == "A dog."
@@ -108,7 +108,7 @@ def test_what_may_pass_is_tried_again(kind: Kind, failure: httpx.Response | Exce
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 410, 413, 456, 500, 504])
-def test_what_is_wrong_is_asked_once(kind: Kind, status: int) -> None:
+def test_permanent_error_is_not_retried(kind: Kind, status: int) -> None:
     clock = Clock()
     service = Service([refused(status, retry_after="1")])
     with pytest.raises(DragomanError):
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_asked_once(kind: Kind, status: int) -> None:
     assert clock.slept == []
 
 
-def test_the_service_is_left_alone_for_as_long_as_it_wants(kind: Kind) -> None:
+def test_client_sleeps_for_retry_after(kind: Kind) -> None:
     clock = Clock()
     date = {"date": "Sat, 21 Nov 2026 10:00:00 GMT"}
     service = Service(
@@ -131,7 +131,7 @@ def test_the_service_is_left_alone_for_as_long_as_it_wants(kind: Kind) -> None:
     assert clock.slept == [7.0, 11.0]
 
 
-def test_a_service_that_wants_to_be_left_alone_for_too_long_is_given_up_at_once(
+def test_retry_after_beyond_timeout_raises_at_once(
     kind: Kind,
 ) -> None:
     clock = Clock()
@@ -142,14 +142,14 @@ def test_a_service_that_wants_to_be_left_alone_for_too_long_is_given_up_at_once(
     assert clock.slept == []
 
 
-def test_the_last_refusal_is_told_when_patience_ends(kind: Kind) -> None:
+def test_last_error_is_raised_after_all_retries(kind: Kind) -> None:
     service = Service(repeat(refused(503, "full")))
     with pytest.raises(Overloaded, match="full"):
         ask(kind, service, translate, retries=2)
     assert len(service.asked) == 3
 
 
-def test_each_attempt_has_what_the_others_left_and_the_service_knows_it(kind: Kind) -> None:
+def test_each_attempt_sends_the_remaining_timeout(kind: Kind) -> None:
     clock = Clock()
     service = Service([refused(503, retry_after="7.5"), ok()])
     ask(kind, service, translate, clock=clock, timeout=20, draw=lambda: 0.0)
@@ -158,7 +158,7 @@ def test_each_attempt_has_what_the_others_left_and_the_service_knows_it(kind: Ki
     assert [each.extensions["timeout"]["connect"] for each in service.asked] == [5, 5]
 
 
-def test_a_slow_service_uses_up_the_time(kind: Kind) -> None:
+def test_slow_responses_use_up_the_timeout(kind: Kind) -> None:
     clock = Clock()
 
     def slow(request: httpx.Request) -> httpx.Response:
@@ -171,12 +171,12 @@ def test_a_slow_service_uses_up_the_time(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
-def test_a_timeout_is_a_time(kind: Kind, timeout: float) -> None:
+def test_invalid_timeout_is_refused(kind: Kind, timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout"):
         ask(kind, Service([]), translate, timeout=timeout)
 
 
 @pytest.mark.parametrize("wrong", [{"limit": -1}, {"base": -0.5}, {"longest": -1}])
-def test_patience_is_not_negative(wrong: dict[str, Any]) -> None:
+def test_negative_retry_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="negative"):
         Retries(**wrong)

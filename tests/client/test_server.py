@@ -1,4 +1,4 @@
-"""Both clients against a real server, whose model shouts and takes its time."""
+"""Both clients against a real server with a slow model that returns upper case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 FRUITS = ["Birnen", "Feigen", "Kirschen", "Mandeln", "Orangen", "Pflaumen", "Quitten", "Trauben"]
 VERBS = ["liegen", "fehlen", "reifen", "wachsen", "fallen", "schimmeln"]
 SENTENCES = [f"Hier {verb} {fruit}." for verb in VERBS for fruit in FRUITS]
-"""Long work: twelve turns of four."""
+"""A long request: twelve batches of four sentences."""
 PATIENCE_SECONDS = 60.0
 
 
@@ -36,7 +36,7 @@ def bundles_in(directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """More than half a second for a sentence, and four at a time."""
+    """A server with four slots that takes more than half a second for a sentence."""
     bundles = bundles_in(tmp_path_factory.mktemp("slow"))
     with running(bundles, "--step-seconds", "0.03", slots=4) as server:
         yield server
@@ -49,7 +49,7 @@ def metrics(server: Server) -> dict[str, float]:
 
 
 def hung_up(server: Server) -> float:
-    # Labels come with the first that has them.
+    # The series exists only after its first event.
     return metrics(server).get('nmt_request_failures_total{reason="disconnect"}', 0.0)
 
 
@@ -58,7 +58,7 @@ def running_sentences(server: Server) -> float:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for what must come, and fail rather than hang."""
+    """Poll until the condition holds; fail after a timeout."""
     gives_up = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < gives_up, "it never came"
@@ -69,20 +69,20 @@ async def until_so(holds: Callable[[], bool]) -> None:
     await asyncio.to_thread(until, holds)
 
 
-def test_parts_come_while_the_rest_is_translated(slow: Server) -> None:
+def test_first_parts_arrive_before_all_sentences_are_translated(slow: Server) -> None:
     text = " ".join(SENTENCES[:6])
     with Client(slow.address) as client:
         with client.stream(text, source="de", target="en", attention=True) as parts:
-            told = [next(parts)]
-            # There are places for four, so that the others have not been done yet.
+            received = [next(parts)]
+            # With four slots, the remaining sentences are not translated yet.
             assert running_sentences(slow) > 0
-            told += parts
-        assert "".join(part.text for part in told) == text.upper() == parts.result.text
-        assert len(told) > 1
+            received += parts
+        assert "".join(part.text for part in received) == text.upper() == parts.result.text
+        assert len(received) > 1
         assert client.attention(parts.result, sentence=5).rows[-2] == "."
 
 
-def test_leaving_a_stream_frees_its_rows(slow: Server) -> None:
+def test_closing_a_stream_frees_its_rows(slow: Server) -> None:
     before = hung_up(slow)
     with Client(slow.address) as client:
         with client.stream(SENTENCES, source="de", target="en") as parts:
@@ -91,7 +91,7 @@ def test_leaving_a_stream_frees_its_rows(slow: Server) -> None:
         until(lambda: running_sentences(slow) == 0)
 
 
-def test_forgetting_a_stream_frees_its_rows(slow: Server) -> None:
+def test_garbage_collecting_a_stream_frees_its_rows(slow: Server) -> None:
     before = hung_up(slow)
     with Client(slow.address) as client:
         for part in client.stream(SENTENCES, source="de", target="en"):
@@ -124,7 +124,7 @@ async def stopping_many(client: AsyncClient, server: Server) -> None:
 
 
 @pytest.mark.parametrize("leave", [leaving, cancelling, stopping_many])
-async def test_going_away_frees_rows(
+async def test_cancelling_requests_frees_their_rows(
     slow: Server, leave: Callable[[AsyncClient, Server], Awaitable[None]]
 ) -> None:
     before = hung_up(slow)
@@ -136,7 +136,7 @@ async def test_going_away_frees_rows(
         assert again.text == "NOCH DA?"
 
 
-def test_the_service_says_what_is_too_large_and_nothing_is_sent_again(slow: Server) -> None:
+def test_too_large_text_raises_too_large(slow: Server) -> None:
     with Client(slow.address) as client, pytest.raises(TooLarge, match="tokens"):
         client.translate("a" * 2000, source="de", target="en")
 
@@ -148,7 +148,7 @@ async def add_keys(state: Path) -> None:
         await keys.add("poor", "poor", characters_per_month=10)
 
 
-def test_keys_open_the_service_and_the_lack_of_them_is_named(tmp_path: Path) -> None:
+def test_valid_key_is_accepted_and_missing_key_is_named(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     asyncio.run(add_keys(state))
@@ -169,16 +169,16 @@ def test_keys_open_the_service_and_the_lack_of_them_is_named(tmp_path: Path) -> 
             assert client.usage().limit == 10
 
 
-def test_a_server_that_ends_is_followed_by_another_and_nobody_notices(tmp_path: Path) -> None:
+def test_call_during_server_restart_is_retried_and_succeeds(tmp_path: Path) -> None:
     first_bundles, second_bundles = (bundles_in(tmp_path / name) for name in ("first", "second"))
     proverb = "Wer zuerst kommt, der mahlt zuerst, sagt man hier bei uns."
-    told: list[float] = []
+    pauses: list[float] = []
     with ExitStack() as servers, ThreadPoolExecutor(1) as pool:
         first = servers.enter_context(running(first_bundles, "--step-seconds", "0.06"))
 
         def take_over(seconds: float) -> None:
-            told.append(seconds)
-            if len(told) == 1:
+            pauses.append(seconds)
+            if len(pauses) == 1:
                 assert early.result().text == proverb.upper()
                 first.process.wait()
                 servers.enter_context(running(second_bundles, "--port", str(first.port)))
@@ -194,10 +194,10 @@ def test_a_server_that_ends_is_followed_by_another_and_nobody_notices(tmp_path: 
             translation = late.translate("Wer spät kommt.", source="de", target="en")
         assert translation.text == "WER SPäT KOMMT."
         assert first.process.returncode == 0
-    assert told[0] == 5.0, "what a service that ends asks for"
+    assert pauses[0] == 5.0, "Retry-After of a draining service"
 
 
-def test_a_server_that_ends_is_named_where_nobody_may_try_again(tmp_path: Path) -> None:
+def test_server_without_models_raises_overloaded_without_retries(tmp_path: Path) -> None:
     with (
         running(bundles_in(tmp_path), "--load-seconds", "600", ready=False) as server,
         Client(server.address, retries=0) as client,

@@ -1,4 +1,4 @@
-"""Translations told part by part."""
+"""Streamed translations: event parsing, parts, retries, closing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stream(client: Any) -> Any:
 
 
 @given(st.lists(st.text()), st.data())
-def test_events_are_read_however_the_bytes_are_divided(texts: list[str], data: Any) -> None:
+def test_events_are_parsed_across_chunk_boundaries(texts: list[str], data: Any) -> None:
     sent = b": still translating\n\n" + events(*(("part", {"t": text}) for text in texts))
     if data.draw(st.booleans()):
         sent = sent.replace(b"\n", b"\r\n")
@@ -56,7 +56,7 @@ def test_events_are_read_however_the_bytes_are_divided(texts: list[str], data: A
     assert len(received) == len(texts)
 
 
-def test_parts_come_in_order_and_then_the_whole(kind: Kind) -> None:
+def test_parts_arrive_in_order_followed_by_result(kind: Kind) -> None:
     more = events(("part", {"text": 1, "translatedText": " \u2028 Two."}))
     both = {name: [said, said] for name, said in TRANSLATED.items()}
     service = Service([streamed(b": still translating\n\n", PART + more, events(("done", both)))])
@@ -80,7 +80,7 @@ def test_parts_come_in_order_and_then_the_whole(kind: Kind) -> None:
         streamed(b": still translating\n\n"),
     ],
 )
-def test_what_fails_before_the_first_part_is_tried_again(
+def test_failure_before_first_part_is_retried(
     kind: Kind, failure: httpx.Response | Broken | Exception
 ) -> None:
     clock = Clock()
@@ -103,7 +103,7 @@ def test_what_fails_before_the_first_part_is_tried_again(
         ((b"event: done\ndata: nonsense\n\n",), UnexpectedAnswer),
     ],
 )
-def test_what_fails_after_it_is_told_and_nothing_is_told_twice(
+def test_failure_after_first_part_is_raised_without_retry(
     kind: Kind, rest: tuple[Any, ...], error: type[Exception]
 ) -> None:
     clock = Clock()
@@ -114,12 +114,12 @@ def test_what_fails_after_it_is_told_and_nothing_is_told_twice(
     assert len(service.asked) == 1
 
 
-def test_an_answer_that_is_no_stream_is_named(kind: Kind) -> None:
+def test_response_that_is_no_stream_raises_unexpected_answer(kind: Kind) -> None:
     with pytest.raises(UnexpectedAnswer, match="does not stream"):
         ask(kind, Service([ok()]), stream)
 
 
-def test_leaving_a_stream_closes_it(kind: Kind) -> None:
+def test_leaving_a_stream_closes_connection(kind: Kind) -> None:
     body = Broken((PART, PART, DONE))
 
     def leave(client: Any) -> Any:
@@ -140,7 +140,7 @@ def test_leaving_a_stream_closes_it(kind: Kind) -> None:
     assert body.closed
 
 
-def test_there_is_no_result_before_the_end(kind: Kind) -> None:
+def test_result_before_end_of_stream_is_refused(kind: Kind) -> None:
     def hurry(client: Any) -> Any:
         return client.stream("Hund", target="en").result
 

@@ -1,4 +1,4 @@
-"""The two clients are one, but for waiting; and the package needs little."""
+"""The two clients have the same interface, and the package imports nothing of the service."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import dragoman
-from dragoman import AsyncClient, AsyncStream, Client, Stream, endpoints
-from dragoman import inspection as looking
+from dragoman import AsyncClient, AsyncStream, Client, Stream, endpoints, inspection
 from dragoman.request import Call
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +28,7 @@ def methods(client: type) -> dict[str, Any]:
 
 
 def plain(said: object) -> str:
-    """A signature of the asynchronous client's, as the other's would be."""
+    """An asynchronous signature, rewritten as the synchronous one."""
     text = re.sub(r"Iterable\[str\] \| AsyncIterable\[str\]", "Iterable[str]", str(said))
     text = re.sub(r"(?:Async)?Generator\[(\w+)(?:, None)+\]", r"Iterator[\1]", text)
     text = re.sub(r"Callable\[\[float\], Awaitable\[object\]\]", "Callable[[float], object]", text)
@@ -37,32 +36,31 @@ def plain(said: object) -> str:
     return text.replace("Async", "")
 
 
-def test_both_clients_offer_the_same_with_the_same_parameters() -> None:
+def test_both_clients_have_the_same_methods_and_parameters() -> None:
     for one, other in ((Client, AsyncClient), (Stream, AsyncStream)):
-        ours, theirs = methods(one), methods(other)
-        assert set(ours) == set(theirs)
+        ours, twin = methods(one), methods(other)
+        assert set(ours) == set(twin)
         for name, method in ours.items():
-            assert plain(inspect.signature(theirs[name])) == plain(inspect.signature(method)), name
+            assert plain(inspect.signature(twin[name])) == plain(inspect.signature(method)), name
 
 
 def test_both_clients_are_documented_alike() -> None:
-    theirs = methods(AsyncClient)
+    twin = methods(AsyncClient)
     for name, method in methods(Client).items():
         if name.startswith("__"):
             continue
         assert method.__doc__, name
-        # How leaving early ends differs, and is all that does.
+        # Only the effect of stopping early differs.
         if name != "translate_many":
-            assert theirs[name].__doc__ == method.__doc__
-        assert (
-            theirs[name].__doc__.partition("Whoever")[0] == method.__doc__.partition("Whoever")[0]
-        )
+            assert twin[name].__doc__ == method.__doc__
+        same = method.__doc__.partition("Stopping early")[0]
+        assert twin[name].__doc__.partition("Stopping early")[0] == same
 
 
-def test_every_call_is_a_method_and_waits_where_it_should() -> None:
+def test_every_endpoint_is_a_method_and_a_coroutine_if_asynchronous() -> None:
     builders = {
         name
-        for module in (endpoints, looking)
+        for module in (endpoints, inspection)
         for name, member in vars(module).items()
         if inspect.isfunction(member)
         and member.__module__ == module.__name__
@@ -77,7 +75,7 @@ def test_every_call_is_a_method_and_waits_where_it_should() -> None:
         assert "self" not in signature.parameters
 
 
-def test_all_that_is_public_is_exported_and_typed() -> None:
+def test_public_names_are_exported_and_typed() -> None:
     assert (ROOT / "dragoman" / "py.typed").exists()
     for name in dragoman.__all__:
         assert getattr(dragoman, name).__doc__, name
@@ -90,7 +88,7 @@ def test_all_that_is_public_is_exported_and_typed() -> None:
     assert defined <= set(dragoman.__all__)
 
 
-def test_the_client_comes_with_nothing_of_the_service_and_the_service_without_it() -> None:
+def test_client_and_service_do_not_import_each_other() -> None:
     program = (
         "import sys, {}; print(sorted({{name.partition('.')[0] for name in sys.modules}} & {}))"
     )

@@ -1,4 +1,4 @@
-"""Reads and writes documents without a process, for tests of what is done with them."""
+"""Document reader that runs in the test process, without helpers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PART = "word/document.xml"
 
 
 def report() -> bytes:
-    """Everything that prose can stand in."""
+    """A document with text in every supported place."""
     document = docx.Document()
     document.core_properties.title = "untouched"
     document.add_heading("Heading one", level=1)
@@ -51,7 +51,7 @@ def said(content: bytes) -> list[str]:
     return [source.text for source in open_docx(content).texts]
 
 
-def test_prose_is_found_wherever_it_stands() -> None:
+def test_text_is_found_in_all_parts_of_a_document() -> None:
     assert said(report()) == [
         "Heading one",
         'This is <g id="1">very bold</g> and plain.',
@@ -68,13 +68,13 @@ def test_prose_is_found_wherever_it_stands() -> None:
     ) + sum(map(len, ["inner cell", "beside a box", "boxed words", "page header", "page footer"]))
 
 
-def test_what_is_not_translated_stays_byte_for_byte() -> None:
+def test_untranslated_documents_stay_byte_for_byte() -> None:
     content = report()
     assert entries(unchanged(open_docx(content))) == entries(content)
     assert list(entries(unchanged(open_docx(content)))) == list(entries(content))
 
 
-def test_only_parts_in_which_something_changes_are_written_again() -> None:
+def test_only_changed_parts_are_rewritten() -> None:
     content = report()
     document = open_docx(content)
     texts = [source.text for source in document.texts]
@@ -84,7 +84,7 @@ def test_only_parts_in_which_something_changes_are_written_again() -> None:
     assert changed.pop().startswith("word/header")
 
 
-def test_a_translated_document_opens_and_looks_as_before() -> None:
+def test_a_translated_document_opens_and_keeps_its_formatting() -> None:
     before = docx.Document(io.BytesIO(report()))
     after = docx.Document(io.BytesIO(shouted(open_docx(report()))))
     assert [p.text for p in after.paragraphs] == [p.text.upper() for p in before.paragraphs]
@@ -102,7 +102,7 @@ def test_a_document_may_be_replaced_twice() -> None:
     assert entries(shouted(document)) == entries(shouted(document))
 
 
-def test_runs_that_look_alike_are_one_text() -> None:
+def test_runs_of_equal_format_are_one_text() -> None:
     content = with_paragraph(
         '<w:r><w:rPr><w:lang w:val="en-US"/></w:rPr><w:t>Hel</w:t></w:r><w:proofErr w:type="x"/>'
         '<w:r w:rsidR="1"><w:t xml:space="preserve">lo </w:t></w:r><w:r><w:t>you</w:t></w:r>'
@@ -113,7 +113,7 @@ def test_runs_that_look_alike_are_one_text() -> None:
     )
 
 
-def test_what_looks_different_moves_with_its_words() -> None:
+def test_formatting_moves_with_its_words() -> None:
     content = with_paragraph(
         '<w:pPr><w:jc w:val="right"/></w:pPr><w:r><w:t xml:space="preserve">a big </w:t></w:r>'
         "<w:r><w:rPr><w:i/></w:rPr><w:t>red</w:t></w:r>"
@@ -126,7 +126,7 @@ def test_what_looks_different_moves_with_its_words() -> None:
     )
 
 
-def test_links_keep_their_target_and_their_look() -> None:
+def test_links_keep_their_target_and_formatting() -> None:
     content = with_paragraph(
         '<w:r><w:t xml:space="preserve">see </w:t></w:r><w:hyperlink r:id="rId9"><w:r><w:rPr>'
         '<w:rStyle w:val="Hyperlink"/></w:rPr><w:t>our site</w:t></w:r></w:hyperlink>'
@@ -154,7 +154,7 @@ def test_breaks_pictures_notes_and_tabs_stay_in_place() -> None:
         )
 
 
-def test_what_stands_at_the_edge_is_no_business_of_the_translator() -> None:
+def test_marks_and_breaks_at_the_edges_are_not_sent_to_translation() -> None:
     content = with_paragraph(
         '<w:bookmarkStart w:id="0" w:name="b"/><w:r><w:tab/><w:t>one</w:t><w:br/></w:r>'
         '<w:bookmarkEnd w:id="0"/>'
@@ -175,7 +175,7 @@ def field(code: str, shown: str) -> str:
     )
 
 
-def test_what_a_field_computes_is_not_translated() -> None:
+def test_the_result_of_a_field_is_not_translated() -> None:
     content = with_paragraph(
         f'<w:r><w:t xml:space="preserve">on page </w:t></w:r>{field(" PAGE ", "seven")}'
         "<w:r><w:t>there</w:t></w:r>"
@@ -186,7 +186,7 @@ def test_what_a_field_computes_is_not_translated() -> None:
     ).replace("there", "THERE")
 
 
-def test_what_a_link_in_a_field_shows_is_translated() -> None:
+def test_the_text_of_a_hyperlink_field_is_translated() -> None:
     link = field(' HYPERLINK "http://a" ', "our site")
     content = with_paragraph(f"<w:r><w:t>see</w:t></w:r>{link}")
     assert said(content) == ['see<g id="1">our site</g>']
@@ -225,7 +225,7 @@ RUNS = st.lists(
 
 @settings(max_examples=30, deadline=None)
 @given(RUNS)
-def test_every_character_keeps_its_look(runs: list[tuple[str, bool, str, Pt | None]]) -> None:
+def test_every_character_keeps_its_formatting(runs: list[tuple[str, bool, str, Pt | None]]) -> None:
     document = docx.Document()
     paragraph = document.add_paragraph()
     for text, bold, ends, size in runs:
@@ -293,7 +293,7 @@ def with_doctype(data: bytes) -> bytes:
         (with_entry(report(), PART, with_doctype), "document.xml declares a document type"),
     ],
 )
-def test_broken_files_are_refused_by_name(content: bytes, reason: str) -> None:
+def test_broken_files_are_refused_with_a_reason(content: bytes, reason: str) -> None:
     with pytest.raises(BrokenDocument, match=reason):
         open_docx(content)
 
@@ -308,7 +308,7 @@ def test_a_missing_part_is_named() -> None:
         open_docx(content)
 
 
-def test_a_flipped_bit_is_noticed_on_opening() -> None:
+def test_a_corrupt_byte_is_detected_on_opening() -> None:
     content = bytearray(report())
     name = content.index(b"word/document.xml")
     content[name + 200] ^= 0xFF
@@ -316,7 +316,7 @@ def test_a_flipped_bit_is_noticed_on_opening() -> None:
         open_docx(bytes(content))
 
 
-def test_a_bomb_is_refused_before_it_goes_off() -> None:
+def test_a_zip_bomb_is_refused_before_unpacking() -> None:
     bomb = zip_of(**{f"part{number}": bytes(2**20) for number in range(4)})
     many = zip_of(**{f"part{number}": b"" for number in range(10_001)})
     with pytest.MonkeyPatch.context() as patch:
@@ -331,7 +331,7 @@ def test_a_bomb_is_refused_before_it_goes_off() -> None:
             open_docx(report())
 
 
-def test_a_bomb_that_lies_about_its_size_is_damaged() -> None:
+def test_a_zip_entry_with_a_false_size_is_refused() -> None:
     content = zip_of(part=bytes(2**20))
     size = struct.pack("<I", 2**20)
     assert content.count(size) == 2
@@ -339,7 +339,7 @@ def test_a_bomb_that_lies_about_its_size_is_damaged() -> None:
         open_docx(content.replace(size, struct.pack("<I", 100)))
 
 
-def test_entries_of_one_name_and_passwords_are_refused() -> None:
+def test_duplicate_entries_and_passwords_are_refused() -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file, pytest.warns(UserWarning, match="Duplicate"):
         file.writestr("a", b"")
@@ -355,7 +355,7 @@ def test_entries_of_one_name_and_passwords_are_refused() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2000), st.binary(min_size=1, max_size=8))
-def test_damage_of_any_kind_is_a_broken_document(place: int, damage: bytes) -> None:
+def test_damage_of_any_kind_raises_broken_document(place: int, damage: bytes) -> None:
     content = bytearray(zip_of(**{"[Content_Types].xml": b"<Types/>", "b": zlib.compress(b"c")}))
     place %= len(content)
     content[place : place + len(damage)] = damage

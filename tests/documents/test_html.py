@@ -22,7 +22,7 @@ SOUP = st.lists(
 
 
 @given(SOUP)
-def test_what_is_not_translated_stays_byte_for_byte(soup: list[str]) -> None:
+def test_untranslated_pages_stay_byte_for_byte(soup: list[str]) -> None:
     content = "".join(soup).encode()
     document = open_html(content)
     assert unchanged(document) == content
@@ -34,7 +34,7 @@ def test_a_page_is_one_text() -> None:
     assert [source.text for source in open_html(page.encode()).texts] == [page]
 
 
-def test_a_long_page_is_parted_behind_blocks_and_never_in_code() -> None:
+def test_a_long_page_is_split_after_blocks_and_never_in_pre() -> None:
     paragraph = "<p>" + "word " * 100 + "</p>\n"
     code = "<pre>" + paragraph * 50 + "</pre>"
     kept = '<div translate="no"><div>' + paragraph * 50 + "</div></div>"
@@ -57,14 +57,14 @@ def test_a_long_page_is_parted_behind_blocks_and_never_in_code() -> None:
         ("", "utf-8"),
     ],
 )
-def test_a_page_is_read_and_written_as_it_says(head: str, encoding: str) -> None:
+def test_a_page_is_read_and_written_in_its_declared_encoding(head: str, encoding: str) -> None:
     said = "Привет" if encoding == "cp1251" else "schön"
     document = open_html(f"{head}<p>{said}</p>".encode(encoding))
     assert document.texts[0].text.endswith(f"<p>{said}</p>")
     assert shouted(document) == f"{head}<p>{said.upper()}</p>".encode(encoding)
 
 
-def test_a_byte_order_mark_wins() -> None:
+def test_a_byte_order_mark_overrides_the_declared_charset() -> None:
     page = "<meta charset=latin-1><p>schön</p>"
     content = codecs.BOM_UTF16_LE + page.encode("utf-16-le")
     assert open_html(content).texts[0].text == page
@@ -76,12 +76,12 @@ def test_characters_that_the_encoding_lacks_become_references() -> None:
 
 
 @pytest.mark.parametrize("label", ["rot13", "hex", "zlib", "unicode_escape", "no-such", "utf-7"])
-def test_what_is_no_charset_is_refused_by_name(label: str) -> None:
+def test_an_unsupported_charset_is_refused_by_name(label: str) -> None:
     with pytest.raises(BrokenDocument, match=f"its charset is {label}; save it as UTF-8"):
         open_html(f"<meta charset={label}><p>Hi".encode())
 
 
-def test_what_nobody_reads_is_not_counted() -> None:
+def test_scripts_styles_and_comments_are_not_counted() -> None:
     page = "<style>p {}</style><script>let a</script><p class=a>Hi &amp; you</p>\n<!-- no -->"
     assert characters(open_html(page.encode())) == len("Hi & you")
     assert open_html(b"<script>let a</script><br>").texts == ()

@@ -101,7 +101,7 @@ raw html
 
 
 def last_said(text: str) -> str:
-    """The text that people read in the last block of a document."""
+    """The rendered text of the last block of a document."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     (*_, block) = [
         token for token in parser.parse(text) if token.type == "inline" and token.content
@@ -139,7 +139,7 @@ BITS = st.lists(
 
 
 def structure(text: str) -> list[str]:
-    """Blocks and tags of a document, but not what is said, nor where its lines are broken."""
+    """Blocks and tags of a document, without its text and line breaks."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     found = []
     for block in parser.parse(text):
@@ -155,15 +155,15 @@ def structure(text: str) -> list[str]:
 @settings(max_examples=200, deadline=None)
 @given(BITS)
 @example("> a\nb\n\n1. 1 | 2\n   - | -\n   2 | 1\n")
-def test_what_is_not_translated_stays_byte_for_byte(text: str) -> None:
+def test_untranslated_documents_stay_byte_for_byte(text: str) -> None:
     assert unchanged(open_markdown(text.encode())) == text.encode()
 
 
-def test_prose_changes_and_nothing_else_does() -> None:
+def test_only_prose_is_translated() -> None:
     assert shouted(open_markdown(GUIDE.encode())).decode() == SHOUTED
 
 
-def test_ends_of_lines_stay_what_they_are() -> None:
+def test_line_ends_are_kept() -> None:
     shouting = shouted(open_markdown(GUIDE.replace("\n", "\r\n").encode())).decode()
     assert shouting == SHOUTED.replace("\n", "\r\n")
 
@@ -202,7 +202,7 @@ def test_the_blocks_of_a_translated_document_are_those_of_its_source(text: str) 
 @pytest.mark.parametrize(
     "source", ["text", "> text", "- text\n  text", "# text", "a | b\n- | -\ntext |"]
 )
-def test_what_a_translation_says_is_never_markup(said: str, source: str) -> None:
+def test_markup_characters_of_a_translation_are_escaped(said: str, source: str) -> None:
     document = open_markdown(source.encode())
     translations = [said if "text" in s.text else s.text for s in document.texts]
     written = document.replaced(translations).decode()
@@ -213,11 +213,11 @@ def test_what_a_translation_says_is_never_markup(said: str, source: str) -> None
 @pytest.mark.parametrize(
     "said", ["2 * 3 * 4", "snake_case_name", "Tom & Jerry", "a < b", "[sic]", "C#"]
 )
-def test_what_cannot_be_mistaken_is_not_escaped(said: str) -> None:
+def test_unambiguous_characters_are_not_escaped(said: str) -> None:
     assert open_markdown(b"text").replaced([said]).decode() == said
 
 
-def test_lines_are_broken_where_they_were_about_as_long() -> None:
+def test_a_paragraph_is_wrapped_at_the_width_of_its_source() -> None:
     source = "- one two three fours\n  five six seven\n  eight"
     written = open_markdown(source.encode()).replaced(["eins zwei drei vier - fünf 7. sechs"])
     assert written.decode() == "- eins zwei drei vier -\n  fünf 7. sechs"
@@ -243,12 +243,12 @@ def test_a_text_without_tags_is_plain() -> None:
     assert [mapped(s, str.lower) for s in document.texts] == ["all of it", "at&t"]
 
 
-def test_front_matter_of_both_kinds_is_left_alone() -> None:
+def test_yaml_and_toml_front_matter_is_not_translated() -> None:
     for fence in ("---", "+++"):
         matter = f"{fence}\ntitle: one\n\n# two\n{fence}\n"
         assert shouted(open_markdown(f"{matter}three".encode())).decode() == f"{matter}THREE"
 
 
-def test_an_endless_paragraph_is_refused_by_its_line() -> None:
+def test_a_too_long_paragraph_is_refused_with_its_line() -> None:
     with pytest.raises(BrokenDocument, match="line 4 begins a paragraph of 60000 characters"):
         open_markdown(b"---\na: b\n---\n" + b"[" * 60_000)

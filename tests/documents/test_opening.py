@@ -5,14 +5,14 @@ import pytest
 from service.documents import SUPPORTED, BrokenDocument, UnsupportedDocument, open_document
 
 
-def test_the_extension_decides_and_its_case_does_not_matter() -> None:
+def test_the_extension_selects_the_format_regardless_of_case() -> None:
     assert open_document("README.MD", b"# Hi").media_type == "text/markdown"
     assert open_document("a.b.txt", b"Hi").media_type == "text/plain"
     assert open_document("index.htm", b"Hi").media_type == "text/html"
 
 
 @pytest.mark.parametrize("name", ["slides.pptx", "README", "", ".txt", "a." + "x" * 1000])
-def test_other_files_are_refused_with_a_list_of_those_that_are_not(name: str) -> None:
+def test_other_extensions_are_refused_with_a_list_of_the_supported_ones(name: str) -> None:
     with pytest.raises(UnsupportedDocument, match=r"supported are \.txt, \.srt, \.html") as refusal:
         open_document(name, b"")
     assert refusal.value.supported == SUPPORTED
@@ -27,13 +27,13 @@ def test_an_empty_file_has_nothing_to_translate_and_stays_empty(extension: str) 
 
 
 @pytest.mark.parametrize("extension", [e for e in SUPPORTED if e != ".docx"])
-def test_what_is_no_text_is_refused_with_the_first_byte_that_is_none(extension: str) -> None:
+def test_invalid_text_is_refused_with_the_position_of_the_first_bad_byte(extension: str) -> None:
     with pytest.raises(BrokenDocument, match="byte 3 is not UTF-8 text; save it as UTF-8"):
         open_document("a" + extension, b"caf\xe9 noir")
     with pytest.raises(BrokenDocument, match="UTF-16 without a byte order mark"):
         open_document("a" + extension, "Hallo".encode("utf-16-le"))
 
 
-def test_as_many_translations_as_texts_are_asked_for() -> None:
+def test_a_wrong_number_of_translations_raises_value_error() -> None:
     with pytest.raises(ValueError, match="zip"):
         open_document("a.txt", b"Hi").replaced([])

@@ -1,4 +1,4 @@
-"""Documents are read by another process, which may die of them."""
+"""Tests of reading documents in helper processes: limits, crashes, cancellation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENDLESS = b"*a* " * 12_000 + b"\n"
 
 
 def wordy(paragraphs: int) -> bytes:
-    """A small file of Word that has many paragraphs."""
+    """A small Word file with many paragraphs."""
     more = b"<w:body>" + b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * paragraphs
     empty = saved(docx.Document())
     return with_entry(empty, "word/document.xml", lambda body: body.replace(b"<w:body>", more))
@@ -59,7 +59,7 @@ async def test_a_document_is_read_and_written_by_the_same_process() -> None:
         assert reader._helpers.processes == [process]
 
 
-async def test_what_is_wrong_with_a_file_is_said_as_if_it_were_read_here() -> None:
+async def test_errors_of_a_document_reach_the_caller_from_the_helper() -> None:
     async with reading() as reader:
         with pytest.raises(UnsupportedDocument, match=r"files \.exe are not supported"):
             await reader.read("a.exe", b"")
@@ -70,7 +70,7 @@ async def test_what_is_wrong_with_a_file_is_said_as_if_it_were_read_here() -> No
             await reader.read("a.docx", b"PK")
 
 
-async def test_a_process_that_is_killed_fails_its_document_and_the_next_is_read() -> None:
+async def test_a_killed_helper_fails_its_document_and_the_next_is_read() -> None:
     async with reading(at_once=1) as reader:
         await reader.read("a.txt", b"one")
         (process,) = reader._helpers.processes
@@ -83,7 +83,7 @@ async def test_a_process_that_is_killed_fails_its_document_and_the_next_is_read(
         assert reader._helpers.processes != [process]
 
 
-async def test_a_document_beyond_its_time_is_refused() -> None:
+async def test_a_document_over_the_time_limit_is_refused() -> None:
     async with reading(seconds=0.05) as reader:
         with pytest.raises(DocumentTooDemanding, match="send it in parts"):
             await reader.read("a.md", ENDLESS * 20)
@@ -91,7 +91,7 @@ async def test_a_document_beyond_its_time_is_refused() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not bound memory")
 @pytest.mark.parametrize("name", ["a.md", "a.docx"])
-async def test_a_document_beyond_its_memory_is_refused_and_the_next_is_read(name: str) -> None:
+async def test_a_document_over_the_memory_limit_is_refused_and_the_next_is_read(name: str) -> None:
     async with reading(at_once=1, memory_bytes=48 << 20) as reader:
         content = b"a b\n\n" * 40_000 if name == "a.md" else wordy(200_000)
         with pytest.raises(DocumentTooDemanding):
@@ -99,13 +99,13 @@ async def test_a_document_beyond_its_memory_is_refused_and_the_next_is_read(name
         assert (await reader.read("a.txt", b"two")).said == "two"
 
 
-async def test_a_document_that_says_too_much_is_refused() -> None:
+async def test_a_document_with_too_much_text_is_refused() -> None:
     async with reading() as reader:
         with pytest.raises(BrokenDocument, match=f"more than {MOST_BYTES_OF_TEXTS >> 20} mega"):
             await reader.read("a.txt", b"x" * (MOST_BYTES_OF_TEXTS + 1))
 
 
-async def test_who_stops_waiting_ends_the_reading() -> None:
+async def test_cancelling_a_read_kills_its_helper() -> None:
     async with reading(at_once=1) as reader:
         await reader.read("a.txt", b"one")
         process = reader._helpers.processes
@@ -118,7 +118,7 @@ async def test_who_stops_waiting_ends_the_reading() -> None:
         assert reader._helpers.processes != process
 
 
-async def test_a_file_that_reads_otherwise_the_second_time_is_not_written() -> None:
+async def test_a_file_that_cannot_be_read_again_is_not_written() -> None:
     async with reading() as reader:
         opened = replace(await reader.read("a.txt", b"one"), content=b"\xff")
         with pytest.raises(DocumentFailed):

@@ -50,7 +50,7 @@ LINES = st.lists(
 
 
 @given(LINES, st.sampled_from(["\n", "\r\n", "\r"]))
-def test_what_is_not_translated_stays_byte_for_byte(lines: list[str], newline: str) -> None:
+def test_untranslated_captions_stay_byte_for_byte(lines: list[str], newline: str) -> None:
     content = newline.join(["1", "0:00:01,0 --> 0:00:02,0", *lines]).encode()
     assert unchanged(open_srt(content)) == content
 
@@ -65,7 +65,7 @@ def test_a_sentence_over_two_lines_is_one_text() -> None:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_words_change_and_numbers_and_times_and_tags_do_not(newline: str) -> None:
+def test_translation_keeps_numbers_times_and_tags(newline: str) -> None:
     film = FILM.replace("\n", newline)
     expected = FILM
     for said in ("We were walking", "through the park", "Where are you", "Here", "Rock", "roll"):
@@ -74,19 +74,19 @@ def test_words_change_and_numbers_and_times_and_tags_do_not(newline: str) -> Non
     assert shouted(open_srt(film.encode())).decode() == expected.replace("\n", newline)
 
 
-def test_other_programs_read_the_same_times() -> None:
+def test_the_srt_library_reads_the_same_times_after_translation() -> None:
     before = list(srt.parse(FILM))
     after = list(srt.parse(shouted(open_srt(FILM.encode())).decode()))
     assert [(c.index, c.start, c.end) for c in before] == [(c.index, c.start, c.end) for c in after]
     assert [c.content.count("\n") for c in before] == [c.content.count("\n") for c in after]
 
 
-def test_lines_are_broken_evenly_into_as_many_as_there_were() -> None:
+def test_a_translation_is_wrapped_evenly_to_the_source_number_of_lines() -> None:
     document = open_srt(b"1\n0:00:01,0 --> 0:00:02,0\nOne two\nthree four\n")
     assert document.replaced(["eins zwei drei vier"]).endswith(b"\neins zwei\ndrei vier\n")
 
 
-def test_a_line_that_became_too_long_to_be_read_is_broken() -> None:
+def test_a_too_long_line_is_broken() -> None:
     document = open_srt(b"1\n0:00:01,0 --> 0:00:02,0\nOne\n")
     lines = document.replaced(["Donaudampfschiff " * 4 + "fahrt"]).decode().splitlines()[2:]
     assert lines == ["Donaudampfschiff Donaudampfschiff", "Donaudampfschiff Donaudampfschiff fahrt"]
@@ -100,12 +100,12 @@ def test_tags_may_be_moved_but_not_lost() -> None:
             document.replaced([lost])
 
 
-def test_scripts_without_blanks_are_joined_without_one() -> None:
+def test_lines_of_scripts_without_blanks_are_joined_without_a_blank() -> None:
     document = open_srt("1\n0:00:01,0 --> 0:00:02,0\n我们在\n公园里\n".encode())
     assert [source.text for source in document.texts] == ["我们在公园里"]
 
 
-def test_a_caption_without_a_number_is_one() -> None:
+def test_a_caption_without_a_number_is_read() -> None:
     content = b"0:00:01,0 --> 0:00:02,0\nhello\n\n0:00:03,0 --> 0:00:04,0\n7\nyou\n"
     assert shouted(open_srt(content)) == content.replace(b"hello", b"HELLO").replace(b"you", b"YOU")
 
@@ -121,11 +121,11 @@ def test_a_caption_without_a_number_is_one() -> None:
         ),
     ],
 )
-def test_broken_files_are_refused_by_line(content: bytes, reason: str) -> None:
+def test_broken_files_are_refused_with_the_line_number(content: bytes, reason: str) -> None:
     with pytest.raises(BrokenDocument, match=reason):
         open_srt(content)
 
 
-def test_ten_thousand_tags_take_no_time_to_pair() -> None:
+def test_ten_thousand_unpaired_tags_are_read_in_linear_time() -> None:
     content = b"1\n0:00:01,0 --> 0:00:02,0\n" + b"<i>" * 10_000 + b"a" + b"</b>" * 10_000
     assert translated(open_srt(content), str.upper) == content.replace(b">a<", b">A<")

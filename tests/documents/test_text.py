@@ -14,17 +14,17 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff")) | s
 
 
 @given(TEXTS)
-def test_what_is_not_translated_stays_byte_for_byte(text: str) -> None:
+def test_untranslated_texts_stay_byte_for_byte(text: str) -> None:
     assert unchanged(open_text(text.encode())) == text.encode()
 
 
 @given(TEXTS)
-def test_texts_hold_everything_that_can_be_said(text: str) -> None:
+def test_texts_contain_every_letter_and_digit(text: str) -> None:
     said = "".join(source.text for source in open_text(text.encode()).texts)
     assert [c for c in said if c.isalnum()] == [c for c in text if c.isalnum()]
 
 
-def test_blanks_and_ends_of_lines_are_exact() -> None:
+def test_blanks_and_line_ends_are_kept() -> None:
     assert shouted(open_text(b"\r\n\t one.\r\n\r\n  two \n\n")) == b"\r\n\t ONE.\r\n\r\n  TWO \n\n"
 
 
@@ -37,18 +37,18 @@ def test_blanks_and_ends_of_lines_are_exact() -> None:
         (codecs.BOM_UTF32_LE, "utf-32-le"),
     ],
 )
-def test_a_byte_order_mark_says_how_to_read_and_is_kept(mark: bytes, encoding: str) -> None:
+def test_a_byte_order_mark_selects_the_encoding_and_is_kept(mark: bytes, encoding: str) -> None:
     document = open_text(mark + "schön 😀".encode(encoding))
     assert [source.text for source in document.texts] == ["schön 😀"]
     assert shouted(document) == mark + "SCHÖN 😀".encode(encoding)
 
 
-def test_text_that_breaks_its_own_mark_is_refused() -> None:
+def test_text_invalid_in_its_marked_encoding_is_refused() -> None:
     with pytest.raises(BrokenDocument, match="byte 4 is not UTF-16-LE text"):
         open_text(codecs.BOM_UTF16_LE + b"a\0\x00\xd8")
 
 
-def test_a_long_file_is_many_texts_that_end_where_lines_do() -> None:
+def test_a_long_file_is_split_into_texts_at_line_ends() -> None:
     lines = [f"This is line {number}." for number in range(1000)]
     document = open_text("\n".join(lines).encode())
     assert 5 < len(document.texts) < 20
@@ -56,6 +56,6 @@ def test_a_long_file_is_many_texts_that_end_where_lines_do() -> None:
     assert [line for source in document.texts for line in source.text.split("\n")] == lines
 
 
-def test_characters_are_counted_without_the_blanks_around() -> None:
+def test_characters_are_counted_without_surrounding_blanks() -> None:
     assert characters(open_text("  schön\n\n".encode())) == 5
     assert characters(open_text(b" ... \n")) == 0

@@ -1,4 +1,4 @@
-"""Documents through the markup of ``service.translation``, by a translator of few words."""
+"""Translates documents through ``service.translation.markup`` with toy translators."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_documents_of_word() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(BITS)
-def test_no_tag_is_lost_when_words_change_places(text: str) -> None:
+def test_reordering_words_loses_no_markdown_tag(text: str) -> None:
     translated(open_document("a.md", text.encode()), backwards)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(["a b", " ", "<i>", "</i>", "<b>", "</b>", "{\\an8}", ". ", "&"])))
-def test_no_tag_of_a_caption_is_lost_when_words_change_places(said: list[str]) -> None:
+def test_reordering_words_loses_no_caption_tag(said: list[str]) -> None:
     caption = "1\n0:00:01,0 --> 0:00:02,0\n" + "".join(said) + "\n"
     written = translated(open_document("a.srt", caption.encode()), backwards).decode()
     assert sorted(re.findall(r"<[^>]*>|\{[^}]*\}", written)) == sorted(

@@ -21,7 +21,7 @@ class Recorder:
         return await shout(texts, markup)
 
 
-async def test_texts_are_grouped_by_markup_and_answered_in_their_places() -> None:
+async def test_texts_are_batched_by_markup_and_written_in_their_places() -> None:
     reader, recorder = ReaderHere(), Recorder()
     document = await reader.read("a.md", b"# one\n\ntwo *three*\n\nfour\n")
     assert (document.media_type, document.characters, document.said) == (
@@ -38,21 +38,21 @@ async def test_texts_are_grouped_by_markup_and_answered_in_their_places() -> Non
     assert [markup.kind for _, markup in recorder.batches] == ["text", "xml"]
 
 
-def test_batches_are_bounded() -> None:
+def test_batches_are_limited_by_texts_and_characters() -> None:
     texts = [MarkedSource(text) for text in ["word"] * 10 + ["w" * 100] + ["word"] * 3]
     batches = list(numbers_of_batches(texts, most_texts=4, most_characters=20))
     assert [len(numbers) for numbers in batches] == [4, 4, 2, 1, 3]
     assert [number for numbers in batches for number in numbers] == list(range(14))
 
 
-async def test_a_document_without_texts_asks_nobody() -> None:
+async def test_a_document_without_texts_calls_no_translator() -> None:
     reader, recorder = ReaderHere(), Recorder()
     document = await reader.read("a.txt", b"\n")
     assert await translate_document(reader, document, recorder) == b"\n"
     assert recorder.batches == []
 
 
-async def test_what_translating_raises_is_raised() -> None:
+async def test_exceptions_of_the_translator_propagate() -> None:
     async def fail(texts: tuple[str, ...], markup: Markup) -> list[str]:
         raise LookupError("no such language")
 
@@ -67,7 +67,7 @@ async def test_what_translating_raises_is_raised() -> None:
         await translate_document(reader, document, forget)
 
 
-async def test_a_translation_without_its_tags_is_told() -> None:
+async def test_a_translation_without_its_tags_raises_markup_lost() -> None:
     async def strip(texts: tuple[str, ...], markup: Markup) -> list[str]:
         return ["two three"] * len(texts)
 

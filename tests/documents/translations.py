@@ -1,4 +1,4 @@
-"""Translations that a test can foresee: every word of a text, and nothing of its markup."""
+"""Predictable translations for tests: change every text, keep its markup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TAG = re.compile(r"(<[^<>]*>|&[#\w]+;)")
 
 
 def mapped(source: MarkedSource, change: Callable[[str], str]) -> str:
-    """The text of a source changed, its tags left where they are."""
+    """Apply ``change`` to the text of a source, with tags kept in place."""
     if source.markup.kind == "text":
         return change(source.text)
     parts = _TAG.split(source.text)

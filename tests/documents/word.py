@@ -1,4 +1,4 @@
-"""Documents of Word, made by python-docx and, where that has no words for it, from XML."""
+"""Word test documents, made with python-docx or directly from XML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def saved(document: WordDocument) -> bytes:
 
 
 def with_paragraph(inside: str) -> bytes:
-    """A document with one paragraph, given as the XML inside of it."""
+    """A document with one paragraph with the given inner XML."""
     document = docx.Document()
     document.element.body.insert(0, parse_xml(f"<w:p {NAMESPACES}>{inside}</w:p>"))
     return saved(document)
@@ -47,7 +47,7 @@ def with_entry(content: bytes, name: str, change: Callable[[bytes], bytes]) -> b
 
 
 def inside(content: bytes, number: int = 0) -> str:
-    """The XML inside a paragraph of the body, without declarations of namespaces."""
+    """Inner XML of a paragraph of the body, without namespace declarations."""
     body = etree.fromstring(entries(content)["word/document.xml"])[0]
     paragraphs = [child for child in body if child.tag == f"{{{W}}}p"]
     written = "".join(etree.tostring(child, encoding="unicode") for child in paragraphs[number])

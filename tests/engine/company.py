@@ -1,4 +1,4 @@
-"""Sentences that arrive at random moments while others are being decoded."""
+"""Runs scheduler and backend with sentences that arrive at random steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.runtime.backend import Backend
 def decode_arriving(
     backend: Backend, scheduler: Scheduler, arriving: list[Sequence], rng: random.Random
 ) -> dict[int, Decoded]:
-    """What becomes of each sentence, by its id; the books are looked at after every step."""
+    """Results by sentence id; checks the scheduler's integrity after every step."""
     results: dict[int, Decoded] = {}
     while arriving or scheduler.has_work:
         while arriving and (rng.random() < 0.4 or not scheduler.has_work):

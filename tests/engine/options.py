@@ -1,4 +1,4 @@
-"""Decoding options at random."""
+"""Hypothesis strategies for decoding options."""
 
 from __future__ import annotations
 

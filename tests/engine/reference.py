@@ -1,8 +1,8 @@
-"""The plainest search that follows CTranslate2's rules: one sentence, no cache, no batch.
+"""Reference beam search by CTranslate2's rules, for one sentence, without cache or batch.
 
-Every prefix goes through the model in full and every token of the vocabulary is a candidate.
-``service.engine`` must choose the same; it shares nothing with this but the options, the nouns
-of the result, and the draw of a sampled token.
+Every prefix goes through the model in full, and every token of the vocabulary is a candidate.
+``service.engine`` must find the same hypotheses. Both share only the options, the result types
+and the sampling of a token.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothe
 
 Floats = NDArray[np.float32]
 Model = Callable[[tuple[int, ...]], tuple[Floats, Floats]]
-"""Target tokens so far, without ``bos``, to logits ``[V]`` of the next token and the last layer's
-cross-attention ``[S]`` of the position that predicts it, averaged over heads."""
+"""Maps the target tokens so far, without ``bos``, to logits ``[V]`` of the next token and the last
+layer's cross-attention ``[S]`` of the position that predicts it, averaged over heads."""
 
 ZERO = np.float32(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A prefix, and as a candidate the row that it may become."""
+    """A live prefix, or a candidate for one."""
 
     prefix: tuple[int, ...] = ()
     total: np.float32 = ZERO
     coverage: Floats | np.float32 = ZERO
-    """The attention that each source position has received from the positions so far."""
+    """Attention that each source position has received so far."""
     position: int = 0
-    """Of the row that was continued."""
+    """Position of the parent row."""
     log_prob: np.float32 = ZERO
-    """Of the last token."""
+    """Log-probability of the last token."""
 
     @property
     def rank(self) -> tuple[float, int, float, int]:
@@ -50,7 +50,7 @@ class End:
 
 
 Choose = Callable[[list[Row]], list[Row]]
-"""Candidates of one step, at least one, to those that compete, best first."""
+"""Selects and ranks the candidates of one step, best first."""
 
 
 def reference_decode(
@@ -64,7 +64,7 @@ def reference_decode(
 ) -> Decoded:
     """Search one sentence. ``allowed`` are the tokens of its shortlist; ``None`` allows all.
 
-    ``never`` are hidden from the search, not from the model: they keep their probability.
+    Tokens of ``never`` keep their probability, but the search does not use them.
     """
 
     def log_probs_after(prefix: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -77,7 +77,7 @@ def reference_decode(
         log_probs[list(never)] = -np.inf
         return log_probs, attention
 
-    # With one candidate a step, nothing is left to continue when a hypothesis has ended.
+    # With one candidate per step, the search ends with its first hypothesis.
     if options.samples:
         ends = [
             end
@@ -104,16 +104,16 @@ def reference_decode(
 
 
 def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> list[End]:
-    """What has ended, first to last. ``model`` gives log-probabilities, ``-inf`` if disabled."""
+    """Finished hypotheses, in order. ``model`` gives log-probabilities, ``-inf`` if disabled."""
     width = options.beam_size
     biased = options.prefix_bias_beta > 0
     forced = options.target_prefix[: options.forced_prefix_length if biased else None]
     wished = options.target_prefix if biased else ()
 
-    # A position that is None is empty. Rows keep their positions for the sake of equal totals.
+    # None is an empty position. Positions are kept because they break ties of equal totals.
     rows: list[Row | None] = [Row(), *[None] * (width - 1)]
-    # CTranslate2 remembers of each position, not of each row, whether it left the wished prefix.
-    astray = [False] * width
+    # As in CTranslate2, the flag belongs to the position, not to the row.
+    diverged = [False] * width
     first_rank_has_ended = False
     ends: list[End] = []
 
@@ -130,7 +130,7 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
             if row is None:
                 continue
             log_probs, attention = model(row.prefix)
-            if step < len(wished) and not astray[position]:
+            if step < len(wished) and not diverged[position]:
                 log_probs = drawn_towards(wished[step], log_probs, options.prefix_bias_beta)
             for token in np.flatnonzero(log_probs > -np.inf).tolist():
                 candidates.append(
@@ -143,13 +143,13 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
                     )
                 )
         if not candidates:
-            # Nothing may be written any more. If nothing has ended either, what there is counts.
+            # No token is allowed. Without finished hypotheses, the live rows are the result.
             return ends or [End(row, FinishReason.LENGTH) for row in rows if row is not None]
 
         ranked: list[Row | None] = [*choose(candidates)]
         if forced and step == len(forced):
-            # An ending right after the prefix is only meant if it is the likeliest of all;
-            # otherwise its position stays empty for a step.
+            # An ending right after the prefix counts only if it is the best candidate;
+            # otherwise its position stays empty for one step.
             ranked[1:] = [row if row and row.prefix[-1] != eos else None for row in ranked[1:]]
 
         last = step + 1 == options.max_decoding_length
@@ -157,7 +157,7 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
         rows = [None] * width
         for rank, candidate in enumerate(ranked[:width]):
             last_token = candidate.prefix[-1] if candidate else None
-            astray[rank] |= step >= len(wished) or last_token != wished[step]
+            diverged[rank] |= step >= len(wished) or last_token != wished[step]
             if candidate is None:
                 continue
             if last_token == eos or last:
@@ -178,7 +178,7 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
 
 
 def likeliest(count: int) -> Choose:
-    """The best by total; of equal ones by position, then by log-probability, then by id."""
+    """The best by total, then by position, then by log-probability, then by id."""
     return lambda candidates: sorted(candidates, key=lambda row: row.rank)[:count]
 
 
@@ -195,7 +195,7 @@ def sampler(options: DecodingOptions, row: int) -> Choose:
 
 
 def penalised(logits: Floats, prefix: tuple[int, ...], penalty: float) -> Floats:
-    """A copy in which the tokens of the prefix are less likely, once however often they occur."""
+    """A copy with the repetition penalty applied once to each distinct token of the prefix."""
     logits = logits.copy()
     for token in set(prefix):
         if logits[token] < 0:
@@ -226,7 +226,7 @@ def disabled(
 
 
 def log_softmax(logits: Floats) -> Floats:
-    """In float32; all ``-inf`` stays so."""
+    """Log-softmax in float32; logits of only ``-inf`` are returned unchanged."""
     if logits.max() == -np.inf:
         return logits
     shifted = logits - logits.max()
@@ -235,14 +235,14 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def drawn_towards(token: int, log_probs: Floats, beta: float) -> Floats:
-    """``(1 - beta) * p``, plus ``beta`` for the wished token, even for one that is disabled."""
+    """``(1 - beta) * p``, plus ``beta`` for ``token``, even if it is disabled."""
     biased = log_probs + np.float32(math.log1p(-beta))
     biased[token] = math.log(math.exp(log_probs[token]) * (1 - beta) + beta)
     return biased
 
 
 def score(row: Row, options: DecodingOptions) -> float:
-    """The normalised total plus the coverage penalty. A row of no tokens scores 0."""
+    """The normalised total plus the coverage penalty; 0 for an empty row."""
     length = len(row.prefix)
     if length == 0:
         return 0.0

@@ -56,7 +56,7 @@ async def test_many_sentences_at_once() -> None:
     assert observer.line == (0, 0)
 
 
-async def test_a_sentence_joins_others_in_the_middle_of_their_work() -> None:
+async def test_a_sentence_is_admitted_while_another_is_decoding() -> None:
     observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
     engine = make_engine(backend, observer)
     await engine.start()
@@ -68,7 +68,7 @@ async def test_a_sentence_joins_others_in_the_middle_of_their_work() -> None:
     await asyncio.gather(first, second)
     await engine.close()
 
-    assert observer.joined_company == [0, 1]
+    assert observer.running_at_join == [0, 1]
     assert observer.steps == [(1, 1), (2, 2), (2, 2), (1, 1)]
     assert observer.encodes == [(1, 3, 3), (1, 1, 1)]
     assert observer.finish_reasons == {FinishReason.COMPLETE: 2}
@@ -91,7 +91,7 @@ async def test_a_cancelled_call_leaves_the_batch() -> None:
     assert observer.departures == {"cancelled": 1, "finished": 1}
 
 
-async def test_a_call_cancelled_in_the_line_never_enters_the_batch() -> None:
+async def test_a_call_cancelled_while_waiting_never_enters_the_batch() -> None:
     observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
     engine = make_engine(backend, observer)
     await engine.start()
@@ -106,7 +106,7 @@ async def test_a_call_cancelled_in_the_line_never_enters_the_batch() -> None:
     assert observer.departures == {"finished": 2}
 
 
-async def test_a_failing_step_fails_its_sentences_and_nothing_else() -> None:
+async def test_a_failing_step_fails_only_the_sentences_in_it() -> None:
     backend, observer = FlakyBackend(copying_model, LIMITS), CountingObserver()
     backend.failing_steps = 1
     engine = make_engine(backend, observer)
@@ -120,7 +120,7 @@ async def test_a_failing_step_fails_its_sentences_and_nothing_else() -> None:
     assert observer.departures == {"failed": 1, "finished": 1}
 
 
-async def test_a_failing_encode_hurts_only_the_newcomers() -> None:
+async def test_a_failing_encode_fails_only_the_newly_admitted_sentences() -> None:
     class Gated(GatedBackend, FlakyBackend):
         pass
 
@@ -130,18 +130,18 @@ async def test_a_failing_encode_hurts_only_the_newcomers() -> None:
     running = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
     await reached(backend.stepping)
     backend.failing_encodes = 1
-    newcomer = asyncio.create_task(engine.decode((6,), GREEDY))
+    admitted_later = asyncio.create_task(engine.decode((6,), GREEDY))
     await asyncio.sleep(0)
     backend.gate.set()
     with pytest.raises(BackendFailed):
-        await newcomer
+        await admitted_later
     assert (await running).hypotheses[0].token_ids == (3, 4, 5)
     await engine.close()
     assert backend.batch_sizes == [1, 1, 1, 1]
     assert observer.departures == {"failed": 1, "finished": 1}
 
 
-async def test_newcomers_that_fail_one_after_another_hold_nobody_up() -> None:
+async def test_repeated_encode_failures_do_not_delay_running_sentences() -> None:
     class Gated(GatedBackend, FlakyBackend):
         pass
 
@@ -152,16 +152,16 @@ async def test_newcomers_that_fail_one_after_another_hold_nobody_up() -> None:
     running = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
     await reached(backend.stepping)
     backend.failing_encodes = 2
-    newcomers = [asyncio.create_task(engine.decode((6,), GREEDY)) for _ in range(2)]
+    admitted_later = [asyncio.create_task(engine.decode((6,), GREEDY)) for _ in range(2)]
     await asyncio.sleep(0)
     backend.gate.set()
-    outcomes = await asyncio.gather(running, *newcomers, return_exceptions=True)
+    outcomes = await asyncio.gather(running, *admitted_later, return_exceptions=True)
     await engine.close()
     assert [type(outcome) for outcome in outcomes] == [Decoded, BackendFailed, BackendFailed]
     assert backend.calls == ["encode", "step", "encode", "step", "encode", "step", "step"]
 
 
-async def test_a_failing_encode_with_nobody_running_steps_nobody() -> None:
+async def test_a_failing_encode_in_an_empty_batch_runs_no_step() -> None:
     backend = FlakyBackend(copying_model, LIMITS)
     backend.failing_encodes = 1
     engine = make_engine(backend)
@@ -173,7 +173,7 @@ async def test_a_failing_encode_with_nobody_running_steps_nobody() -> None:
     await engine.close()
 
 
-async def test_a_refusal_reaches_the_caller() -> None:
+async def test_decode_raises_the_reason_of_a_refusal() -> None:
     engine = make_engine(ScriptedBackend(copying_model, LIMITS))
     await engine.start()
     with pytest.raises(SentenceTooLong):
@@ -188,7 +188,7 @@ async def test_a_refusal_reaches_the_caller() -> None:
         await engine.decode((3,), DecodingOptions())
 
 
-async def test_closing_fails_everyone_who_still_waits() -> None:
+async def test_closing_fails_all_pending_calls_with_engine_stopped() -> None:
     observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
     engine = make_engine(backend, observer)
     await engine.start()
@@ -229,7 +229,7 @@ async def test_closing_twice_or_before_the_start_is_harmless() -> None:
     assert not started.alive
 
 
-async def test_nobody_waits_for_a_dead_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_engine_that_dies_fails_all_pending_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     observer, backend = CountingObserver(), ScriptedBackend(copying_model, LIMITS)
     engine = make_engine(backend, observer)
     monkeypatch.setattr(Scheduler, "apply", lambda *_: 1 / 0)
@@ -243,7 +243,7 @@ async def test_nobody_waits_for_a_dead_engine(monkeypatch: pytest.MonkeyPatch) -
     assert observer.running == 0
 
 
-def test_an_event_loop_that_went_away_does_not_disturb_the_thread(
+def test_closing_the_event_loop_first_stops_the_engine_thread_silently(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     backend = GatedBackend(copying_model, LIMITS)
@@ -257,7 +257,7 @@ def test_an_event_loop_that_went_away_does_not_disturb_the_thread(
     assert engine.alive
 
     backend.gate.set()
-    # The second step finishes the sentence, and there is nobody to give it to.
+    # The second step finishes the sentence after its event loop has closed.
     for _ in range(500):
         if backend.closed:
             break
@@ -265,7 +265,7 @@ def test_an_event_loop_that_went_away_does_not_disturb_the_thread(
     assert backend.closed
     assert not engine.alive
     assert caplog.records == []
-    # Its pending task is collected here and now, rather than in the middle of another test.
+    # Collect the pending task here, so that its warning does not appear in another test.
     del forgotten, loop
     gc.collect()
 
@@ -292,8 +292,10 @@ class _Unreliable(ScriptedBackend):
     close_early=st.booleans(),
     rng=st.randoms(use_true_random=False),
 )
-def test_the_books_balance(fates: list[str], close_early: bool, rng: random.Random) -> None:
-    """Whatever happens to calls, each has one outcome, and everyone's count agrees."""
+def test_every_call_has_one_outcome(
+    fates: list[str], close_early: bool, rng: random.Random
+) -> None:
+    """Every call has one outcome, and the counts of scheduler and observer agree."""
     observer, scheduler = CountingObserver(), make_scheduler()
     engine = Engine(_Unreliable(random.Random(rng.random())), scheduler, observer)
 
@@ -302,7 +304,7 @@ def test_the_books_balance(fates: list[str], close_early: bool, rng: random.Rand
         options = DecodingOptions(beam_size=2, max_decoding_length=6)
         return await engine.decode(source, options)
 
-    async def everybody() -> Counter[str]:
+    async def run_all() -> Counter[str]:
         await engine.start()
         tasks = []
         for fate in fates:
@@ -317,13 +319,13 @@ def test_the_books_balance(fates: list[str], close_early: bool, rng: random.Rand
         await engine.close()
         return Counter(type(outcome).__name__ for outcome in outcomes)
 
-    outcomes = asyncio.run(everybody())
+    outcomes = asyncio.run(run_all())
     books = scheduler.books
     scheduler.check_integrity()
     assert books.accepted == books.finished + books.failed + books.cancelled
     assert outcomes.total() == len(fates)
     assert outcomes["SentenceTooLong"] <= fates.count("too long")
-    # A call may be cancelled when its sentence has already been translated or has failed.
+    # A call may be cancelled after its sentence has already finished or failed.
     assert outcomes["Decoded"] <= books.finished <= outcomes["Decoded"] + fates.count("cancel")
     assert outcomes["BackendFailed"] <= books.failed
 
@@ -332,13 +334,13 @@ def test_the_books_balance(fates: list[str], close_early: bool, rng: random.Rand
     assert observer.joined_sentences == observer.departures.total()
     assert observer.departures["finished"] == books.finished
     assert observer.finish_reasons.total() == books.finished
-    # Whoever left while still in the line was never in the batch.
+    # Sentences aborted in the waiting line were never in the batch.
     assert observer.departures["failed"] <= books.failed
     assert observer.departures["cancelled"] <= books.cancelled
 
 
 class Narrow(ScriptedBackend):
-    """Has room for so many rows, and for sources of so many tokens in all."""
+    """Backend with memory for ``rows`` rows and ``source_tokens`` source tokens in total."""
 
     def __init__(self, rows: int, source_tokens: int) -> None:
         super().__init__(random_model, LIMITS)
@@ -360,7 +362,7 @@ class Narrow(ScriptedBackend):
 
 
 @pytest.mark.parametrize("room", [(5, 100), (100, 7)])
-async def test_sentences_that_find_no_room_beside_others_wait_for_it(room: tuple[int, int]) -> None:
+async def test_preempted_sentences_finish_with_the_same_result(room: tuple[int, int]) -> None:
     sources = [(3, 4, 5, 6), (5, 6, 7, 8, 9), (7,), (4, 4, 4), (3, 9), (8, 8, 8, 8)]
     options = DecodingOptions(beam_size=3)
     alone = make_engine(ScriptedBackend(random_model, LIMITS))
@@ -379,7 +381,7 @@ async def test_sentences_that_find_no_room_beside_others_wait_for_it(room: tuple
     assert observer.departures["preempted"] == observer.joined_sentences - len(sources) > 0
 
 
-async def test_a_sentence_that_finds_no_room_even_alone_fails() -> None:
+async def test_a_sentence_that_exceeds_memory_alone_fails() -> None:
     engine = make_engine(Narrow(2, 100))
     await engine.start()
     with pytest.raises(BackendFailed, match="no memory for this sentence: full"):

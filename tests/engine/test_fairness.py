@@ -29,7 +29,7 @@ def serve(queue: FairQueue[Item]) -> Item:
     return item
 
 
-def test_requests_take_turns_and_one_alone_has_all_of_them() -> None:
+def test_requests_alternate_and_a_lone_request_gets_every_turn() -> None:
     many = [Item(i, request=1) for i in range(100)]
     queue = queue_of(*many, *(Item(100 + i, request=2) for i in range(3)))
     order = [serve(queue).request for _ in range(103)]
@@ -37,7 +37,7 @@ def test_requests_take_turns_and_one_alone_has_all_of_them() -> None:
     assert order[6:] == [1] * 97
 
 
-def test_who_comes_late_waits_for_one_of_every_other_request() -> None:
+def test_a_late_request_waits_for_at_most_one_item_of_every_other_request() -> None:
     queue = queue_of(*(Item(i, request=i % 5) for i in range(500)))
     for _ in range(123):
         serve(queue)
@@ -46,7 +46,7 @@ def test_who_comes_late_waits_for_one_of_every_other_request() -> None:
     assert 1000 in before
 
 
-def test_wide_beams_have_fewer_turns() -> None:
+def test_items_with_more_work_get_fewer_turns() -> None:
     wide = [Item(i, request=1, work=8.0) for i in range(100)]
     narrow = [Item(100 + i, request=2, work=2.0) for i in range(100)]
     queue = queue_of(*wide, *narrow)
@@ -54,7 +54,7 @@ def test_wide_beams_have_fewer_turns() -> None:
     assert served == {1: 10, 2: 40}
 
 
-def test_single_sentences_are_served_as_they_came() -> None:
+def test_requests_of_one_item_are_served_in_order_of_arrival() -> None:
     queue: FairQueue[Item] = FairQueue()
     order = []
     for i in range(300):
@@ -64,7 +64,7 @@ def test_single_sentences_are_served_as_they_came() -> None:
     assert order == list(range(200))
 
 
-def test_a_stream_of_newcomers_starves_nobody() -> None:
+def test_a_stream_of_new_requests_does_not_starve_a_large_one() -> None:
     queue = queue_of(*(Item(i, request=1, work=30.0) for i in range(10)))
     left = set(range(10))
     number = 100
@@ -72,8 +72,8 @@ def test_a_stream_of_newcomers_starves_nobody() -> None:
         queue.append(Item(number, request=number), number, 1.0)
         left.discard(serve(queue).id)
         number += 1
-    # For each of its sentences that enters, one newcomer more waits and has a share, too.
-    assert number - 100 <= sum(30 * (newcomers + 2) for newcomers in range(10)) + 10
+    # With each served sentence of request 1, one more request is waiting and has a share.
+    assert number - 100 <= sum(30 * (waiting + 2) for waiting in range(10)) + 10
 
 
 works = st.sampled_from([1.0, 2.0, 5.0, 40.0])
@@ -87,7 +87,7 @@ events = st.lists(
 
 
 @given(events)
-def test_everybody_leaves_once_and_those_of_a_request_in_order(
+def test_every_item_is_served_once_and_in_order_within_its_request(
     events: list[tuple[str, int, float]],
 ) -> None:
     queue: FairQueue[Item] = FairQueue()
@@ -111,7 +111,7 @@ def test_everybody_leaves_once_and_those_of_a_request_in_order(
         assert len(queue) == len(waiting)
         assert {item.id for item in queue} == set(waiting)
         assert all(identifier in queue for identifier in waiting)
-    # It is work conserving: as long as somebody waits, somebody is served.
+    # The queue is work conserving: it serves an item as long as one is waiting.
     while waiting:
         served.append(serve(queue))
         del waiting[served[-1].id]
@@ -124,7 +124,7 @@ def test_everybody_leaves_once_and_those_of_a_request_in_order(
 @given(
     st.lists(st.lists(works, min_size=1, max_size=12), min_size=2, max_size=6),
 )
-def test_nobody_gets_ahead_of_another_by_more_than_a_sentence_each(
+def test_requests_differ_by_at_most_two_items_of_served_work(
     requests: list[list[float]],
 ) -> None:
     numbers = iter(range(1000))

@@ -1,4 +1,4 @@
-"""What the reference search decides where CTranslate2 has no say, or would write nonsense."""
+"""Tests of the reference search where CTranslate2 has no such option or gives invalid output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A, B, C, D = 4, 5, 6, 7
 
 
 def random_model(prefix: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Arbitrary but fixed logits and attention for every prefix."""
+    """Pseudo-random but fixed logits and attention for every prefix."""
     generator = np.random.default_rng(zlib.crc32(repr(prefix).encode()))
     logits = generator.normal(size=VOCABULARY).astype(np.float32) * 2
     attention = generator.dirichlet(np.ones(4)).astype(np.float32)
@@ -27,7 +27,7 @@ def random_model(prefix: tuple[int, ...]) -> tuple[Floats, Floats]:
 
 
 def likely(tokens: dict[tuple[int, ...], dict[int, float]]) -> Model:
-    """A model by probabilities; what is not named shares 1e-6."""
+    """A model with the given probabilities by prefix; all other tokens share 1e-6."""
 
     def model(prefix: tuple[int, ...]) -> tuple[Floats, Floats]:
         probabilities = np.full(VOCABULARY, 1e-6 / VOCABULARY)
@@ -50,7 +50,7 @@ def tokens_of(decoded: Decoded) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("way", [{"beam_size": 3}, {"beam_size": 1}])
-def test_when_nothing_may_be_written_what_was_written_counts(way: dict[str, Any]) -> None:
+def test_without_an_allowed_token_the_live_rows_are_the_hypotheses(way: dict[str, Any]) -> None:
     decoded = decode(allowed=frozenset({A, B}), no_repeat_ngram_size=1, **way)
     assert sorted(decoded.hypotheses[0].token_ids) == [A, B]
     assert decoded.finish_reason is FinishReason.LENGTH
@@ -59,14 +59,14 @@ def test_when_nothing_may_be_written_what_was_written_counts(way: dict[str, Any]
     assert nothing.hypotheses[0].score == 0
 
 
-def test_when_something_has_ended_only_that_counts() -> None:
+def test_stuck_rows_are_dropped_if_a_hypothesis_has_finished() -> None:
     model = likely({(): {A: 0.6, B: 0.4}, (A,): {EOS: 1.0}, (B,): {C: 1.0}})
     decoded = decode(
         model,
         frozenset({A, B, C, EOS}),
         beam_size=2,
         num_hypotheses=2,
-        # Every word once, and only after A may it end: the others get stuck.
+        # Every word at most once, and eos only after A: all other rows get stuck.
         no_repeat_ngram_size=1,
         suppress_sequences=((A, B), (A, C), (B, EOS), (B, A), (C, EOS), (C, A)),
     )
@@ -74,7 +74,7 @@ def test_when_something_has_ended_only_that_counts() -> None:
     assert decoded.finish_reason is FinishReason.COMPLETE
 
 
-def test_an_unlikely_ending_after_a_forced_prefix_is_no_hypothesis() -> None:
+def test_an_ending_after_a_forced_prefix_counts_only_if_it_is_likeliest() -> None:
     model = likely({(A,): {B: 0.6, EOS: 0.4}})
     decoded = decode(
         model, target_prefix=(A,), beam_size=2, num_hypotheses=2, max_decoding_length=2
@@ -82,11 +82,11 @@ def test_an_unlikely_ending_after_a_forced_prefix_is_no_hypothesis() -> None:
     assert tokens_of(decoded) == [(A, B)]
 
 
-def test_greedy_search_has_one_hypothesis_however_many_are_wished() -> None:
+def test_greedy_search_returns_one_hypothesis_for_any_num_hypotheses() -> None:
     assert decode(beam_size=1, patience=3.0, num_hypotheses=3) == decode(beam_size=1)
 
 
-def test_the_papers_norm_divides_by_its_own_power_of_the_length() -> None:
+def test_length_normalisations_divide_by_their_formulas() -> None:
     model = likely({(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.7, B: 0.3}})
     total = math.log(0.6) + math.log(0.7)
     for normalisation, norm in (("power", 2**0.6), ("gnmt", (7 / 6) ** 0.6)):
@@ -97,7 +97,7 @@ def test_the_papers_norm_divides_by_its_own_power_of_the_length() -> None:
 
 @settings(max_examples=25)
 @given(st.frozensets(st.integers(A, VOCABULARY - 1), min_size=2), st.sampled_from([1, 2, 4]))
-def test_a_shortlist_suppresses_everything_else(words: frozenset[int], beam_size: int) -> None:
+def test_a_shortlist_suppresses_all_other_tokens(words: frozenset[int], beam_size: int) -> None:
     others = tuple((token,) for token in range(VOCABULARY) if token not in words | {EOS})
     allowed = decode(allowed=words | {EOS}, beam_size=beam_size, num_hypotheses=beam_size)
     assert allowed == decode(
@@ -106,7 +106,7 @@ def test_a_shortlist_suppresses_everything_else(words: frozenset[int], beam_size
     assert {token for tokens in tokens_of(allowed) for token in tokens} <= words
 
 
-def test_a_sampled_row_does_not_depend_on_how_many_are_drawn() -> None:
+def test_a_sampled_row_does_not_depend_on_the_number_of_rows() -> None:
     options: dict[str, Any] = {"beam_size": 1, "sampling_topk": 0, "seed": 5}
     few = decode(num_hypotheses=2, **options)
     many = decode(num_hypotheses=6, **options)
@@ -118,7 +118,7 @@ def test_a_sampled_row_does_not_depend_on_how_many_are_drawn() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_sampled_hypothesis_scores_what_the_model_thinks_of_it() -> None:
+def test_a_sampled_hypothesis_is_scored_with_the_models_log_probabilities() -> None:
     (hypothesis,) = decode(
         beam_size=1,
         sampling_topk=0,

@@ -1,7 +1,7 @@
-"""The reference search follows CTranslate2's rules: the same hypotheses, the same scores.
+"""Compares the reference search with CTranslate2: same hypotheses, same scores.
 
-Sentences go to CTranslate2 one by one: in its batches a neighbour's prefix changes the rule for
-early endings, and on a CPU the attention of a first position may be a neighbour's.
+CTranslate2 gets one sentence per call. In its batches, the prefix of another sentence changes the
+rule for early endings, and on a CPU the attention of a first position may be another sentence's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.networks import CONFIG, random_network, write_bundle
 UNK, BOS, EOS = 1, 2, 3
 WORDS = range(4, CONFIG.target_vocabulary)
 SOURCES = [(5, 9, 4, EOS), (21, 11, 6, 6, EOS), (8, 17, 25, 14, 10, 29, EOS), (12, EOS)]
-# These have no say in its search, or go by other names.
+# Options without a CTranslate2 counterpart, or with another name there.
 NOT_BY_NAME = {
     "target_prefix",
     "suppress_sequences",
@@ -42,7 +42,7 @@ NOT_BY_NAME = {
 
 @dataclass(frozen=True)
 class Network:
-    """One network, as the reference sees it and as CTranslate2 does."""
+    """One network, for the reference search and for CTranslate2."""
 
     torch: Transformer
     bundle: Bundle
@@ -79,7 +79,7 @@ class Network:
         return of_source
 
     def searched(self, source: tuple[int, ...], options: DecodingOptions) -> list[Hypothesis]:
-        """What CTranslate2 makes of the same options."""
+        """Hypotheses of CTranslate2 with the same options."""
         (result,) = self.translator.translate_batch(
             [[self.names[i] for i in source]],
             target_prefix=[[self.names[i] for i in options.target_prefix]],
@@ -87,7 +87,7 @@ class Network:
                 [self.names[i] for i in sequence] for sequence in options.suppress_sequences
             ],
             return_scores=True,
-            # Without, its greedy search looks for attention that it has not kept.
+            # Otherwise its greedy search reads attention that it has not stored.
             return_attention=True,
             **{
                 field.name: getattr(options, field.name)
@@ -99,8 +99,8 @@ class Network:
         return [
             Hypothesis(tuple(ids[name] for name in tokens), score)
             for tokens, score in zip(result.hypotheses, result.scores, strict=True)
-            # What it writes in the place of an ending right after the prefix, at -1e10, would
-            # be a hypothesis if the search stopped there. No row of ours holds what nobody wrote.
+            # CTranslate2 replaces an ending right after the prefix by a token with score -1e10,
+            # which is a hypothesis if the search stops there. Our search has no such row.
             if score > -1e6
         ]
 
@@ -127,16 +127,16 @@ def network(
 
 def assert_same_search(network: Network, source: tuple[int, ...], options: DecodingOptions) -> None:
     ours = reference_decode(network.model(source), options, eos=EOS, unk=UNK).hypotheses
-    theirs = network.searched(source, options)
-    assert [h.token_ids for h in ours] == [h.token_ids for h in theirs]
-    assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-4, abs=1e-4)
+    expected = network.searched(source, options)
+    assert [h.token_ids for h in ours] == [h.token_ids for h in expected]
+    assert [h.score for h in ours] == pytest.approx([h.score for h in expected], rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {"beam_size": 1},
-        # Its greedy search knows no patience.
+        # CTranslate2's greedy search ignores patience.
         {"beam_size": 1, "patience": 2.0},
         {"beam_size": 4},
         {"beam_size": 5, "num_hypotheses": 5},
@@ -174,14 +174,14 @@ def assert_same_search(network: Network, source: tuple[int, ...], options: Decod
         {"target_prefix": (7, 8, 9), "prefix_bias_beta": 0.5, "beam_size": 1, "patience": 2.0},
         {"target_prefix": (7, 8), "prefix_bias_beta": 0.5, "suppress_sequences": ((8,),)},
         {"prefix_bias_beta": 0.5, "beam_size": 1, "patience": 3.0, "num_hypotheses": 3},
-        # Drawn from a distribution with one peak, a token is no longer a matter of chance.
+        # With a distribution of one peak, sampling is deterministic.
         {"beam_size": 1, "sampling_topk": 0, "sampling_temperature": 1e-4},
         {"beam_size": 1, "sampling_topk": 5, "sampling_topp": 1e-4, "length_penalty": 0.0},
         {"beam_size": 1, "sampling_topk": 5, "sampling_topp": 1e-4, "target_prefix": (9, 9)},
     ],
     ids=lambda options: " ".join(options),
 )
-def test_each_option_means_what_it_means_there(network: Network, options: dict[str, Any]) -> None:
+def test_each_option_matches_ctranslate2(network: Network, options: dict[str, Any]) -> None:
     for source in SOURCES:
         assert_same_search(
             network, source, DecodingOptions(**{"max_decoding_length": 12, **options})
@@ -190,7 +190,7 @@ def test_each_option_means_what_it_means_there(network: Network, options: dict[s
 
 @st.composite
 def any_options(draw: st.DrawFn) -> DecodingOptions:
-    """Any options together, but for greedy search for several: there it returns copies."""
+    """Any combination, but one hypothesis for greedy search, where CTranslate2 returns copies."""
 
     def either(*values: Any) -> Any:
         return draw(st.sampled_from(values))
@@ -218,11 +218,11 @@ def any_options(draw: st.DrawFn) -> DecodingOptions:
     )
 
 
-# Not the examples of another day: in some network some day, two sums are too close to tell.
+# Derandomised: with other examples, two sums may be too close to compare.
 @pytest.mark.slow
 @settings(derandomize=True, max_examples=100)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), any_options())
-def test_options_go_together_as_they_do_there(
+def test_combined_options_match_ctranslate2(
     network: Network, source: list[int], options: DecodingOptions
 ) -> None:
     assert_same_search(network, (*source, EOS), options)

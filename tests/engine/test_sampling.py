@@ -29,14 +29,14 @@ def sampling(
 
 
 def shares(options: DecodingOptions) -> dict[int, float]:
-    """How much of [0, 1) falls on each token."""
+    """Share of [0, 1) that selects each token."""
     drawn = Counter(
         int(TOKENS[draw(TOKENS, LOG_PROBS, options, (i + 0.5) / 1000)]) for i in range(1000)
     )
     return {token: count / 1000 for token, count in drawn.items()}
 
 
-def test_a_number_depends_on_seed_row_and_position_and_on_nothing_before() -> None:
+def test_uniform_depends_only_on_seed_row_and_position() -> None:
     places = [(seed, row, at) for seed in (0, 1, 2**64 - 1) for row in (0, 1) for at in (0, 1, 255)]
     numbers = {place: uniform(*place) for place in places}
     assert len(set(numbers.values())) == len(places)
@@ -44,28 +44,28 @@ def test_a_number_depends_on_seed_row_and_position_and_on_nothing_before() -> No
     assert all(uniform(*place) == numbers[place] for place in reversed(places))
 
 
-def test_a_seed_means_the_same_on_every_machine() -> None:
+def test_uniform_gives_the_same_numbers_on_every_machine() -> None:
     assert uniform(0, 0, 0) == 0.011546754286331562
     assert uniform(42, 3, 17) == 0.6293126727312429
 
 
-def test_a_token_is_drawn_as_often_as_it_is_likely() -> None:
+def test_tokens_are_drawn_in_proportion_to_their_probability() -> None:
     assert shares(sampling()) == pytest.approx(PROBABILITIES, abs=0.0011)
 
 
-def test_only_the_likeliest_are_drawn_in_proportion() -> None:
+def test_topk_draws_the_likeliest_tokens_in_proportion() -> None:
     assert shares(sampling(sampling_topk=2)) == pytest.approx({9: 4 / 7, 5: 3 / 7}, abs=0.0011)
     assert shares(sampling(sampling_topk=9)) == pytest.approx(PROBABILITIES, abs=0.0011)
 
 
-def test_the_nucleus_is_the_fewest_that_reach_the_share() -> None:
+def test_topp_keeps_the_fewest_tokens_that_reach_the_share() -> None:
     assert shares(sampling(sampling_topp=0.69)) == pytest.approx({9: 4 / 7, 5: 3 / 7}, abs=0.0011)
     assert shares(sampling(sampling_topp=0.71)).keys() == {9, 5, 4}
     assert shares(sampling(sampling_topp=1e-9)) == {9: 1.0}
 
 
-def test_the_nucleus_is_a_share_of_what_the_likeliest_have() -> None:
-    # Of the three, the first two have 7/9.
+def test_topp_is_a_share_of_the_probability_left_by_topk() -> None:
+    # The first two have 7/9 of the probability of the three.
     assert shares(sampling(sampling_topk=3, sampling_topp=0.75)).keys() == {9, 5}
     assert shares(sampling(sampling_topk=3, sampling_topp=0.8)).keys() == {9, 5, 4}
 
@@ -79,7 +79,7 @@ def test_temperature_sharpens_and_flattens() -> None:
     )
 
 
-def test_of_equally_likely_tokens_the_lower_id_is_kept() -> None:
+def test_ties_keep_the_lower_token_id() -> None:
     token_ids = np.array([8, 3, 5], np.int32)
     log_probs = np.full(3, -1.0, np.float32)
     assert draw(token_ids, log_probs, sampling(sampling_topp=0.2), 0.99) == 1
@@ -93,7 +93,7 @@ def test_of_equally_likely_tokens_the_lower_id_is_kept() -> None:
     st.floats(0.01, 1),
     unit,
 )
-def test_the_order_of_candidates_does_not_matter(
+def test_a_draw_does_not_depend_on_the_order_of_candidates(
     shuffled: tuple[list[float], list[int]], topk: int, topp: float, u: float
 ) -> None:
     log_probs = np.array(shuffled[0], np.float32)
@@ -104,7 +104,7 @@ def test_the_order_of_candidates_does_not_matter(
 
 
 @given(unit)
-def test_what_is_disabled_is_never_drawn(u: float) -> None:
+def test_tokens_with_log_probability_minus_infinity_are_never_drawn(u: float) -> None:
     log_probs = np.array([-np.inf, -80.0, -np.inf, -90.0], np.float32)
     assert draw(TOKENS, log_probs, sampling(sampling_temperature=1e3), u) in (1, 3)
     with pytest.raises(ValueError, match="nothing to draw from"):

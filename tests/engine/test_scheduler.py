@@ -40,7 +40,7 @@ def carry_out(plan: Plan, backend: ScriptedBackend) -> Candidates:
     return backend.step(plan.step)
 
 
-def test_a_finished_sentence_gives_its_slot_to_the_next_one_at_once() -> None:
+def test_the_slot_of_a_finished_sentence_is_reused_in_the_next_iteration() -> None:
     scheduler, backend = make_scheduler(), ScriptedBackend(copying_model, LIMITS)
     for i, length in enumerate([1, 4, 4, 4]):
         scheduler.add(Sequence(i, (5,) * length, GREEDY))
@@ -59,7 +59,7 @@ def test_a_finished_sentence_gives_its_slot_to_the_next_one_at_once() -> None:
     st.lists(st.sampled_from(["add", "add", "step", "cancel", "fail"]), max_size=60),
     st.randoms(),
 )
-def test_no_slot_and_no_sentence_is_ever_lost(actions: list[str], rng: random.Random) -> None:
+def test_no_slot_and_no_sentence_is_lost(actions: list[str], rng: random.Random) -> None:
     scheduler, backend = make_scheduler(), ScriptedBackend(random_model, LIMITS)
     options = DecodingOptions(beam_size=2, max_decoding_length=5)
     added = 0
@@ -81,7 +81,7 @@ def test_no_slot_and_no_sentence_is_ever_lost(actions: list[str], rng: random.Ra
     assert added == books.accepted == books.finished + books.failed + books.cancelled
 
 
-def test_newcomers_padded_to_the_longest_stay_within_the_bound() -> None:
+def test_padded_tokens_of_one_encode_stay_within_the_bound() -> None:
     limits = Limits(slots=8, rows_per_slot=1, source_length=8, target_length=16)
     scheduler = make_scheduler(limits, max_padded_tokens=12)
     backend = ScriptedBackend(copying_model, limits)
@@ -97,7 +97,7 @@ def test_newcomers_padded_to_the_longest_stay_within_the_bound() -> None:
     assert admitted == [[0, 1, 3, 5], [2], [4]]
 
 
-def test_a_batch_with_long_sentences_is_narrower() -> None:
+def test_max_batch_tokens_limits_the_batch_with_a_long_sentence() -> None:
     limits = Limits(slots=8, rows_per_slot=1, source_length=8, target_length=16)
     scheduler = Scheduler(limits, SPECIAL_IDS, max_batch_tokens=12)
     for i, length in enumerate([8, 2, 2, 2, 2, 2, 2]):
@@ -112,7 +112,7 @@ def test_a_batch_with_long_sentences_is_narrower() -> None:
     assert running[9] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_sentence_wider_than_the_bound_enters_alone() -> None:
+def test_a_sentence_longer_than_max_padded_tokens_is_admitted_alone() -> None:
     scheduler = make_scheduler(max_padded_tokens=2)
     for i in range(2):
         scheduler.add(Sequence(i, (5,) * 8, GREEDY))
@@ -120,7 +120,7 @@ def test_a_sentence_wider_than_the_bound_enters_alone() -> None:
     assert [sequence.id for sequence in scheduler.schedule().admitted] == [1]
 
 
-def test_a_sentence_cancelled_in_the_line_never_enters_the_batch() -> None:
+def test_a_sentence_cancelled_while_waiting_is_never_admitted() -> None:
     scheduler = make_scheduler()
     for i in range(3):
         scheduler.add(Sequence(i, (5, 6), GREEDY))
@@ -132,7 +132,7 @@ def test_a_sentence_cancelled_in_the_line_never_enters_the_batch() -> None:
     scheduler.check_integrity()
 
 
-def test_replanning_admits_nobody() -> None:
+def test_reschedule_admits_no_sentence() -> None:
     scheduler = make_scheduler()
     scheduler.add(Sequence(0, (5, 6), GREEDY))
     assert scheduler.reschedule().sequences == []
@@ -143,7 +143,7 @@ def test_replanning_admits_nobody() -> None:
     assert plan.encode is None
 
 
-def test_a_sentence_without_numbers_fails_and_no_other_does() -> None:
+def test_nan_in_one_sentence_fails_only_that_sentence() -> None:
     scheduler, backend = make_scheduler(), ScriptedBackend(copying_model, LIMITS)
     for i in range(3):
         scheduler.add(Sequence(i, (5,), DecodingOptions(beam_size=2)))
@@ -158,7 +158,7 @@ def test_a_sentence_without_numbers_fails_and_no_other_does() -> None:
     scheduler.check_integrity()
 
 
-def test_a_sentence_longer_than_the_model_reads_is_refused() -> None:
+def test_a_sentence_longer_than_the_source_limit_is_refused() -> None:
     scheduler = make_scheduler()
     with pytest.raises(SentenceTooLong, match="9 tokens; the model reads at most 8"):
         scheduler.add(Sequence(0, (3,) * 9, DecodingOptions()))
@@ -171,12 +171,12 @@ def test_a_beam_wider_than_a_slot_is_refused() -> None:
         make_scheduler().add(Sequence(0, (3,), DecodingOptions(beam_size=6)))
 
 
-def test_a_sentence_without_any_token_is_a_mistake() -> None:
+def test_empty_source_ids_raise_value_error() -> None:
     with pytest.raises(ValueError, match="ends with eos at least"):
         Sequence(0, (), DecodingOptions())
 
 
-def test_a_search_goes_no_further_than_the_model_writes() -> None:
+def test_max_decoding_length_is_reduced_to_the_models_limit() -> None:
     limits = Limits(slots=1, rows_per_slot=1, source_length=8, target_length=3)
     scheduler, backend = make_scheduler(limits), ScriptedBackend(copying_model, limits)
     scheduler.add(Sequence(0, (3, 4, 5, 6), DecodingOptions(beam_size=1, max_decoding_length=9)))

@@ -1,4 +1,4 @@
-"""The batched search finds what the plain one finds, whatever is asked and whoever is there."""
+"""Compares the batched search with the reference search, for any options and any batch."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ sources = st.lists(TOKENS, min_size=1, max_size=8).map(tuple)
 Request = tuple[tuple[int, ...], DecodingOptions]
 
 
-def decode_in_company(
+def decode_batched(
     model: Script, requests: list[Request], rng: random.Random, max_padded_tokens: int
 ) -> dict[int, Decoded]:
-    """Requests that arrive at random moments while others are being decoded."""
+    """Decode requests that arrive at random steps; results by index."""
     scheduler = Scheduler(LIMITS, SPECIAL_IDS, max_padded_tokens=max_padded_tokens)
     backend = ScriptedBackend(model, LIMITS, random_attention)
     arriving = [
@@ -67,7 +67,7 @@ def decode_alone(model: Script, source: tuple[int, ...], options: DecodingOption
     max_padded_tokens=st.integers(1, 30),
     rng=st.randoms(),
 )
-def test_a_sentence_translates_in_any_company_as_the_plainest_search_does_alone(
+def test_batched_search_equals_the_reference_search_in_any_batch(
     model: Script,
     options: st.SearchStrategy[DecodingOptions],
     data: st.DataObject,
@@ -75,7 +75,7 @@ def test_a_sentence_translates_in_any_company_as_the_plainest_search_does_alone(
     rng: random.Random,
 ) -> None:
     requests = data.draw(st.lists(st.tuples(sources, options), min_size=1, max_size=8))
-    results = decode_in_company(model, requests, rng, max_padded_tokens)
+    results = decode_batched(model, requests, rng, max_padded_tokens)
     for i, request in enumerate(requests):
         expected, found = decode_alone(model, *request), results[i]
         assert [h.token_ids for h in found.hypotheses] == [
@@ -89,24 +89,24 @@ def test_a_sentence_translates_in_any_company_as_the_plainest_search_does_alone(
 
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), rng=st.randoms())
-def test_all_finished_adds_complete_hypotheses_and_changes_no_other(
+def test_all_finished_adds_hypotheses_and_keeps_the_best_unchanged(
     data: st.DataObject, rng: random.Random
 ) -> None:
     options = any_options(TOKENS)
     requests = data.draw(st.lists(st.tuples(sources, options), min_size=1, max_size=4))
     wanting_all = [(source, replace(asked, all_finished=True)) for source, asked in requests]
-    usual = decode_in_company(random_model, requests, rng, 30)
-    found = decode_in_company(random_model, wanting_all, rng, 30)
+    usual = decode_batched(random_model, requests, rng, 30)
+    found = decode_batched(random_model, wanting_all, rng, 30)
     for number in range(len(requests)):
         best = usual[number].hypotheses
-        others = found[number].hypotheses[len(best) :]
+        further = found[number].hypotheses[len(best) :]
         assert found[number].hypotheses[: len(best)] == best
         assert found[number].finish_reason is usual[number].finish_reason
-        assert all(each.score <= best[-1].score for each in others)
+        assert all(each.score <= best[-1].score for each in further)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-def test_all_finished_takes_no_step_more(length_penalty: float) -> None:
+def test_all_finished_takes_no_additional_step(length_penalty: float) -> None:
     options = DecodingOptions(beam_size=4, length_penalty=length_penalty, max_decoding_length=12)
     counts, hypotheses = [], []
     for asked in (options, replace(options, all_finished=True)):
@@ -122,7 +122,7 @@ def test_all_finished_takes_no_step_more(length_penalty: float) -> None:
     assert len(hypotheses[1]) > 1 or length_penalty == 0
 
 
-def test_what_gets_stuck_is_punished_for_what_it_has_not_looked_at() -> None:
+def test_coverage_penalty_applies_to_a_stuck_hypothesis() -> None:
     nothing_left = DecodingOptions(
         beam_size=1,
         num_hypotheses=1,
@@ -134,33 +134,33 @@ def test_what_gets_stuck_is_punished_for_what_it_has_not_looked_at() -> None:
         max_decoding_length=10,
     )
     source = (4, 5, 6, 7)
-    found = decode_in_company(random_model, [(source, nothing_left)], random.Random(1), 30)[0]
+    found = decode_batched(random_model, [(source, nothing_left)], random.Random(1), 30)[0]
     expected = decode_alone(random_model, source, nothing_left)
     assert len(found.hypotheses[0].token_ids) == VOCABULARY - 4
     assert found.hypotheses[0].token_ids == expected.hypotheses[0].token_ids
     assert found.hypotheses[0].score == pytest.approx(expected.hypotheses[0].score)
 
 
-def favouring_what_is_no_text(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+def favouring_pad_and_bos(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
     logits = random_model(source, prefix).copy()
     logits[[SPECIAL_IDS.pad, BOS]] = 9
     return logits
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 4])
-def test_neither_padding_nor_bos_is_ever_written_and_nobody_suffers_from_it(beam_size: int) -> None:
+def test_pad_and_bos_are_never_written_and_do_not_displace_candidates(beam_size: int) -> None:
     options = DecodingOptions(
         beam_size=beam_size, num_hypotheses=beam_size, max_decoding_length=6, length_penalty=0.6
     )
     source = (4, 5, 6, 7)
-    model = favouring_what_is_no_text
-    found = decode_in_company(model, [(source, options)], random.Random(1), 30)[0]
+    model = favouring_pad_and_bos
+    found = decode_batched(model, [(source, options)], random.Random(1), 30)[0]
     expected = decode_alone(model, source, options)
     assert [h.token_ids for h in found.hypotheses] == [h.token_ids for h in expected.hypotheses]
     assert not {SPECIAL_IDS.pad, BOS} & {i for h in found.hypotheses for i in h.token_ids}
 
 
-def test_beyond_its_prefix_a_sentence_costs_what_one_without_costs() -> None:
+def test_scores_are_not_computed_after_a_forced_prefix() -> None:
     limits = Limits(slots=1, rows_per_slot=1, source_length=8, target_length=16)
     backend = ScriptedBackend(copying_model, limits)
     search = Search(limits, SPECIAL_IDS)
@@ -175,7 +175,7 @@ def test_beyond_its_prefix_a_sentence_costs_what_one_without_costs() -> None:
         batch = search.batch()
         scores.append(batch.scores)
         over = search.advance(backend.step(batch))
-    # The token after the prefix still depends on there having been one.
+    # The first step after the prefix still uses the constraints.
     assert scores == [True, True, True, False, False, False]
     ((_, decoded),) = over
     assert isinstance(decoded, Decoded)

@@ -27,20 +27,20 @@ def ids(admitted: list[Waiting]) -> list[int]:
     return [waiting.id for waiting in admitted]
 
 
-def test_the_first_enters_with_those_of_the_next_who_are_as_long() -> None:
+def test_the_first_is_admitted_with_the_nearest_lengths_among_the_next() -> None:
     line = line_of(*(Waiting(i, length) for i, length in enumerate([5, 9, 5, 1, 6, 5])))
     assert ids(line.admit(3, 100)) == [0, 2, 5]
     assert ids(line.admit(3, 100)) == [1, 4, 3]
 
 
-def test_nobody_is_passed_by_for_long() -> None:
+def test_each_round_admits_the_first_sentence_in_line() -> None:
     line = line_of(Waiting(0, 50), *(Waiting(i, 2) for i in range(1, 100)))
     rounds = [ids(line.admit(4, 1000)) for _ in range(3)]
     assert rounds[0][0] == 0
     assert rounds[1][0] == min(set(range(100)) - set(rounds[0]))
 
 
-def test_a_single_sentence_enters_soon_however_long_the_line_of_another_request_is() -> None:
+def test_a_single_sentence_is_admitted_soon_beside_a_long_request() -> None:
     line: Line[Waiting] = Line()
     for i in range(1000):
         line.append(Waiting(i, 5), request=1, work=5 * 8)
@@ -50,7 +50,7 @@ def test_a_single_sentence_enters_soon_however_long_the_line_of_another_request_
     assert 5000 in ids(line.admit(2, 1000) + line.admit(2, 1000))
 
 
-def test_interactive_sentences_go_first_and_every_eighth_place_is_bulks() -> None:
+def test_interactive_goes_first_and_bulk_gets_every_eighth_place() -> None:
     bulk = [Waiting(1000 + i, priority="bulk") for i in range(50)]
     line = line_of(*bulk, *(Waiting(i) for i in range(50)))
     order = [waiting for _ in range(8) for waiting in line.admit(4, 1000)]
@@ -59,12 +59,12 @@ def test_interactive_sentences_go_first_and_every_eighth_place_is_bulks() -> Non
     ]
 
 
-def test_without_others_bulk_has_every_place() -> None:
+def test_bulk_gets_every_place_without_interactive_sentences() -> None:
     line = line_of(*(Waiting(i, priority="bulk") for i in range(10)))
     assert len(line.admit(10, 1000)) == 10
 
 
-def test_who_goes_back_is_first_again() -> None:
+def test_a_prepended_sentence_is_first_again() -> None:
     line = line_of(Waiting(0), Waiting(1))
     (first,) = line.admit(1, 10)
     line.prepend(first)
@@ -76,7 +76,7 @@ def test_who_goes_back_is_first_again() -> None:
     st.integers(1, 60),
     st.integers(1, 6),
 )
-def test_everyone_enters_once_and_within_the_bound(
+def test_every_sentence_is_admitted_once_and_within_the_bound(
     waiting: list[tuple[int, Priority]], bound: int, slots: int
 ) -> None:
     line = line_of(*(Waiting(i, *each) for i, each in enumerate(waiting)))

@@ -1,4 +1,4 @@
-"""Toy models."""
+"""Toy models: functions from source and prefix to logits or attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOS, EOS, VOCABULARY = SPECIAL_IDS.bos, SPECIAL_IDS.eos, 12
 
 
 def random_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """An arbitrary but fixed distribution for every (source, prefix)."""
+    """A pseudo-random but fixed distribution for every (source, prefix)."""
     seed = zlib.crc32(repr((source, prefix)).encode())
     logits = np.random.default_rng(seed).normal(size=VOCABULARY).astype(np.float32) * 2
     log_probs: FloatArray = (logits - np.logaddexp.reduce(logits)).astype(np.float32)
@@ -22,12 +22,12 @@ def random_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray
 
 
 def undecided_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Like ``random_model``, but so coarse that equal sums are everywhere."""
+    """Like ``random_model``, but rounded so that equal sums are frequent."""
     return np.round(random_model(source, prefix)).astype(np.float32)
 
 
 def random_attention(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """An arbitrary but fixed distribution over the source, for every (source, prefix)."""
+    """A pseudo-random but fixed distribution over the source, for every (source, prefix)."""
     seed = zlib.crc32(repr((prefix, source)).encode())
     weights: FloatArray = np.random.default_rng(seed).random(len(source), np.float32)
     return weights / weights.sum()

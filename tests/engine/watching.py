@@ -13,12 +13,12 @@ from service.runtime.scripted import Script, ScriptedBackend
 
 
 class CountingObserver:
-    """Keeps the books from what it is told, and checks that they balance at every moment."""
+    """Counts events, and checks that joined, left and running counts agree at any time."""
 
     def __init__(self) -> None:
         self.running = 0
         self.joined_sentences = 0
-        self.joined_company: list[int] = []
+        self.running_at_join: list[int] = []
         self.waited: list[float] = []
         self.departures: Counter[LeaveReason] = Counter()
         self.finish_reasons: Counter[FinishReason] = Counter()
@@ -36,7 +36,7 @@ class CountingObserver:
         assert running == self.running
         self.joined_sentences += count
         self.running += count
-        self.joined_company.append(running)
+        self.running_at_join.append(running)
         self.waited += waited_seconds
 
     def encoded(self, sentences: int, padded_tokens: int, tokens: int, seconds: float) -> None:
@@ -84,12 +84,12 @@ class GatedBackend(ScriptedBackend):
 
     def step(self, batch: StepBatch) -> Candidates:
         self.stepping.set()
-        assert self.gate.wait(10), "nobody opened the gate"
+        assert self.gate.wait(10), "the gate was not opened"
         return super().step(batch)
 
 
 class FlakyBackend(ScriptedBackend):
-    """Fails as many of the next calls as it is told, and remembers what was called."""
+    """Fails the next ``failing_encodes`` and ``failing_steps`` calls, and records all calls."""
 
     def __init__(self, script: Script, limits: Limits) -> None:
         super().__init__(script, limits)

@@ -27,7 +27,7 @@ def test_a_document_names_every_map_by_layer_and_head() -> None:
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
-def test_what_stands_beside_the_maps_and_odd_pieces_are_told_too() -> None:
+def test_json_has_additional_fields_and_unusual_pieces() -> None:
     maps = make(1, 1, 10, 10)
     document = json.loads(as_json(maps, alignment={"links": []}))
     assert document["alignment"] == {"links": []}

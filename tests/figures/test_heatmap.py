@@ -74,7 +74,7 @@ def test_no_picture_is_larger_than_its_bound() -> None:
     columns=st.integers(1, 40),
     heads=st.integers(1, 5),
 )
-def test_whatever_a_piece_says_it_is_drawn_without_a_warning(
+def test_any_label_text_is_drawn_without_a_warning(
     text: str, rows: int, columns: int, heads: int
 ) -> None:
     maps = make(heads=heads, rows=rows, columns=columns)

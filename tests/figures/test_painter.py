@@ -23,7 +23,7 @@ async def painter() -> AsyncIterator[Painter]:
     assert painter._helpers.processes == []
 
 
-async def test_a_picture_is_a_png_and_the_next_one_is_drawn_by_the_same_process(
+async def test_pictures_are_pngs_drawn_by_one_process(
     painter: Painter,
 ) -> None:
     first = await painter.heatmap(make())
@@ -41,14 +41,14 @@ async def test_more_than_a_few_at_once_are_refused(painter: Painter) -> None:
     assert len(set(await asyncio.gather(*drawn))) == 1
 
 
-async def test_what_cannot_be_drawn_is_told_and_the_next_picture_is_drawn(painter: Painter) -> None:
+async def test_drawing_failure_raises_and_next_picture_is_drawn(painter: Painter) -> None:
     impossible = replace(make(), weights_LHRC=np.zeros((0, 0, 0, 0), np.float32), rows=())
     with pytest.raises(BackendFailed):
         await painter.heatmap(impossible)
     assert (await painter.heatmap(make())).startswith(b"\x89PNG")
 
 
-async def test_who_does_not_wait_leaves_the_next_picture_to_the_next(painter: Painter) -> None:
+async def test_next_picture_is_drawn_after_a_cancelled_one(painter: Painter) -> None:
     abandoned = asyncio.create_task(painter.heatmap(make()))
     await asyncio.sleep(0.05)
     abandoned.cancel()

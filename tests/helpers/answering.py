@@ -1,4 +1,4 @@
-"""What a helper does for tests: whatever it is told."""
+"""Answer function of a helper process for tests; the first part names the action."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 
 def answer(parts: Sequence[bytes]) -> list[bytes]:
-    what, *others = parts
+    what, *arguments = parts
     match what:
         case b"say":
-            print("nobody should take this for an answer", flush=True)
-            return others
+            print("printed text is not an answer", flush=True)
+            return arguments
         case b"who":
             return [str(os.getpid()).encode()]
         case b"sleep":
-            time.sleep(float(others[0]))
+            time.sleep(float(arguments[0]))
         case b"take":
-            return [str(len(bytearray(int(others[0])))).encode()]
+            return [str(len(bytearray(int(arguments[0])))).encode()]
         case b"flood":
-            return [bytes(int(others[0]))]
+            return [bytes(int(arguments[0]))]
         case b"lie":
             os.write(1, b"\xff" * 64)
-            # Where answers go, whatever number that is.
+            # One of these descriptors is the answer pipe.
             for number in range(3, 16):
                 try:
                     os.write(number, b"\xff" * 64)
@@ -33,5 +33,5 @@ def answer(parts: Sequence[bytes]) -> list[bytes]:
         case b"leave":
             os._exit(3)
         case b"fail":
-            raise LookupError(others[0].decode())
+            raise LookupError(arguments[0].decode())
     return []

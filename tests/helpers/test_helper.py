@@ -1,4 +1,4 @@
-"""Processes that answer: replaced when they are gone, ended when they take too much."""
+"""Tests of helper processes: limits, failures, cancellation and replacement."""
 
 from __future__ import annotations
 
@@ -35,108 +35,108 @@ async def helping(**limits: Any) -> AsyncIterator[Helpers]:
         assert helpers.processes == []
 
 
-async def who(helpers: Helpers) -> int:
+async def helper_pid(helpers: Helpers) -> int:
     (number,) = await helpers.ask(b"who")
     return int(number)
 
 
-async def test_an_answer_has_its_parts_and_nothing_that_is_printed() -> None:
+async def test_an_answer_has_its_parts_and_no_printed_text() -> None:
     async with helping() as helpers:
         assert await helpers.ask(b"say", b"", b"a" * 200_000, b"b") == [b"", b"a" * 200_000, b"b"]
         assert await helpers.ask(b"say") == []
 
 
-async def test_none_is_started_before_somebody_asks_and_the_next_ask_the_same_one() -> None:
+async def test_the_first_call_starts_a_helper_and_later_calls_reuse_it() -> None:
     async with helping(count=2) as helpers:
         assert helpers.processes == []
-        first = await who(helpers)
-        assert [await who(helpers) for _ in range(3)] == [first] * 3
+        first = await helper_pid(helpers)
+        assert [await helper_pid(helpers) for _ in range(3)] == [first] * 3
         assert helpers.processes == [first]
 
 
-async def test_only_so_many_work_at_once() -> None:
+async def test_at_most_count_helpers_are_started() -> None:
     async with helping(count=2) as helpers:
-        asked = [asyncio.create_task(who(helpers)) for _ in range(6)]
+        asked = [asyncio.create_task(helper_pid(helpers)) for _ in range(6)]
         assert len(set(await asyncio.gather(*asked))) == 2
 
 
 @pytest.mark.parametrize("how", [b"leave", b"lie", b"fail"])
-async def test_whoever_has_no_answer_fails_only_who_asked(how: bytes) -> None:
+async def test_a_helper_without_an_answer_fails_one_call_and_is_replaced(how: bytes) -> None:
     async with helping() as helpers:
-        first = await who(helpers)
+        first = await helper_pid(helpers)
         with pytest.raises(HelperFailed) as failed:
             await helpers.ask(how, b"secret")
         assert "secret" not in str(failed.value)
-        assert await who(helpers) != first
+        assert await helper_pid(helpers) != first
 
 
-async def test_one_that_is_killed_at_work_says_by_what_and_is_replaced() -> None:
+async def test_a_helper_killed_at_work_raises_with_the_signal_and_is_replaced() -> None:
     async with helping() as helpers:
-        first = await who(helpers)
+        first = await helper_pid(helpers)
         asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
         await asyncio.sleep(0)
         os.kill(first, signal.SIGKILL)
         with pytest.raises(HelperFailed, match="SIGKILL"):
             await asked
-        assert await who(helpers) != first
+        assert await helper_pid(helpers) != first
 
 
-async def test_one_that_was_killed_while_idle_is_replaced_and_nobody_notices() -> None:
+async def test_a_helper_killed_while_idle_is_replaced_without_an_error() -> None:
     async with helping() as helpers:
-        first = await who(helpers)
+        first = await helper_pid(helpers)
         os.kill(first, signal.SIGKILL)
         process = helpers._all[0]._process
         assert process is not None
         await process.wait()
-        assert await who(helpers) != first
+        assert await helper_pid(helpers) != first
 
 
 @ON_LINUX
-async def test_beyond_its_memory_a_helper_fails_and_is_replaced() -> None:
+async def test_a_helper_over_its_memory_limit_fails_and_is_replaced() -> None:
     async with helping(memory_bytes=64 << 20) as helpers:
-        first = await who(helpers)
+        first = await helper_pid(helpers)
         assert await helpers.ask(b"take", b"%d" % (32 << 20)) == [b"33554432"]
         with pytest.raises(HelperOutOfMemory):
             await helpers.ask(b"take", b"%d" % (96 << 20))
-        assert await who(helpers) != first
+        assert await helper_pid(helpers) != first
 
 
-async def test_one_that_took_much_memory_answers_and_goes() -> None:
+async def test_a_helper_with_high_peak_memory_answers_and_exits() -> None:
     async with helping() as helpers:
-        first = await who(helpers)
+        first = await helper_pid(helpers)
         assert await helpers.ask(b"take", b"%d" % (300 << 20)) == [b"314572800"]
         assert helpers.processes == []
-        assert await who(helpers) != first
+        assert await helper_pid(helpers) != first
 
 
-async def test_beyond_its_time_a_helper_is_ended() -> None:
+async def test_a_helper_over_its_time_limit_is_killed() -> None:
     async with helping(seconds=0.05) as helpers:
         with pytest.raises(HelperTooSlow, match=r"within 0\.05 seconds"):
             await helpers.ask(b"sleep", b"60")
         assert helpers.processes == []
 
 
-async def test_an_answer_that_is_too_large_is_not_read() -> None:
+async def test_an_oversized_answer_is_not_read() -> None:
     async with helping(answer_bytes=1000) as helpers:
         with pytest.raises(HelperFailed, match="at most 1000"):
             await helpers.ask(b"flood", b"2000")
         assert await helpers.ask(b"flood", b"900") == [bytes(900)]
 
 
-async def test_who_stops_waiting_ends_the_work() -> None:
+async def test_cancelling_a_call_kills_its_helper() -> None:
     async with helping() as helpers:
-        first = await who(helpers)
+        first = await helper_pid(helpers)
         asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
         await asyncio.sleep(0)
         asked.cancel()
         await asyncio.wait([asked])
         assert asked.cancelled()
-        assert await who(helpers) != first
+        assert await helper_pid(helpers) != first
 
 
-async def test_closing_fails_whoever_still_waits() -> None:
+async def test_closing_fails_pending_calls() -> None:
     async with helping() as helpers:
-        await who(helpers)
+        await helper_pid(helpers)
         asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
         await asyncio.sleep(0)
         await helpers.close()
@@ -146,7 +146,7 @@ async def test_closing_fails_whoever_still_waits() -> None:
 
 @ON_LINUX
 @pytest.mark.parametrize("at_work", [False, True], ids=["idle", "at work"])
-def test_helpers_die_with_a_server_that_is_killed(at_work: bool) -> None:
+def test_helpers_die_when_the_server_is_killed(at_work: bool) -> None:
     program = """
         import asyncio, os, signal
         from service.helpers.helper import Helpers

@@ -63,7 +63,7 @@ def example(source: str = "ab", target: str = "AB") -> Example:
 
 
 class Opened:
-    """In the place of ``open_bundle``."""
+    """Stands in for ``open_bundle``."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -93,7 +93,7 @@ def with_examples(*examples: Example) -> Manifest:
     return make_manifest("a", "de", "en").model_copy(update={"examples": examples})
 
 
-async def test_a_model_proves_itself_before_it_is_handed_over() -> None:
+async def test_loading_decodes_every_example_of_the_manifest() -> None:
     opened = Opened(with_examples(example(), example("c", "C")))
     model = await load(opened)
     assert model.engine.alive
@@ -101,7 +101,7 @@ async def test_a_model_proves_itself_before_it_is_handed_over() -> None:
     await model.close()
 
 
-async def test_opening_does_not_hold_up_the_event_loop() -> None:
+async def test_bundle_is_opened_outside_the_event_loop_thread() -> None:
     opened = Opened(with_examples())
     model = await load(opened)
     assert opened.thread != threading.current_thread().name
@@ -123,7 +123,7 @@ async def test_opening_does_not_hold_up_the_event_loop() -> None:
         (example("x" * 70, "X" * 70), "bundle fails on its example 'xxx"),
     ],
 )
-async def test_a_model_that_does_not_prove_itself_leaves_nothing_behind(
+async def test_failed_example_raises_invalid_bundle_and_closes_the_model(
     wrong: Example, problem: str
 ) -> None:
     before = set(threading.enumerate())
@@ -137,7 +137,7 @@ async def test_a_model_that_does_not_prove_itself_leaves_nothing_behind(
     assert "engine" not in {thread.name for thread in started}
 
 
-async def test_what_was_opened_for_nobody_is_closed() -> None:
+async def test_bundle_opened_after_cancellation_is_closed() -> None:
     gate = threading.Event()
 
     class Slow(Opened):
@@ -173,7 +173,7 @@ def write_tiny(path: Path, **changes: Any) -> None:
     ],
     ids=["precision", "beam", "graph"],
 )
-def test_a_bundle_that_does_not_fit_is_refused_by_name(
+def test_unusable_bundle_raises_invalid_bundle_with_the_reason(
     tmp_path: Path, changes: dict[str, Any], settings: Settings, problem: str
 ) -> None:
     write_tiny(tmp_path / "tiny", **changes)
@@ -183,7 +183,7 @@ def test_a_bundle_that_does_not_fit_is_refused_by_name(
 
 
 @pytest.mark.parametrize("damage", [b"", b"other", None])
-def test_a_damaged_or_unfinished_download_is_refused_by_name(
+def test_damaged_or_missing_file_raises_invalid_bundle_naming_it(
     tmp_path: Path, damage: bytes | None
 ) -> None:
     write_tiny(tmp_path / "tiny")
@@ -207,7 +207,7 @@ def test_a_damaged_or_unfinished_download_is_refused_by_name(
         (("int8", "fp16"), {"precision": "int8"}, "cuda", ("cpu", "int8")),
     ],
 )
-def test_integer_products_stay_off_the_gpu_unless_it_is_named(
+def test_int8_runs_on_the_cpu_unless_settings_name_the_gpu(
     offered: tuple[Precision, ...],
     settings: dict[str, str],
     available: Device,
@@ -226,7 +226,7 @@ def test_bundles_are_found_by_their_manifest(tmp_path: Path) -> None:
     assert [bundle.name for bundle in discover(tmp_path)] == ["a", "b"]
 
 
-def test_a_bundle_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> None:
+def test_bundle_with_unreadable_manifest_is_listed(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "manifest.json").symlink_to("manifest.json")
@@ -235,7 +235,7 @@ def test_a_bundle_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> Non
         open_bundle(tmp_path / "odd", SETTINGS)
 
 
-def test_a_replaced_bundle_looks_different(tmp_path: Path) -> None:
+def test_replaced_bundle_has_another_stamp(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     before = discover(tmp_path)
     assert discover(tmp_path) == before
@@ -243,7 +243,7 @@ def test_a_replaced_bundle_looks_different(tmp_path: Path) -> None:
     assert discover(tmp_path) != before
 
 
-def test_any_file_of_a_bundle_makes_it_look_different(tmp_path: Path) -> None:
+def test_change_of_any_file_changes_the_stamp(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     weights = tmp_path / "a" / "weights.bin"
     looks = [discover(tmp_path)]
@@ -260,7 +260,7 @@ def test_any_file_of_a_bundle_makes_it_look_different(tmp_path: Path) -> None:
     assert discover(tmp_path) == looks[-1]
 
 
-def test_the_bundles_of_one_pair_and_those_that_do_not_say(tmp_path: Path) -> None:
+def test_bundles_of_one_pair_include_unreadable_ones(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a", "de", "en")
     put_bundle(tmp_path, "b", "en", "de")
     put_broken_bundle(tmp_path, "c")

@@ -23,7 +23,7 @@ NEVER, AT_ONCE = 0, 0.001
 
 
 class Watched:
-    """A repository over a directory, with a count of what it tried to load."""
+    """A repository over a directory that records the bundles it tries to load."""
 
     def __init__(self, directory: Path, seconds: float) -> None:
         self.tried: list[str] = []
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_polling_finds_what_comes_and_goes(tmp_path: Path) -> None:
+async def test_polling_loads_added_bundles_and_retires_removed_ones(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     async with watching(tmp_path, AT_ONCE) as watched:
         put_bundle(tmp_path, "b", "en", "de")
@@ -85,7 +85,7 @@ async def test_without_polling_only_a_request_reloads(tmp_path: Path) -> None:
         assert watched.names() == ["a", "b"]
 
 
-async def test_a_signal_reloads_soon(tmp_path: Path) -> None:
+async def test_signal_schedules_a_reload(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     async with watching(tmp_path, NEVER) as watched:
         put_bundle(tmp_path, "b", "en", "de")
@@ -105,7 +105,7 @@ async def test_a_poll_does_not_try_a_broken_bundle_again_until_it_changes(tmp_pa
         assert watched.repository.failed == {}
 
 
-async def test_who_asks_has_a_broken_bundle_tried_again(tmp_path: Path) -> None:
+async def test_requested_reload_retries_a_broken_bundle(tmp_path: Path) -> None:
     put_broken_bundle(tmp_path, "b")
     async with watching(tmp_path, NEVER) as watched:
         done = await watched.reloader.reload()
@@ -113,7 +113,7 @@ async def test_who_asks_has_a_broken_bundle_tried_again(tmp_path: Path) -> None:
         assert watched.tried == ["b", "b"]
 
 
-async def test_a_directory_that_is_gone_is_said_once_and_the_offer_stands(
+async def test_missing_directory_is_logged_once_and_models_stay_on_offer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path / "bundles"
@@ -129,7 +129,7 @@ async def test_a_directory_that_is_gone_is_said_once_and_the_offer_stands(
         assert watched.tried == ["a"]
 
 
-async def test_who_stops_waiting_does_not_stop_the_reload(tmp_path: Path) -> None:
+async def test_cancelled_call_does_not_stop_the_reload(tmp_path: Path) -> None:
     async with watching(tmp_path, NEVER) as watched:
         watched.gate.clear()
         put_bundle(tmp_path, "a")
@@ -142,7 +142,7 @@ async def test_who_stops_waiting_does_not_stop_the_reload(tmp_path: Path) -> Non
         assert watched.names() == ["a"]
 
 
-async def test_the_end_does_not_wait_for_a_reload(tmp_path: Path) -> None:
+async def test_shutdown_does_not_wait_for_a_running_reload(tmp_path: Path) -> None:
     async with asyncio.timeout(5), watching(tmp_path, NEVER) as watched:
         watched.gate.clear()
         put_bundle(tmp_path, "a")
@@ -150,7 +150,7 @@ async def test_the_end_does_not_wait_for_a_reload(tmp_path: Path) -> None:
         await until(lambda: watched.tried == ["a"])
 
 
-async def test_metrics_tell_what_is_on_offer_and_what_reloads_did(tmp_path: Path) -> None:
+async def test_metrics_count_reloads_and_list_models_on_offer(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     put_broken_bundle(tmp_path, "c")
     async with watching(tmp_path, NEVER) as watched:
@@ -171,11 +171,11 @@ async def test_metrics_tell_what_is_on_offer_and_what_reloads_did(tmp_path: Path
         ]
         assert offered == "b"
         outcomes = ("changed", "unchanged", "failed")
-        told = [watched.value("nmt_reloads_total", outcome=outcome) for outcome in outcomes]
-        assert told == [1, 1, 1]
+        counts = [watched.value("nmt_reloads_total", outcome=outcome) for outcome in outcomes]
+        assert counts == [1, 1, 1]
 
 
-async def test_a_bug_while_polling_is_logged_and_the_next_poll_comes(
+async def test_exception_while_polling_is_logged_and_polling_continues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = 0
@@ -193,7 +193,7 @@ async def test_a_bug_while_polling_is_logged_and_the_next_poll_comes(
     assert metrics.registry.get_sample_value("nmt_reloads_total", {"outcome": "error"}) >= 2
 
 
-async def test_a_bundle_that_fails_for_a_while_is_had_by_asking(tmp_path: Path) -> None:
+async def test_temporarily_failing_bundle_is_loaded_by_a_retry(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
     trouble = True
 

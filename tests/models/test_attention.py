@@ -42,7 +42,7 @@ def test_a_position_sees_itself_and_the_past() -> None:
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), hidden=st.floats(0, 0.9))
-def test_fused_attention_equals_the_explicit_path(seed: int, hidden: float) -> None:
+def test_fused_attention_equals_unfused_attention(seed: int, hidden: float) -> None:
     query, key, value = projections(seed)
     visible = torch.rand(3, 1, 4, 6, generator=torch.Generator().manual_seed(seed)) >= hidden
     visible[..., 0] = True
@@ -50,7 +50,7 @@ def test_fused_attention_equals_the_explicit_path(seed: int, hidden: float) -> N
     torch.testing.assert_close(attend(query, key, value, visible, dropout=0.0), explicit)
 
 
-def test_the_explicit_path_is_equation_one() -> None:
+def test_unfused_attention_computes_equation_1() -> None:
     query, key, value = projections(seed=1)
     found, weights = attend_explicitly(query, key, value, None, dropout=0.0)
     for place in range(4):
@@ -62,14 +62,14 @@ def test_the_explicit_path_is_equation_one() -> None:
         torch.testing.assert_close(found[0, 0, place], mixed)
 
 
-def test_a_map_is_a_distribution_over_what_is_visible() -> None:
+def test_attention_map_is_a_distribution_over_visible_keys() -> None:
     query, key, value = projections(seed=2, queries=6)
     _, weights = attend_explicitly(query, key, value, subsequent_mask(6), dropout=0.0)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 6))
     assert torch.equal(weights.triu(1), torch.zeros_like(weights))
 
 
-def test_dropout_thins_the_weights_and_leaves_the_map_whole() -> None:
+def test_dropout_changes_the_output_and_not_the_map() -> None:
     query, key, value = projections(seed=3)
     torch.manual_seed(0)
     dropped, weights = attend_explicitly(query, key, value, None, dropout=0.5)
@@ -78,7 +78,7 @@ def test_dropout_thins_the_weights_and_leaves_the_map_whole() -> None:
     assert not torch.allclose(dropped, whole)
 
 
-def test_every_head_attends_in_its_own_part_of_the_width() -> None:
+def test_each_head_attends_in_its_own_slice_of_the_width() -> None:
     torch.manual_seed(1)
     attention = MultiHeadAttention(width=6, heads=2, dropout=0.0).eval()
     x = torch.randn(1, 4, 6)
@@ -110,7 +110,7 @@ def test_attention_drops_weights_only_in_training(monkeypatch: pytest.MonkeyPatc
     assert rates == [0.3, 0.0]
 
 
-def test_keys_and_values_grow_at_the_end_and_follow_their_rows() -> None:
+def test_keys_and_values_append_and_select_rows() -> None:
     first, second = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 1, 4)
     grown = KeysValues(first, first + 1).append(KeysValues(second, second + 1))
     assert torch.equal(grown.key[:, :, :3], first)

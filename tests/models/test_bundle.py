@@ -55,7 +55,7 @@ def test_publishing_leaves_only_the_bundle(bundle: Bundle) -> None:
     assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
 
 
-def test_a_bundle_can_be_read_by_whoever_the_umask_lets(bundle: Bundle) -> None:
+def test_bundle_permissions_follow_the_umask(bundle: Bundle) -> None:
     beside = bundle.path.parent / "beside"
     beside.mkdir()
     assert bundle.path.stat().st_mode == beside.stat().st_mode
@@ -65,7 +65,7 @@ def test_a_graph_is_a_file_of_the_bundle(bundle: Bundle) -> None:
     assert bundle.graph("step", "fp32").read_bytes() == b"what is in step.fp32.onnx"
 
 
-def test_a_precision_that_is_not_on_offer_is_named(bundle: Bundle) -> None:
+def test_graph_of_a_missing_precision_is_refused(bundle: Bundle) -> None:
     with pytest.raises(InvalidBundle, match="offers fp32; not int8"):
         bundle.graph("step", "int8")
 
@@ -77,7 +77,7 @@ def test_the_tokenizer_comes_with_the_bundle(bundle: Bundle) -> None:
     assert tokenizer.decode(tokenizer.encode(DIGITS[0])) == DIGITS[0]
 
 
-# --- what is wrong with a bundle is noticed before anything is loaded
+# --- verification of a bundle that is opened
 
 
 def test_a_changed_file_is_noticed(bundle: Bundle) -> None:
@@ -112,14 +112,14 @@ class TestEveryFileCounts:
         with pytest.raises(InvalidBundle, match=f"lacks {name}"):
             Bundle.open(bundle.path)
 
-    def test_a_manifest_must_list_it(self, bundle: Bundle, name: str) -> None:
+    def test_manifest_without_the_file_is_refused(self, bundle: Bundle, name: str) -> None:
         files = json.loads(bundle.manifest.to_json())["files"]
         del files[name]
         edit_manifest(bundle, files=files)
         with pytest.raises(InvalidBundle, match=f"does not list {name}"):
             Bundle.open(bundle.path)
 
-    def test_a_bundle_without_it_is_not_written(
+    def test_bundle_without_the_file_is_not_written(
         self, tmp_path: Path, originals: dict[str, Path], name: str
     ) -> None:
         rest = {other: origin for other, origin in originals.items() if other != name}
@@ -128,20 +128,20 @@ class TestEveryFileCounts:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_every_precision_on_offer_needs_its_graphs(bundle: Bundle) -> None:
+def test_precision_without_its_graphs_is_refused(bundle: Bundle) -> None:
     edit_manifest(bundle, precisions=["fp32", "int8"])
     with pytest.raises(InvalidBundle, match=r"does not list encoder\.int8\.onnx"):
         Bundle.open(bundle.path)
 
 
 @pytest.mark.parametrize("name", ["extra.onnx", "weights.int8.bin"])
-def test_a_graph_or_weights_that_nobody_listed_are_refused(bundle: Bundle, name: str) -> None:
+def test_unlisted_graph_or_weights_file_is_refused(bundle: Bundle, name: str) -> None:
     (bundle.path / name).write_bytes(b"from elsewhere")
     with pytest.raises(InvalidBundle, match=f"{name} is not listed"):
         Bundle.open(bundle.path)
 
 
-def test_what_is_neither_graph_nor_weights_may_lie_beside_them(bundle: Bundle) -> None:
+def test_unlisted_file_of_another_type_is_ignored(bundle: Bundle) -> None:
     (bundle.path / ".DS_Store").write_bytes(b"")
     assert Bundle.open(bundle.path) == bundle
 
@@ -154,7 +154,7 @@ def test_a_link_in_place_of_a_file_is_refused(bundle: Bundle, originals: dict[st
 
 
 @pytest.mark.parametrize("name", ["../step.fp32.onnx", "/step.fp32.onnx", "sub/x", "..", ""])
-def test_a_name_with_a_path_in_it_is_refused(
+def test_file_name_with_a_path_is_refused(
     bundle: Bundle, tmp_path: Path, originals: dict[str, Path], name: str
 ) -> None:
     files = json.loads(bundle.manifest.to_json())["files"]
@@ -183,7 +183,7 @@ def test_a_name_with_a_path_in_it_is_refused(
         (b'{"schema": 3}', "has schema 3; this reader knows 2"),
     ],
 )
-def test_a_manifest_from_elsewhere_is_refused(bundle: Bundle, content: bytes, message: str) -> None:
+def test_malformed_manifest_is_refused(bundle: Bundle, content: bytes, message: str) -> None:
     (bundle.path / "manifest.json").write_bytes(content)
     with pytest.raises(InvalidBundle, match=message):
         Bundle.open(bundle.path)
@@ -202,7 +202,7 @@ def test_a_file_is_not_a_bundle(tmp_path: Path) -> None:
         Bundle.open(tmp_path / "tiny")
 
 
-# --- the tokenizer is the manifest's
+# --- the tokenizer fits the manifest
 
 
 def test_a_corrupt_tokenizer_is_an_invalid_bundle(
@@ -232,12 +232,12 @@ def test_a_tokenizer_with_other_special_ids_is_refused(
         Bundle.write(tmp_path / "tiny", manifest, originals).tokenizers()
 
 
-# --- sides with vocabularies of their own
+# --- a vocabulary per side
 
 
 @pytest.fixture
 def apart(tmp_path: Path, originals: dict[str, Path]) -> tuple[Manifest, dict[str, Path]]:
-    """A bundle whose source has a vocabulary of one piece more."""
+    """A bundle with a tokenizer per side; the source has one piece more."""
     files = dict(originals)
     files["target.model"] = files.pop("tokenizer.model")
     files["source.model"] = tmp_path / "source.model"
@@ -259,7 +259,7 @@ def test_each_side_may_have_its_own_tokenizer(
 
 
 @pytest.mark.parametrize("name", ["source.model", "target.model"])
-def test_a_tokenizer_of_one_side_needs_the_others(
+def test_tokenizer_of_one_side_alone_is_refused(
     tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], name: str
 ) -> None:
     manifest, files = apart
@@ -268,7 +268,7 @@ def test_a_tokenizer_of_one_side_needs_the_others(
         Bundle.write(tmp_path / "apart", manifest, files)
 
 
-def test_a_tokenizer_of_both_sides_allows_none_of_one(
+def test_shared_tokenizer_beside_one_of_a_side_is_refused(
     tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], originals: dict[str, Path]
 ) -> None:
     manifest, files = apart
@@ -279,7 +279,7 @@ def test_a_tokenizer_of_both_sides_allows_none_of_one(
         Bundle.write(tmp_path / "apart", manifest, both)
 
 
-def test_each_sides_tokenizer_has_its_sides_size(
+def test_tokenizer_of_a_side_with_another_size_is_refused(
     tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], originals: dict[str, Path]
 ) -> None:
     manifest, files = apart
@@ -292,16 +292,16 @@ def test_each_sides_tokenizer_has_its_sides_size(
 # --- publishing
 
 
-def test_a_new_bundle_takes_the_place_of_the_old_one(
-    bundle: Bundle, originals: dict[str, Path]
-) -> None:
+def test_writing_replaces_an_older_bundle(bundle: Bundle, originals: dict[str, Path]) -> None:
     newer = Bundle.write(bundle.path, MANIFEST.model_copy(update={"version": "2"}), originals)
     assert newer.manifest.version == "2"
     assert Bundle.open(bundle.path) == newer
     assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
 
 
-def test_what_is_not_a_bundle_is_not_replaced(tmp_path: Path, originals: dict[str, Path]) -> None:
+def test_writing_over_a_directory_that_is_no_bundle_is_refused(
+    tmp_path: Path, originals: dict[str, Path]
+) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter").write_bytes(b"dear")
     with pytest.raises(InvalidBundle, match="not a bundle; it is not replaced"):
@@ -331,7 +331,7 @@ def test_a_failing_write_leaves_nothing_behind_and_keeps_the_old_bundle(
     assert Bundle.open(bundle.path) == bundle
 
 
-def test_the_old_bundle_comes_back_when_the_new_one_cannot_take_its_place(
+def test_old_bundle_is_restored_if_the_rename_fails(
     bundle: Bundle, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = Path.rename
@@ -349,7 +349,7 @@ def test_the_old_bundle_comes_back_when_the_new_one_cannot_take_its_place(
     assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
 
 
-def test_a_watcher_never_sees_half_a_bundle(
+def test_concurrent_reader_never_sees_an_incomplete_bundle(
     tmp_path: Path, originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []

@@ -24,7 +24,7 @@ from models.bundle.languages import canonical, display_name
         ("ZT", "zh-Hant"),
     ],
 )
-def test_a_language_has_one_code(code: str, standard: str) -> None:
+def test_spellings_of_a_language_have_one_canonical_code(code: str, standard: str) -> None:
     assert canonical(code) == standard
 
 
@@ -32,20 +32,20 @@ def test_a_language_has_one_code(code: str, standard: str) -> None:
     "code",
     ["", "d", "german", "zz", "auto", "und", "root", "x-", " de", "de\n", "../de", "\uff44\uff45"],
 )
-def test_what_is_no_language_code_is_named(code: str) -> None:
+def test_invalid_language_code_is_named(code: str) -> None:
     with pytest.raises(ValueError, match="is not") as refusal:
         canonical(code)
     assert repr(code) in str(refusal.value)
 
 
-def test_an_endless_code_is_not_repeated_in_full() -> None:
+def test_error_truncates_a_very_long_code() -> None:
     with pytest.raises(ValueError, match="more than 35 characters") as refusal:
         canonical("x" * 1_000_000)
     assert len(str(refusal.value)) < 200
 
 
 @given(st.text())
-def test_a_code_is_canonical_or_refused(code: str) -> None:
+def test_any_text_is_canonicalised_or_refused(code: str) -> None:
     try:
         standard = canonical(code)
     except ValueError:

@@ -13,7 +13,7 @@ from tests.support.tiny_training import tiny_config
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_sinusoids_are_the_papers() -> None:
+def test_sinusoids_match_the_paper() -> None:
     table = sinusoids(length=50, width=8)
     for position in (0, 1, 7, 49):
         for i in range(4):
@@ -28,7 +28,7 @@ def test_halves_hold_the_same_sinusoids_sines_first() -> None:
     torch.testing.assert_close(halves[:, 4:], table[:, 1::2])
 
 
-def test_the_slowest_of_tensor2tensors_sinusoids_is_slower_by_ten_thousand() -> None:
+def test_tensor2tensor_sinusoids_span_a_factor_of_ten_thousand() -> None:
     table = sinusoids(50, 8, "sinusoidal_tensor2tensor")
     for position in (0, 1, 7, 49):
         for i in range(4):
@@ -44,14 +44,14 @@ def test_sinusoids_can_begin_at_a_later_position() -> None:
 
 
 def test_a_shift_of_sinusoids_is_a_rotation() -> None:
-    """Why the paper chose them: PE(pos + k) is a linear function of PE(pos)."""
+    """The paper's reason for sinusoids: PE(pos + k) is a linear function of PE(pos)."""
     table = sinusoids(length=40, width=6).double()
     shift = torch.linalg.lstsq(table[:30], table[5:35]).solution
     torch.testing.assert_close(table[:35] @ shift, table[5:], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_tokens_are_scaled_by_the_root_of_the_width_and_told_where_they_stand(
+def test_embedding_is_scaled_by_root_width_plus_position(
     positions: str,
 ) -> None:
     config = tiny_config(positions=positions)
@@ -61,13 +61,13 @@ def test_tokens_are_scaled_by_the_root_of_the_width_and_told_where_they_stand(
     torch.testing.assert_close(embedded[0], expected)
 
 
-def test_embeddings_need_not_be_scaled() -> None:
+def test_unscaled_embedding_is_token_plus_position() -> None:
     embedding = Embedding(nn.Embedding(15, 16), tiny_config(scaled_embeddings=False)).eval()
     expected = embedding.tokens.weight[[5, 6]] + embedding.positions[:2]
     torch.testing.assert_close(embedding(torch.tensor([[5, 6]]))[0], expected)
 
 
-def test_learned_positions_are_learned_and_sinusoids_are_not() -> None:
+def test_only_learned_positions_are_parameters() -> None:
     learned = Embedding(nn.Embedding(15, 16), tiny_config(positions="learned"))
     fixed = Embedding(nn.Embedding(15, 16), tiny_config(positions="sinusoidal"))
     assert "positions" in dict(learned.named_parameters())
@@ -85,7 +85,7 @@ def test_a_position_beyond_the_longest_is_named(positions: str) -> None:
         embedding(torch.ones(1, 1, dtype=torch.long), start=4)
 
 
-def test_feed_forward_is_equation_two_at_every_position() -> None:
+def test_feed_forward_computes_equation_2_at_every_position() -> None:
     layer = FeedForward(tiny_config()).eval()
     x = torch.randn(2, 3, 16)
     inner = (x @ layer.inner.weight.T + layer.inner.bias).clamp(min=0)
@@ -94,11 +94,10 @@ def test_feed_forward_is_equation_two_at_every_position() -> None:
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu"])
-def test_feed_forward_may_have_another_activation(activation: Activation) -> None:
+def test_feed_forward_with_silu_or_gelu(activation: Activation) -> None:
     layer = FeedForward(tiny_config(activation=activation)).eval()
     x = torch.randn(2, 3, 16)
     inner = x @ layer.inner.weight.T + layer.inner.bias
-    # The formulas, spelt out.
     gates = {"silu": inner.sigmoid(), "gelu": (1 + (inner / math.sqrt(2)).erf()) / 2}
     expected = (inner * gates[activation]) @ layer.outer.weight.T + layer.outer.bias
     torch.testing.assert_close(layer(x), expected)
@@ -113,14 +112,12 @@ def test_feed_forward_may_have_another_activation(activation: Activation) -> Non
         ({"positions": "learned", "first_position": 1}, "learned positions have no first_position"),
     ],
 )
-def test_positions_that_make_no_sense_are_refused(
-    changes: dict[str, object], complaint: str
-) -> None:
+def test_invalid_positions_are_refused(changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         tiny_config(**changes)
 
 
-def test_the_norm_stands_before_or_after_the_sublayer() -> None:
+def test_norm_before_or_after_the_sublayer() -> None:
     x = torch.randn(2, 3, 16)
     before = Residual(tiny_config(norm="before")).eval()
     after = Residual(tiny_config(norm="after")).eval()

@@ -30,7 +30,7 @@ def test_languages_are_read_in_their_canonical_form() -> None:
 
 
 @pytest.mark.parametrize("missing", sorted(document().keys() - {"schema"}))
-def test_only_what_has_a_default_may_be_missing(missing: str) -> None:
+def test_missing_field_without_default_is_refused(missing: str) -> None:
     text = json.dumps({name: value for name, value in document().items() if name != missing})
     if missing in {"alignment", "decoding", "examples", "files"}:
         Manifest.from_json(text)
@@ -58,18 +58,18 @@ def test_only_what_has_a_default_may_be_missing(missing: str) -> None:
         ({"files": {"..\\x": {"size": 1, "sha256": "0" * 64}}}, "not the plain name of a file"),
     ],
 )
-def test_what_does_not_fit_is_named(change: dict[str, Any], message: str) -> None:
+def test_invalid_field_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidBundle, match=f"does not fit: .*{message}"):
         Manifest.from_json(json.dumps(document() | change))
 
 
-def test_everything_that_does_not_fit_is_named_at_once() -> None:
+def test_all_invalid_fields_are_named_at_once() -> None:
     with pytest.raises(InvalidBundle, match=r"version: .*; directions\.0\.target: "):
         directions = [{"source": "de", "target": "zz"}]
         Manifest.from_json(json.dumps(document() | {"version": "", "directions": directions}))
 
 
-def test_heads_share_the_width_evenly() -> None:
+def test_width_not_divisible_by_heads_is_refused() -> None:
     dimensions = document()["dimensions"] | {"heads": 3}
     with pytest.raises(InvalidBundle, match="a width of 8 does not divide into 3 heads"):
         Manifest.from_json(json.dumps(document() | {"dimensions": dimensions}))
@@ -83,7 +83,7 @@ def test_heads_share_the_width_evenly() -> None:
         {"examples": [document()["examples"][0] | {"target_ids": {"fp32": [4, 14]}}]},
     ],
 )
-def test_every_token_id_is_in_the_vocabulary(change: dict[str, Any]) -> None:
+def test_token_id_outside_the_vocabulary_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidBundle, match=r"14 is not a token id of a .* vocabulary of 14"):
         Manifest.from_json(json.dumps(document() | change))
 
@@ -101,7 +101,7 @@ def test_a_bundle_may_translate_several_directions() -> None:
     assert Manifest.from_json(manifest.to_json()) == manifest
 
 
-def test_no_direction_is_there_twice_whatever_its_spelling() -> None:
+def test_duplicate_direction_in_another_spelling_is_refused() -> None:
     twice = [TWO_WAYS[0], TWO_WAYS[0] | {"source": "DEU", "source_prefix": [5]}]
     with pytest.raises(InvalidBundle, match="directions has de-en twice"):
         Manifest.from_json(json.dumps(document() | {"directions": twice, "examples": []}))
@@ -119,7 +119,7 @@ def test_no_direction_is_there_twice_whatever_its_spelling() -> None:
         ({"target_prefix": [4] * 7}, "target_prefix of de-en leaves no room for a text in a limit"),
     ],
 )
-def test_prefixes_are_of_their_side_and_leave_room(change: dict[str, Any], message: str) -> None:
+def test_invalid_prefix_is_refused(change: dict[str, Any], message: str) -> None:
     sizes = {"vocabulary_size": 10, "source_vocabulary_size": 14}
     changed = document() | {
         "dimensions": document()["dimensions"] | sizes,
@@ -134,7 +134,7 @@ def test_prefixes_are_of_their_side_and_leave_room(change: dict[str, Any], messa
     ("direction", "message"),
     [(1, "lack the source_prefix of its direction"), (2, "of direction 2, counted from 0")],
 )
-def test_an_example_is_of_a_direction_and_has_its_prefix(direction: int, message: str) -> None:
+def test_example_without_its_directions_prefix_is_refused(direction: int, message: str) -> None:
     one = document()["examples"][0] | {"source_ids": [4, 8, 3]}
     whole = document() | {"directions": TWO_WAYS}
     Manifest.from_json(json.dumps(whole | {"examples": [one]}))
@@ -142,7 +142,7 @@ def test_an_example_is_of_a_direction_and_has_its_prefix(direction: int, message
         Manifest.from_json(json.dumps(whole | {"examples": [one | {"direction": direction}]}))
 
 
-def test_the_card_names_every_direction_or_if_there_are_many_every_language() -> None:
+def test_card_lists_directions_or_languages_if_there_are_many() -> None:
     two = Manifest.from_json(json.dumps(document() | {"directions": TWO_WAYS, "examples": []}))
     assert "Translates German to English and English to German. " in render_card(two)
     codes = ["de", "en", "fr"]
@@ -154,7 +154,7 @@ def test_the_card_names_every_direction_or_if_there_are_many_every_language() ->
     assert "20 source and 14 target pieces" in card
 
 
-def test_alignments_are_read_off_the_last_layer_unless_the_bundle_says_otherwise() -> None:
+def test_alignment_source_defaults_to_the_last_layer() -> None:
     layers = document()["dimensions"]["decoder_layers"]
     silent = Manifest.from_json(json.dumps(document()))
     assert silent.alignment_source == AlignmentSource(layer=layers - 1, shifted=False)
@@ -164,14 +164,14 @@ def test_alignments_are_read_off_the_last_layer_unless_the_bundle_says_otherwise
     assert Manifest.from_json(manifest.to_json()) == manifest
 
 
-def test_alignments_are_read_off_a_layer_that_exists() -> None:
+def test_alignment_of_a_missing_layer_is_refused() -> None:
     layers = document()["dimensions"]["decoder_layers"]
     with pytest.raises(InvalidBundle, match=f"off layer {layers}, counted from 0; the decoder has"):
         Manifest.from_json(json.dumps(document() | {"alignment": {"layer": layers}}))
 
 
 @pytest.mark.parametrize("name", ["copy_without_letters", "keep_figures"])
-def test_faithful_decoding_may_be_left_open_or_set(name: str) -> None:
+def test_copy_and_figure_options_are_none_true_or_false(name: str) -> None:
     assert getattr(MANIFEST.decoding, name) is None
     for value in (None, True, False):
         decoding = {"beam_size": 2, name: value}

@@ -15,12 +15,12 @@ from tests.support.shortlists import as_lists, ids, shortlists
 
 
 def a_shortlist() -> Shortlist:
-    """Ids 1 and 3 are always there; 0 may become 5 or 4, 2 may become 4."""
+    """Ids 1 and 3 are always allowed; 0 may become 5 or 4, 2 may become 4."""
     return Shortlist(ids(1, 3), ids(0, 2, 2, 3, 3, 3, 3), ids(4, 5, 4))
 
 
 @given(shortlists(), st.data())
-def test_a_sentence_gets_what_is_always_there_and_what_its_tokens_add(
+def test_ids_for_unites_always_allowed_and_per_token_ids(
     shortlist: Shortlist, data: st.DataObject
 ) -> None:
     source_ids = data.draw(st.lists(st.integers(0, shortlist.source_vocabulary_size - 1)))
@@ -31,13 +31,13 @@ def test_a_sentence_gets_what_is_always_there_and_what_its_tokens_add(
     assert found.tolist() == sorted(wanted)
 
 
-def test_target_ids_may_be_of_another_vocabulary_than_source_ids() -> None:
+def test_source_and_target_vocabularies_may_differ() -> None:
     shortlist = Shortlist(ids(1), ids(0, 1, 2), ids(90, 70))
     assert (shortlist.source_vocabulary_size, shortlist.target_bound) == (2, 91)
     assert shortlist.ids_for((0, 1)).tolist() == [1, 70, 90]
 
 
-def test_a_sentence_of_nothing_gets_what_is_always_there() -> None:
+def test_empty_sentence_gets_the_always_allowed_ids() -> None:
     assert a_shortlist().ids_for(()).tolist() == [1, 3]
 
 
@@ -48,7 +48,7 @@ def test_a_source_id_outside_the_vocabulary_is_refused(outside: int) -> None:
 
 
 @given(shortlists())
-def test_what_is_saved_loads_back(
+def test_saved_shortlist_loads_back(
     tmp_path_factory: pytest.TempPathFactory, shortlist: Shortlist
 ) -> None:
     path = tmp_path_factory.mktemp("shortlist") / "shortlist.npz"
@@ -56,9 +56,7 @@ def test_what_is_saved_loads_back(
     assert as_lists(Shortlist.load(path)) == as_lists(shortlist)
 
 
-def test_the_same_shortlist_is_the_same_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_shortlists_give_equal_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_shortlist().save(tmp_path / "shortlist.npz")
     monkeypatch.setattr("time.time", lambda: 2e9)
     a_shortlist().save(tmp_path / "later.partial")
@@ -81,7 +79,7 @@ def test_the_same_shortlist_is_the_same_file(
         ({"targets": ids(4, -1, 4)}, "targets has -1, which is not a token id"),
     ],
 )
-def test_arrays_that_do_not_fit_are_named(
+def test_inconsistent_arrays_are_refused(
     tmp_path: Path, changes: dict[str, np.ndarray | None], complaint: str
 ) -> None:
     good = a_shortlist()
@@ -104,7 +102,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_a_damaged_file_is_refused_or_makes_no_difference(
+def test_damaged_file_is_refused_or_loads_unchanged(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("shortlist") / "shortlist.npz"
@@ -120,7 +118,7 @@ def test_a_damaged_file_is_refused_or_makes_no_difference(
     assert as_lists(loaded) == as_lists(a_shortlist())
 
 
-# --- a bundle may have one
+# --- the shortlist of a bundle
 
 
 def bundle_with(directory: Path, shortlist: Shortlist | None) -> Bundle:
@@ -143,7 +141,7 @@ def test_the_shortlist_comes_with_the_bundle(tmp_path: Path) -> None:
     assert as_lists(loaded) == as_lists(shortlist)
 
 
-def test_a_bundle_can_do_without(tmp_path: Path) -> None:
+def test_bundle_without_a_shortlist_loads_none(tmp_path: Path) -> None:
     bundle = bundle_with(tmp_path, None)
     assert bundle.shortlist() is None
     everything_always(VOCABULARY_SIZE).save(bundle.path / SHORTLIST)
@@ -156,14 +154,14 @@ def test_a_shortlist_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
         bundle.shortlist()
 
 
-def test_a_shortlist_with_ids_that_the_target_lacks_is_refused(tmp_path: Path) -> None:
+def test_shortlist_with_ids_outside_the_target_vocabulary_is_refused(tmp_path: Path) -> None:
     offsets = np.zeros(VOCABULARY_SIZE + 1, np.int32)
     bundle = bundle_with(tmp_path, Shortlist(ids(3, 14), offsets, ids()))
     with pytest.raises(InvalidBundle, match="has the target id 14, the network has 14"):
         bundle.shortlist()
 
 
-def test_a_shortlist_without_the_end_of_a_sentence_is_refused(tmp_path: Path) -> None:
+def test_shortlist_without_eos_is_refused(tmp_path: Path) -> None:
     offsets = np.zeros(VOCABULARY_SIZE + 1, np.int32)
     bundle = bundle_with(tmp_path, Shortlist(ids(1, 4), offsets, ids()))
     with pytest.raises(InvalidBundle, match="would let no translation end"):

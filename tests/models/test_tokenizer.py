@@ -33,7 +33,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_what_was_seen_in_training_comes_back_unchanged(tmp_path: Path, kind: Kind) -> None:
+def test_training_text_round_trips(tmp_path: Path, kind: Kind) -> None:
     made = train_tokenizer(
         sentences(), tmp_path / "tokenizer.model", vocabulary_size=SIZES[kind], kind=kind
     )
@@ -64,21 +64,19 @@ def test_encoding_adds_neither_beginning_nor_end(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode(" \n\t ") == ()
 
 
-def test_special_tokens_leave_no_trace_in_the_text(tokenizer: Tokenizer) -> None:
+def test_decoding_drops_special_tokens(tokenizer: Tokenizer) -> None:
     ids = (SPECIAL_IDS.bos, *tokenizer.encode("Hund"), SPECIAL_IDS.eos, SPECIAL_IDS.pad)
     assert tokenizer.decode(ids) == "Hund"
     assert tokenizer.decode(()) == ""
 
 
-def test_nobody_can_write_a_special_token_as_text(tokenizer: Tokenizer) -> None:
+def test_text_never_encodes_to_special_tokens(tokenizer: Tokenizer) -> None:
     for text in ("</s>", "<s>", "<pad>"):
         assert not {SPECIAL_IDS.bos, SPECIAL_IDS.eos, SPECIAL_IDS.pad} & set(tokenizer.encode(text))
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_a_tag_is_a_piece_that_no_text_contains_and_that_leaves_no_trace(
-    tmp_path: Path, kind: Kind
-) -> None:
+def test_tag_is_never_encoded_and_dropped_in_decoding(tmp_path: Path, kind: Kind) -> None:
     tags = ["<2de>", "<2en>"]
     size = SIZES[kind] + len(tags)
     made = train_tokenizer(
@@ -92,7 +90,7 @@ def test_a_tag_is_a_piece_that_no_text_contains_and_that_leaves_no_trace(
     assert made.decode((ids[0], *words)) == made.decode(words) == "die Katze"
 
 
-def test_the_id_of_a_piece_is_told_or_that_there_is_none(tokenizer: Tokenizer) -> None:
+def test_id_of_returns_the_id_or_raises_for_an_unknown_piece(tokenizer: Tokenizer) -> None:
     for token_id in range(tokenizer.vocabulary_size):
         assert tokenizer.id_of(*tokenizer.pieces([token_id])) == token_id
     with pytest.raises(ValueError, match="the vocabulary has no piece '<2de>'"):
@@ -121,7 +119,7 @@ def cut(text: str, spans: tuple[Span, ...]) -> list[str]:
     return [text[start:end] for start, end in spans]
 
 
-def test_every_token_knows_its_characters_in_the_source(tokenizer: Tokenizer) -> None:
+def test_spans_give_each_tokens_characters_in_the_source(tokenizer: Tokenizer) -> None:
     text = "Hund  und Katze"
     spans = tokenizer.spans(text)
     assert len(spans) == len(tokenizer.encode(text))
@@ -129,14 +127,14 @@ def test_every_token_knows_its_characters_in_the_source(tokenizer: Tokenizer) ->
     assert cut("①und 日", tokenizer.spans("①und 日"))[-1] == "日"
 
 
-def test_of_tokens_made_of_one_character_the_last_has_it(tokenizer: Tokenizer) -> None:
+def test_last_of_several_tokens_of_one_character_has_its_span(tokenizer: Tokenizer) -> None:
     text = "Hund \u3327 und"  # Written out, it is two characters.
     spans = tokenizer.spans(text)
     assert len(spans) == len(tokenizer.encode(text))
     assert "".join(cut(text, spans)) == text
 
 
-def test_every_token_knows_its_characters_in_the_target(tokenizer: Tokenizer) -> None:
+def test_decoded_spans_give_each_tokens_characters_in_the_target(tokenizer: Tokenizer) -> None:
     ids = (*tokenizer.encode("Hund 日 und"), SPECIAL_IDS.eos)
     text = tokenizer.decode(ids)
     spans = tokenizer.decoded_spans(ids)
@@ -150,7 +148,7 @@ def test_every_token_knows_its_characters_in_the_target(tokenizer: Tokenizer) ->
 def test_spans_of_any_text_are_in_order_and_one_for_each_token(
     tokenizer: Tokenizer, text: str
 ) -> None:
-    # Every kind of text that somebody may send, lone surrogates included.
+    # Any text that a client may send, lone surrogates included.
     for each in (text, text + "\ud800 ü"):
         spans = tokenizer.spans(each)
         assert len(spans) == len(tokenizer.encode(each))
@@ -169,7 +167,7 @@ def test_any_text_can_be_encoded(tokenizer: Tokenizer, text: str) -> None:
     assert isinstance(tokenizer.decode(ids), str)
 
 
-def test_a_word_vocabulary_is_as_large_as_it_needs_to_be(tmp_path: Path) -> None:
+def test_word_vocabulary_may_be_smaller_than_requested(tmp_path: Path) -> None:
     made = train_tokenizer(
         ["1 2 X", "X 3"], tmp_path / "tokenizer.model", vocabulary_size=100, kind="word"
     )
@@ -178,7 +176,7 @@ def test_a_word_vocabulary_is_as_large_as_it_needs_to_be(tmp_path: Path) -> None
     assert made.encode("unheard") == (SPECIAL_IDS.unk,)
 
 
-def test_long_sentences_are_learned_from_too(tmp_path: Path) -> None:
+def test_long_sentences_are_not_skipped_in_training(tmp_path: Path) -> None:
     long = " ".join(["a"] * 5_000 + ["z"])
     made = train_tokenizer(
         ["a b", long], tmp_path / "tokenizer.model", vocabulary_size=10, kind="word"
@@ -193,7 +191,7 @@ def test_texts_that_cannot_fill_the_vocabulary_are_named(tmp_path: Path, texts: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_training_and_loading_say_nothing(
+def test_training_and_loading_print_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     train_tokenizer(sentences(), tmp_path / "tokenizer.model", vocabulary_size=35)
@@ -208,7 +206,7 @@ def test_a_corrupt_file_is_an_invalid_bundle(tmp_path: Path, content: bytes) -> 
         Tokenizer.load(tmp_path / "tokenizer.model")
 
 
-def test_half_a_file_is_an_invalid_bundle(tmp_path: Path) -> None:
+def test_truncated_file_is_an_invalid_bundle(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.model"
     train_tokenizer(sentences(), path, vocabulary_size=35)
     path.write_bytes(path.read_bytes()[:-100])
@@ -259,7 +257,7 @@ def test_lossless_tokenizer_has_a_piece_for_every_required_character(lossless: T
         ("", []),
     ],
 )
-def test_unknown_tokens_have_the_characters_of_the_text(
+def test_unknown_tokens_have_their_characters_of_the_text(
     tokenizer: Tokenizer, text: str, unknown: list[str]
 ) -> None:
     found = tokenizer.unknown(text)

@@ -21,13 +21,11 @@ every_choice = pytest.mark.parametrize(("norm", "positions", "tying"), CHOICES)
 
 
 @every_choice
-def test_fused_attention_equals_the_path_that_shows_its_maps(
-    norm: str, positions: str, tying: str
-) -> None:
+def test_fused_logits_equal_those_of_attention_maps(norm: str, positions: str, tying: str) -> None:
     network = tiny_network(norm=norm, positions=positions, tying=tying)
     with torch.inference_mode():
         logits, _ = network.attention_maps(SOURCE, TARGET)
-        # What either makes of padding means nothing.
+        # Outputs at padding are meaningless.
         real = TARGET != 0
         torch.testing.assert_close(network(SOURCE, TARGET)[real], logits[real])
 
@@ -39,7 +37,7 @@ def gradients(network: Transformer, logits: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(network.parameters())))
 
 
-def test_hiding_the_future_hides_padding_at_the_end_from_every_gradient() -> None:
+def test_causal_mask_alone_gives_the_gradients_of_both_masks() -> None:
     network = tiny_network()
     causal = gradients(network, network(SOURCE, TARGET))
     both_masks = gradients(network, network.attention_maps(SOURCE, TARGET)[0])
@@ -67,7 +65,7 @@ def test_there_is_a_map_for_every_layer_and_head() -> None:
     assert [tuple(m.shape) for m in maps.cross] == [(3, 4, 4, 5)] * 2
 
 
-def test_maps_are_distributions_that_give_padding_nothing() -> None:
+def test_attention_maps_are_distributions_with_no_weight_on_padding() -> None:
     with torch.inference_mode():
         _, maps = tiny_network().attention_maps(SOURCE, TARGET)
     for keys, kinds in ((SOURCE, maps.encoder + maps.cross), (TARGET, maps.decoder)):
@@ -76,7 +74,7 @@ def test_maps_are_distributions_that_give_padding_nothing() -> None:
             assert not weights.masked_select((keys == 0)[:, None, None, :]).any()
 
 
-def test_the_decoders_own_maps_are_causal() -> None:
+def test_decoder_self_attention_maps_are_causal() -> None:
     with torch.inference_mode():
         _, maps = tiny_network(decoder_layers=2).attention_maps(SOURCE, TARGET)
     for weights in maps.decoder:
@@ -94,7 +92,7 @@ def test_future_tokens_do_not_change_past_logits() -> None:
 
 
 @every_choice
-def test_a_sentence_is_the_same_alone_and_padded(norm: str, positions: str, tying: str) -> None:
+def test_padding_does_not_change_logits(norm: str, positions: str, tying: str) -> None:
     network = tiny_network(norm=norm, positions=positions, tying=tying)
     with torch.inference_mode():
         together = network(SOURCE, TARGET)
@@ -117,7 +115,7 @@ def test_cached_steps_equal_teacher_forcing(norm: str, positions: str, tying: st
     assert cache.length == 16
 
 
-def test_a_cache_follows_its_rows() -> None:
+def test_selected_cache_rows_continue_their_prefixes() -> None:
     network = tiny_network(decoder_layers=2)
     rows = torch.tensor([2, 0, 0, 1])
     last = torch.tensor([11, 12, 13, 14])
@@ -168,7 +166,7 @@ def test_the_papers_big_model_has_the_papers_size() -> None:
     assert counted(big) == pytest.approx(213e6, rel=0.01)
 
 
-def test_every_parameter_is_accounted_for() -> None:
+def test_parameter_count_is_the_sum_of_its_parts() -> None:
     width, inner, vocabulary = 16, 24, 15
     attention_size = 4 * (width * width + width)
     feed_forward = 2 * width * inner + inner + width
@@ -185,7 +183,7 @@ def test_every_parameter_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize(("tying", "matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
-def test_tying_makes_matrices_one(tying: str, matrices: int) -> None:
+def test_tying_shares_matrices(tying: str, matrices: int) -> None:
     network = tiny_network(tying=tying)
     weights = [
         network.source_embedding.tokens.weight,
@@ -199,7 +197,7 @@ def test_tying_makes_matrices_one(tying: str, matrices: int) -> None:
 
 
 @pytest.mark.parametrize("tying", ["all", "decoder", "none"])
-def test_what_is_tied_stays_tied_when_weights_are_loaded(tying: str) -> None:
+def test_tied_matrices_stay_tied_after_loading_weights(tying: str) -> None:
     network, other = tiny_network(1, tying=tying), tiny_network(2, tying=tying)
     other.load_state_dict(network.state_dict())
     with torch.inference_mode():
@@ -208,7 +206,7 @@ def test_what_is_tied_stays_tied_when_weights_are_loaded(tying: str) -> None:
     assert tied == (tying != "none")
 
 
-def test_tied_vocabularies_may_differ_only_where_nothing_is_shared() -> None:
+def test_vocabulary_sizes_may_differ_unless_all_matrices_are_tied() -> None:
     with pytest.raises(ValueError, match="source has 15 pieces and target 9"):
         tiny_config(target_vocabulary=9)
     network = tiny_network(target_vocabulary=9, tying="decoder")
@@ -232,7 +230,7 @@ NO_DROPOUT: dict[str, Any] = dict.fromkeys(DROPOUTS, 0.0)
 
 @pytest.mark.parametrize("norm", ["before", "after"])
 @pytest.mark.parametrize("which", DROPOUTS)
-def test_each_dropout_acts_where_it_says(
+def test_each_dropout_rate_acts_on_its_own_modules(
     which: str, norm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = tiny_network(encoder_layers=1, norm=norm, **{**NO_DROPOUT, which: 0.5}).train()
@@ -261,7 +259,7 @@ def test_each_dropout_acts_where_it_says(
     assert rates == [0.5 if which == "attention_dropout" else 0.0] * 3
 
 
-def test_evaluation_drops_nothing() -> None:
+def test_no_dropout_in_evaluation_mode() -> None:
     dropouts: dict[str, Any] = dict.fromkeys(DROPOUTS, 0.5)
     network = tiny_network(**dropouts)
     with torch.inference_mode():
@@ -304,6 +302,6 @@ def test_the_same_seed_builds_the_same_network() -> None:
         ({"embedding_dropout": -0.1}, r"embedding_dropout must be in \[0, 1\), not -0.1"),
     ],
 )
-def test_a_network_that_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> None:
+def test_invalid_configuration_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         tiny_config(**changes)

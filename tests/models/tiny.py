@@ -1,4 +1,4 @@
-"""A bundle without a network: every file a bundle must have, and a tokenizer that works."""
+"""Builds a minimal valid bundle with a working tokenizer and no network."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MANIFEST = Manifest(
 
 
 def tiny_files(directory: Path) -> dict[str, Path]:
-    """Everything that a bundle of ``MANIFEST`` is made of, by name."""
+    """The files of a bundle of ``MANIFEST``, by name."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in [*(graph_file(graph, "fp32") for graph in GRAPHS), weights_file("fp32")]:
         (directory / name).write_bytes(f"what is in {name}".encode())

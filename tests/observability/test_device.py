@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from service import bootstrap
-from service.loading.loader import devices
+from service.loading import devices
 from service.observability.device import DeviceCollector, DeviceUnreadable
 from service.runtime import cuda
 from service.runtime.sessions import Device, DeviceUnavailable
@@ -40,7 +40,7 @@ def test_memory_and_use_of_a_gpu_are_read_at_each_scrape(nvml: FakeNvml) -> None
     assert value(registry, "nmt_device_utilization_ratio") == 1
 
 
-def test_a_lost_gpu_is_logged_once_and_takes_no_other_series_along(
+def test_lost_gpu_is_logged_once_and_other_series_remain(
     nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry = CollectorRegistry()
@@ -62,7 +62,7 @@ def test_a_gpu_that_nvml_does_not_know_has_no_series(nvml: FakeNvml) -> None:
 
 
 class FakeCuda:
-    """The one call that says where a GPU is plugged in."""
+    """Fake CUDA runtime with the one call that returns the PCI bus id."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
@@ -114,7 +114,9 @@ def test_a_gpu_that_cannot_be_watched_is_logged_and_serves(
 
 
 @pytest.mark.usefixtures("nvml")
-def test_a_service_on_a_gpu_shows_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_service_on_a_gpu_exposes_gpu_metrics(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(cuda, "_load_runtime", FakeCuda)
     on_cuda = partial(devices.watch_device, device_for=lambda _: "cuda")
     monkeypatch.setattr(bootstrap, "watch_device", on_cuda)

@@ -22,7 +22,7 @@ logger = logging.getLogger("service.test")
 
 
 class Output:
-    """What has been written to standard error."""
+    """Log lines captured from standard error."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -38,7 +38,7 @@ class Output:
 
 @pytest.fixture
 def output(capsys: pytest.CaptureFixture[str]) -> Iterator[Output]:
-    """The configuration of logging is put back afterwards."""
+    """Captured log output; restores the logging configuration afterwards."""
     names = ("", "uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
     loggers = [logging.getLogger(name) for name in names]
     before = [(log, log.handlers[:], log.filters[:], log.level, log.propagate) for log in loggers]
@@ -103,7 +103,7 @@ def test_texts_and_secrets_are_withheld(output: Output, format: Format) -> None:
     assert "GET /translate HTTP/1.1" in written
 
 
-def test_the_engine_writes_about_failures_and_not_about_sentences(output: Output) -> None:
+def test_engine_logs_failures_without_sentences(output: Output) -> None:
     configure("debug", "json")
     limits = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
     backend = FlakyBackend(copying_model, limits)
@@ -138,7 +138,7 @@ def test_uvicorn_writes_in_the_same_format(output: Output) -> None:
     assert "color_message" not in line
 
 
-def test_a_client_cannot_write_lines_of_its_own(output: Output) -> None:
+def test_client_values_cannot_forge_log_lines(output: Output) -> None:
     configure("info", "console")
     token = request_id.set("1\n2026-11-21 INFO all is well\x1b[2J\x85")
     try:
@@ -164,7 +164,7 @@ def test_a_console_line_is_readable(output: Output) -> None:
     assert traceback[-1] == "RuntimeError: out of memory"
 
 
-def test_the_level_is_honoured_and_configuring_again_replaces(output: Output) -> None:
+def test_level_is_applied_and_reconfiguring_replaces_handlers(output: Output) -> None:
     configure("info", "json")
     configure("warning", "json")
     logger.info("unseen")

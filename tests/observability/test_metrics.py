@@ -49,7 +49,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, labels)
 
 
-async def test_the_batch_is_seen_to_be_continuous() -> None:
+async def test_joins_and_retires_show_continuous_batching() -> None:
     metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
     scheduler = Scheduler(LIMITS, SPECIAL_IDS)
     engine = Engine(backend, scheduler, metrics.observer(MODEL))
@@ -89,7 +89,7 @@ async def test_the_batch_is_seen_to_be_continuous() -> None:
     assert value(metrics, finished, model=MODEL, finish_reason="length") == 0
 
 
-def test_the_waiting_line_is_seen_in_sentences_and_tokens() -> None:
+def test_queue_is_exposed_in_sentences_and_tokens() -> None:
     metrics = Metrics()
     observer = metrics.observer(MODEL)
     observer.waiting(3, 20)
@@ -126,7 +126,7 @@ def test_caches_of_two_engines_add_up_until_one_is_gone() -> None:
     assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 1000
 
 
-async def test_an_engine_is_busy_while_it_computes_and_tells_what_its_caches_take() -> None:
+async def test_engine_exposes_busy_time_and_cache_bytes() -> None:
     metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
     engine = Engine(backend, Scheduler(LIMITS, SPECIAL_IDS), metrics.observer(MODEL))
     await engine.start()
@@ -159,7 +159,7 @@ async def test_a_dead_engine_is_counted(monkeypatch: pytest.MonkeyPatch) -> None
     assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 0
 
 
-def test_readiness_is_asked_for_at_each_scrape() -> None:
+def test_readiness_is_evaluated_at_each_scrape() -> None:
     metrics = Metrics()
     answers = iter((False, True, False))
     assert value(metrics, "nmt_ready") == 0
@@ -167,7 +167,7 @@ def test_readiness_is_asked_for_at_each_scrape() -> None:
     assert [value(metrics, "nmt_ready") for _ in range(3)] == [0, 1, 0]
 
 
-def test_padding_and_lengths_are_seen() -> None:
+def test_padding_and_lengths_are_exposed() -> None:
     metrics = Metrics()
     observer = metrics.observer(MODEL)
     observer.encoded(sentences=2, padded_tokens=20, tokens=15, seconds=0.01)
@@ -193,7 +193,7 @@ def test_requests_are_counted_by_route_model_and_outcome() -> None:
     assert value(metrics, "nmt_characters_total", model=MODEL) == 52
 
 
-def test_a_model_is_shown_as_what_it_is_until_it_goes() -> None:
+def test_model_info_is_exposed_until_unloaded() -> None:
     metrics = Metrics()
     facts = {"source": "de", "target": "en", "precision": "int8", "sha256": "f" * 64}
     metrics.model_loaded(MODEL, version="1", seconds=0.5, **facts)
@@ -211,7 +211,7 @@ def test_a_model_is_shown_as_what_it_is_until_it_goes() -> None:
     assert value(metrics, info, model="en-de", version="1", **facts) == 1
 
 
-def test_two_apps_count_apart() -> None:
+def test_two_apps_have_separate_counts() -> None:
     one, other = Metrics(), Metrics()
     one.request_failed("internal")
     assert value(one, "nmt_request_failures_total", reason="internal") == 1
@@ -224,7 +224,7 @@ def exposition(metrics: Metrics) -> str:
     return body.decode()
 
 
-def test_what_is_exposed_is_named_as_prometheus_asks() -> None:
+def test_series_follow_prometheus_naming() -> None:
     metrics = Metrics()
     metrics.observer(MODEL).finished(FinishReason.COMPLETE, 5, 5)
     metrics.request_finished("/translate", MODEL, "ok", 0.03)
@@ -259,7 +259,7 @@ OPEN_METRICS = (
     "application/openmetrics-text;version=0.0.1;q=0.5,"
     "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
-"""As Prometheus 3 asks."""
+"""``Accept`` header of Prometheus 3."""
 
 
 def openmetrics_families(metrics: Metrics) -> dict[str, Metric]:
@@ -269,7 +269,7 @@ def openmetrics_families(metrics: Metrics) -> dict[str, Metric]:
     return {family.name: family for family in families}
 
 
-def test_who_accepts_openmetrics_learns_units() -> None:
+def test_openmetrics_exposition_has_units() -> None:
     families = openmetrics_families(Metrics())
     assert families["nmt_request_duration_seconds"].unit == "seconds"
     assert families["nmt_engine_busy_seconds"].unit == "seconds"
@@ -280,7 +280,7 @@ def test_who_accepts_openmetrics_learns_units() -> None:
 
 
 @pytest.mark.parametrize("accept", ["", "*/*", "text/html", "text/plain;version=0.0.4"])
-def test_everybody_else_gets_text(accept: str) -> None:
+def test_other_accept_headers_get_text_format(accept: str) -> None:
     metrics = Metrics()
     metrics.request_finished("/translate", MODEL, "ok", 0.03, trace_id="f" * 32)
     body, content_type = metrics.render(accept)
@@ -289,7 +289,7 @@ def test_everybody_else_gets_text(accept: str) -> None:
         assert word not in body
 
 
-def test_a_slow_request_names_its_trace() -> None:
+def test_traced_request_becomes_an_exemplar() -> None:
     metrics = Metrics()
     metrics.request_finished("/translate", MODEL, "ok", 0.03, trace_id="f" * 32)
     metrics.request_finished("/translate", MODEL, "ok", 7.0)

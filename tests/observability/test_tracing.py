@@ -77,7 +77,7 @@ def attributes(span: ReadableSpan) -> Mapping[str, Any]:
     return span.attributes
 
 
-async def test_a_request_is_a_span_that_says_what_the_log_says(
+async def test_request_span_has_the_facts_of_the_log(
     client: httpx.AsyncClient, exporter: InMemorySpanExporter
 ) -> None:
     await client.post("/translate/5?q=geheim", json={"q": "geheim"}, headers={"x-request-id": "r"})
@@ -95,7 +95,7 @@ async def test_a_request_is_a_span_that_says_what_the_log_says(
     assert "geheim" not in "".join(s.to_json() for s in exporter.get_finished_spans())
 
 
-async def test_a_trace_that_was_begun_elsewhere_goes_on(
+async def test_incoming_trace_is_continued(
     client: httpx.AsyncClient, exporter: InMemorySpanExporter
 ) -> None:
     await client.post("/translate/5", headers=PARENT)
@@ -106,7 +106,7 @@ async def test_a_trace_that_was_begun_elsewhere_goes_on(
 
 
 @pytest.mark.parametrize(("flag", "kept"), [("01", True), ("00", False)])
-async def test_a_duration_names_the_trace_if_it_is_kept(
+async def test_duration_has_exemplar_of_sampled_trace(
     exporter: InMemorySpanExporter, flag: str, kept: bool
 ) -> None:
     metrics, tracing = Metrics(), OtlpTracing(SimpleSpanProcessor(exporter))
@@ -121,7 +121,7 @@ async def test_a_duration_names_the_trace_if_it_is_kept(
 
 
 @pytest.mark.parametrize("odd", ["", "nonsense", "00-0-0-00", "ü" * 99, "00-" + "f" * 9999])
-async def test_nonsense_for_a_trace_begins_one(
+async def test_invalid_traceparent_starts_a_trace(
     client: httpx.AsyncClient, exporter: InMemorySpanExporter, odd: str
 ) -> None:
     answer = await client.post("/translate/5", headers={b"traceparent": odd.encode()})
@@ -129,7 +129,7 @@ async def test_nonsense_for_a_trace_begins_one(
     assert spans(exporter)["POST /translate/{number}"].parent is None
 
 
-async def test_stages_lie_one_after_the_other_within_the_request(
+async def test_stage_spans_are_consecutive_within_the_request(
     client: httpx.AsyncClient, exporter: InMemorySpanExporter
 ) -> None:
     await client.post("/translate/5")
@@ -142,7 +142,7 @@ async def test_stages_lie_one_after_the_other_within_the_request(
     assert all(s.parent.span_id == request.context.span_id for s in stages)
 
 
-async def test_a_failure_is_marked(
+async def test_failed_request_has_error_status(
     client: httpx.AsyncClient, exporter: InMemorySpanExporter
 ) -> None:
     await client.post("/translate/0")
@@ -158,7 +158,7 @@ async def test_probes_are_not_traced(
     assert exporter.get_finished_spans() == ()
 
 
-async def test_lines_of_the_log_carry_the_trace(
+async def test_log_lines_have_the_trace_id(
     client: httpx.AsyncClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with configured_log():
@@ -182,7 +182,7 @@ def configured_log() -> Iterator[None]:
         root.setLevel(level)
 
 
-def test_silence_is_the_default_and_names_no_trace() -> None:
+def test_tracing_is_off_by_default() -> None:
     tracing = open_tracing("")
     assert isinstance(tracing, SilentTracing)
     with tracing.request("GET", PARENT) as span:

@@ -1,4 +1,4 @@
-"""Every map and every score of the exported graph, compared with the network's own in PyTorch."""
+"""Compares attention maps and log-probabilities of the exported graph with PyTorch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def integer_graph(bundle: Bundle) -> AttentionGraph:
 
 @settings(max_examples=60)
 @given(source_ids=sources, target_ids=targets)
-def test_every_kind_layer_and_head_is_pytorchs(
+def test_attention_maps_and_log_probs_equal_pytorch(
     graph: AttentionGraph, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
 ) -> None:
     found = graph.run(source_ids, target_ids)
@@ -83,7 +83,7 @@ def check_maps(maps: AttentionMaps, sources: int, targets: int) -> None:
 
 @settings(max_examples=30)
 @given(source_ids=sources, target_ids=targets)
-def test_rows_sum_to_one_and_the_decoder_looks_at_nothing_that_is_to_come(
+def test_map_rows_sum_to_one_and_decoder_attention_is_causal(
     graph: AttentionGraph,
     integer_graph: AttentionGraph,
     source_ids: tuple[int, ...],
@@ -95,13 +95,13 @@ def test_rows_sum_to_one_and_the_decoder_looks_at_nothing_that_is_to_come(
 
 @settings(max_examples=20)
 @given(source_ids=sources, target_ids=targets, padding=st.integers(1, 4))
-def test_padding_would_get_nothing(
+def test_padding_gets_no_attention(
     graph: AttentionGraph,
     source_ids: tuple[int, ...],
     target_ids: tuple[int, ...],
     padding: int,
 ) -> None:
-    """The reader never pads; whoever runs the graph on a batch may."""
+    """The reader never pads, but other users of the graph may run it on a padded batch."""
     pad = (SPECIAL_IDS.pad,) * padding
     source_ids, target_ids = source_ids[-10:], target_ids[:10]
     session = graph._session
@@ -121,12 +121,12 @@ def test_padding_would_get_nothing(
 
 @settings(max_examples=30)
 @given(source_ids=sources, beam_size=st.integers(1, 4))
-def test_the_score_of_a_hypothesis_is_the_one_that_the_search_gave_it(
+def test_graph_gives_a_hypothesis_the_score_of_the_search(
     bundle: Bundle, graph: AttentionGraph, source_ids: tuple[int, ...], beam_size: int
 ) -> None:
     backend = OnnxBackend.load(bundle, "fp32", slots=1, rows_per_slot=4, threads=1)
     scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=64)
-    # A least length bars eos, whose probability then goes to the others.
+    # No minimum length: it would mask eos and give its probability to the other tokens.
     options = DecodingOptions(beam_size=beam_size, length_penalty=1, min_decoding_length=0)
     sequence = Sequence(0, source_ids, options)
     decoded = decode_arriving(backend, scheduler, [sequence], random.Random(0))[0]

@@ -1,4 +1,4 @@
-"""A bundle of two directions and two vocabularies, served, against PyTorch's plainest search."""
+"""Compares a served bundle of two directions and two vocabularies with beam search in PyTorch."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ async def translator(bundle: Bundle) -> AsyncIterator[Translator]:
     await repository.close()
 
 
-async def test_every_direction_is_translated_as_pytorch_translates_it(
+async def test_served_translations_equal_pytorch_in_every_direction(
     bundle: Bundle, translator: Translator
 ) -> None:
     rng = random.Random(4)
     texts = [" ".join(f"w{rng.randrange(34)}" for _ in range(rng.randint(2, 6))) for _ in range(8)]
-    # The plain search lets a translation be empty.
+    # The reference search allows empty translations.
     decoding = DecodingOverrides(beam_size=BEAM, min_decoding_length=0)
 
     async def served(direction: Direction, text: str) -> tuple[tuple[int, ...], float]:
         request = TranslateRequest((text,), direction.target, direction.source, decoding=decoding)
         (translation,) = await translator.translate(request)
-        # The text has no unknown tokens; the random network writes some.
+        # Unknown tokens, which the random network writes, are removed from the text only.
         assert "\u2047" not in translation.text
         return translation.legs[0].sentences[0].target_ids, translation.scores[0]
 

@@ -1,4 +1,4 @@
-"""Continuous batching on exported graphs, compared with the plainest search in PyTorch."""
+"""Compares continuous batching on exported graphs with a reference beam search in PyTorch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture(scope="module")
 def backends(bundle: Bundle) -> dict[Precision, OnnxBackend]:
-    """Shared by all examples, so that each starts where others have left their traces."""
+    """Shared by all examples, so that each starts with memory used by earlier ones."""
     return {precision: make_backend(bundle, precision) for precision in ("fp32", "int8")}
 
 
@@ -94,7 +94,7 @@ def search_alone(
 def decode_all(
     backend: OnnxBackend, requests: list[Request], rng: random.Random
 ) -> dict[int, Decoded]:
-    """Requests that arrive at random moments while others are being decoded."""
+    """Decodes requests that arrive at random steps of continuous batching."""
     scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=20)
     arriving = [Sequence(i, *request) for i, request in enumerate(requests)]
     return decode_arriving(backend, scheduler, arriving, rng)
@@ -102,7 +102,7 @@ def decode_all(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
-def test_a_sentence_translates_in_any_company_as_pytorch_translates_it_alone(
+def test_fp32_translation_in_any_batch_equals_pytorch_on_the_sentence_alone(
     backends: dict[Precision, OnnxBackend], requests: list[Request], rng: random.Random
 ) -> None:
     results = decode_all(backends["fp32"], requests, rng)
@@ -117,7 +117,7 @@ def test_a_sentence_translates_in_any_company_as_pytorch_translates_it_alone(
 
 
 class Attending:
-    """The network as the reference search wants it: logits, and what the last layer looks at."""
+    """Adapter for the reference search: next-token logits and last-layer cross-attention."""
 
     def __init__(self, source_ids: tuple[int, ...]) -> None:
         self._source = torch.tensor([source_ids])
@@ -135,7 +135,7 @@ class Attending:
     rng=st.randoms(),
     restricted=st.booleans(),
 )
-def test_every_option_does_on_graphs_what_the_plainest_search_does_in_pytorch(
+def test_every_decoding_option_scores_as_the_reference_search_in_pytorch(
     bundle: Bundle,
     backends: dict[Precision, OnnxBackend],
     requests: list[Request],
@@ -156,7 +156,7 @@ def test_every_option_does_on_graphs_what_the_plainest_search_does_in_pytorch(
         )
         found = results[i]
         if wanted.samples:
-            # A draw on the border between two tokens may go either way.
+            # A draw at the border between two tokens may select either.
             continue
         assert [h.score for h in found.hypotheses] == pytest.approx(
             [h.score for h in expected.hypotheses], abs=SCORE_TOLERANCE
@@ -165,7 +165,7 @@ def test_every_option_does_on_graphs_what_the_plainest_search_does_in_pytorch(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
-def test_int8_translations_do_not_depend_on_company_either(
+def test_int8_scores_do_not_depend_on_batch_composition(
     bundle: Bundle,
     backends: dict[Precision, OnnxBackend],
     requests: list[Request],
@@ -176,11 +176,11 @@ def test_int8_translations_do_not_depend_on_company_either(
     for i, (source_ids, wanted) in enumerate(requests):
         expected = search_alone(decoder, source_ids, wanted)
         # Attention is summed in another order, which may move an activation to the next of its
-        # 255 levels; more than a neighbour's influence would leave.
+        # 255 levels. This changes the score more than a neighbour in the batch would.
         assert results[i].hypotheses[0].score == pytest.approx(expected[0].score, abs=0.05)
 
 
-def test_what_a_poisoned_sentence_left_in_its_slot_reaches_nobody(bundle: Bundle) -> None:
+def test_nan_left_in_a_slot_does_not_reach_its_next_sentence(bundle: Bundle) -> None:
     backend = make_backend(bundle, "fp32")
     backend.encode(EncodeBatch(0, [(5, 6, 3), (7, 8, 9, 10, 3)]))
     for pool in (backend._own, backend._cross):
@@ -202,7 +202,7 @@ def test_what_a_poisoned_sentence_left_in_its_slot_reaches_nobody(bundle: Bundle
         assert np.isfinite(candidates.log_probs_BKN).all()
 
 
-def test_who_moves_to_where_a_poisoned_sentence_was_is_not_poisoned(bundle: Bundle) -> None:
+def test_sentence_moved_into_a_slot_with_nan_stays_finite(bundle: Bundle) -> None:
     backend = make_backend(bundle, "fp32")
     backend.encode(EncodeBatch(0, [(7, 8, 9, 10, 11, 3), (5, 6, 3)]))
     for pool in (backend._own, backend._cross):
@@ -228,12 +228,12 @@ def test_who_moves_to_where_a_poisoned_sentence_was_is_not_poisoned(bundle: Bund
     assert np.isfinite(step(1, 1)).all()
 
 
-def test_a_precision_that_is_not_offered_is_refused_by_name(bundle: Bundle) -> None:
+def test_precision_missing_from_the_bundle_raises_invalid_bundle(bundle: Bundle) -> None:
     with pytest.raises(InvalidBundle, match="offers fp32, int8, not fp16"):
         make_backend(bundle, "fp16")
 
 
-def test_graphs_of_another_shape_than_the_manifest_says_are_refused(
+def test_graph_that_disagrees_with_the_manifest_raises_invalid_bundle(
     bundle: Bundle, tmp_path: Path
 ) -> None:
     shape = bundle.manifest.dimensions

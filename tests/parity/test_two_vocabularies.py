@@ -1,5 +1,4 @@
-"""Networks whose sides have vocabularies of their own and whose pieces have biases, with and
-without a shortlist, compared with the plainest search in PyTorch."""
+"""Compares two-vocabulary networks with output bias, with and without shortlist, with PyTorch."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ sources = st.lists(st.integers(4, SOURCE_PIECES - 1), min_size=1, max_size=10).m
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     with torch.no_grad():
         NETWORK.generator.bias.copy_(torch.randn(CONFIG.target_vocabulary))
-        # What nobody may choose has no probability either, as in networks that were imported.
+        # pad and bos, which the search never selects, have no probability, as in imported networks.
         NETWORK.generator.bias[[SPECIAL_IDS.pad, SPECIAL_IDS.bos]] = -1e4
     return write_bundle(NETWORK, tmp_path_factory.mktemp("bundles") / "two")
 
@@ -86,7 +85,7 @@ class Logits:
 
 
 class Int8LogProbs:
-    """By the exported graphs, one sentence and one row at a time."""
+    """Log-probabilities from the exported graphs, one sentence and one row at a time."""
 
     def __init__(self, bundle: Bundle, source_ids: tuple[int, ...]) -> None:
         self._decoder = GraphDecoder(bundle.path, bundle.manifest.dimensions, "int8")
@@ -102,7 +101,7 @@ class Int8LogProbs:
 
 
 def score_of(decoded: Decoded, model: Int8LogProbs, allowed: Set[int] | None) -> float:
-    """What ``model`` gives the best hypothesis, per token."""
+    """Score per token of the best hypothesis by ``model``."""
     token_ids = decoded.hypotheses[0].token_ids
     if decoded.finish_reason is FinishReason.COMPLETE:
         token_ids = (*token_ids, SPECIAL_IDS.eos)
@@ -155,7 +154,7 @@ def test_sentences_translate_as_in_pytorch(
                 )
                 assert found == pytest.approx(expected.hypotheses[0].score, abs=1e-4)
             else:
-                # Rounding may lead the search elsewhere, so what it found is rated; attention is
-                # summed in another order, which may move an activation to the next of its levels.
+                # Rounding may change the best hypothesis, so the one found is rescored. Attention
+                # is summed in another order, which may move an activation to its next level.
                 rated = score_of(results[i], Int8LogProbs(bundle, source_ids), allowed)
                 assert found == pytest.approx(rated, abs=0.05)

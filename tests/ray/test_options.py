@@ -1,4 +1,4 @@
-"""What Ray Serve is asked for, and what lies between its proxy and the app; without Ray."""
+"""Deployment plan and proxy middleware of Ray Serve, tested without Ray."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.loading.loader import loader as loading
+from service.loading import loader as loading
 from service.observability.metrics import Metrics
 from service.ray.metrics_server import NoPortForMetrics, exposed
 from service.ray.options import FULL_BATCH, Arguments, InvalidArgument, plan_of
@@ -58,8 +58,8 @@ def test_another_replica_is_started_when_the_batch_of_each_is_full() -> None:
     assert plan(Settings(device="cpu", slots=7)).target_requests == 7
 
 
-def test_the_services_own_limit_is_reached_before_that_of_ray() -> None:
-    # The shortest sentence has a piece and the end.
+def test_service_limit_is_reached_before_ray_limit() -> None:
+    # The shortest sentence has two tokens.
     assert plan(Settings(device="cpu", max_queue_tokens=100)).most_requests == 50
 
 
@@ -80,12 +80,12 @@ def test_a_replica_gets_longer_to_end_than_its_requests() -> None:
     assert plan(Settings(device="cpu", shutdown_seconds=7)).shutdown_seconds > 7
 
 
-def test_a_replica_is_told_where_the_bundles_are_only_by_who_starts_it() -> None:
+def test_bundle_directory_is_overridden_only_by_argument() -> None:
     assert plan(bundles="/models").overrides["bundles"] == Path("/models")
     assert "bundles" not in plan().overrides
 
 
-def test_each_replica_is_scraped_at_a_port_of_its_own() -> None:
+def test_each_replica_has_its_own_metrics_port() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         first = probe.getsockname()[1]
@@ -109,9 +109,9 @@ async def get(app: ASGIApp, path: str, **headers: str) -> httpx.Response:
 
 
 @pytest.mark.anyio
-async def test_a_lost_replica_is_answered_for_with_503_and_when_to_try_again() -> None:
+async def test_lost_replica_gives_503_with_retry_after() -> None:
     async def lost(scope: Scope, receive: Receive, send: Send) -> None:
-        """As Ray's proxy when a replica has died."""
+        """Ray's proxy sends no response when a replica has died."""
 
     (middleware,) = middlewares()
     assert middleware.cls is RetryableLoss
@@ -128,7 +128,7 @@ async def test_an_answer_of_a_replica_passes_unchanged() -> None:
 
 
 def behind(prefix: str) -> ASGIApp:
-    """An app with another mounted in it, as Ray Serve calls it under a route prefix."""
+    """An app with a mounted sub-app, called as Ray Serve does under a route prefix."""
     root, mounted = FastAPI(), FastAPI()
     root.add_middleware(UnderPrefix)
 
@@ -159,13 +159,13 @@ async def test_an_app_sees_the_same_paths_under_a_prefix(prefix: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_id_of_a_request_is_told_once() -> None:
+async def test_request_id_header_is_sent_once() -> None:
     app = behind("")
     assert "x-request-id" not in (await get(app, "/here", **{"x-request-id": "7"})).headers
     assert (await get(app, "/here")).headers["x-request-id"] == "none"
 
 
-def test_the_page_about_growing_describes_every_argument_as_the_code_does() -> None:
+def test_scaling_page_describes_every_argument() -> None:
     text = (Path(__file__).parent.parent / "docs" / "scaling.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`)? ?\| (.*) \|$", text, re.MULTILINE)
     described = {name: (default, meaning) for name, default, meaning in rows}

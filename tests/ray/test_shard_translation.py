@@ -1,4 +1,4 @@
-"""What an actor makes of a shard, with a translator that shouts."""
+"""Translation of shards with a fake translator that returns upper case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Shouted:
-    """As much of a ``Translation`` as is looked at."""
+    """The used fields of a ``Translation``."""
 
     def __init__(self, text: str) -> None:
         self.text = text.upper()
@@ -31,7 +31,7 @@ class Shouted:
 
 
 class Shouter:
-    """Takes different times for different texts, as a translator does."""
+    """Fake translator whose time depends on the text."""
 
     def __init__(self) -> None:
         self.at_once = self.most = 0
@@ -70,7 +70,7 @@ async def test_rows_keep_their_order_whatever_the_shards(tmp_path: Path, size: i
     assert sum(each.rows for each in done) == 3000
 
 
-async def test_rows_are_translated_in_company(tmp_path: Path) -> None:
+async def test_rows_are_translated_concurrently(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\nthree\n" * 9)
     shouter = Shouter()
@@ -98,7 +98,7 @@ async def test_a_row_that_cannot_be_translated_is_left_empty_and_named(tmp_path:
     assert done.first_unfit.startswith(f"{done.part}, row 2: ")
 
 
-async def test_what_is_wrong_with_the_engine_is_not_put_down_to_a_row(tmp_path: Path) -> None:
+async def test_engine_failure_ends_the_shard_without_a_part(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\ndeath\nthree\n")
     with pytest.raises(EngineStopped):

@@ -1,4 +1,4 @@
-"""Corpora cut into shards, and shards put together again."""
+"""Cutting corpora into shards, resuming, and atomic parts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_line_is_in_one_shard_and_in_order(lines: list[bytes], ends: bool,
     assert [shard.part for shard in shards] == sorted(shard.part for shard in shards)
 
 
-def test_a_compressed_file_is_one_shard_and_becomes_one_that_is_not() -> None:
+def test_compressed_file_is_one_shard_with_uncompressed_part() -> None:
     (shard,) = cut("a.txt.gz", Path("in/a.txt.gz"), Path("out"), 10, 1000)
     assert shard == Shard("in/a.txt.gz", "out/a.txt.gz/part-00000.txt", 0, 1 << 62)
     content = BytesIO(gzip.compress(b"one\n" * 5000))
@@ -53,7 +53,7 @@ def test_an_empty_file_becomes_an_empty_part() -> None:
     assert list(lines_of(shard, BytesIO())) == []
 
 
-def test_a_line_that_no_memory_should_hold_is_refused_by_name() -> None:
+def test_too_long_line_is_refused_by_name() -> None:
     shard = Shard("a.txt", "part", 0, 10)
     with pytest.raises(CorpusError, match=r"a\.txt has a line of more than 4 MiB"):
         list(lines_of(shard, BytesIO(b"a" * (LINE_BYTES + 1))))
@@ -75,7 +75,7 @@ def test_a_corpus_without_files_is_refused_by_name(tmp_path: Path, name: str) ->
         files_of(tmp_path / name)
 
 
-def test_the_same_corpus_is_gone_on_with(tmp_path: Path) -> None:
+def test_same_corpus_is_resumed(tmp_path: Path) -> None:
     PLAN.keep(tmp_path)
     PLAN.keep(tmp_path)
 
@@ -96,7 +96,7 @@ def test_another_corpus_or_another_way_to_cut_it_is_refused(
         other.keep(tmp_path)
 
 
-def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_unrelated_output_directory_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(CorpusError, match="is not empty"):
         PLAN.keep(tmp_path)
@@ -114,14 +114,14 @@ def test_a_part_appears_complete_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_bytes() == b"whole"
 
 
-def test_parts_that_are_there_are_not_made_again(tmp_path: Path) -> None:
+def test_existing_parts_are_skipped(tmp_path: Path) -> None:
     shards = list(cut("a.txt", Path("a.txt"), tmp_path, 10, 30))
     with written(Path(shards[1].part)):
         pass
     assert undone(shards) == [shards[0], shards[2]]
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_unfinished_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "a.txt" / ".part-00000.txt.host.1.unfinished"
     left.parent.mkdir()
     left.touch()

@@ -20,7 +20,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return write_bundle(random_network(), tmp_path_factory.mktemp("bundles") / "random", ("fp32",))
 
 
-def test_a_graph_goes_on_when_its_bundle_is_replaced(bundle: Bundle, tmp_path: Path) -> None:
+def test_an_open_graph_runs_after_its_bundle_is_deleted(bundle: Bundle, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
     for file in bundle.path.iterdir():
@@ -32,7 +32,7 @@ def test_a_graph_goes_on_when_its_bundle_is_replaced(bundle: Bundle, tmp_path: P
     np.testing.assert_array_equal(graph.run((5, 6, 3), (7, 8)).cross_LHTS, before.cross_LHTS)
 
 
-def test_a_closed_graph_says_so(bundle: Bundle) -> None:
+def test_run_on_a_closed_graph_raises_runtime_error(bundle: Bundle) -> None:
     graph = AttentionGraph.load(bundle, "fp32")
     graph.close()
     with pytest.raises(RuntimeError, match="has been closed"):
@@ -46,7 +46,7 @@ def test_a_graph_that_onnx_runtime_cannot_read_is_refused(bundle: Bundle, tmp_pa
 
 
 @given(st.integers(0, 8), st.integers(0, 8))
-def test_scripted_maps_are_maps(sources: int, targets: int) -> None:
+def test_scripted_maps_have_shapes_and_rows_that_sum_to_one(sources: int, targets: int) -> None:
     scripted: ScriptedAttention = make_attention(make_manifest("a", "de", "en"))
     source_ids = (*range(100, 100 + sources), EOS)
     maps = scripted.run(source_ids, tuple(range(68, 68 + targets)))
@@ -60,7 +60,7 @@ def test_scripted_maps_are_maps(sources: int, targets: int) -> None:
     assert maps.log_probs_T.shape == (targets + 1,)
 
 
-def test_scripted_heads_can_be_told_apart_and_probabilities_are_the_scripts() -> None:
+def test_scripted_heads_differ_and_log_probs_are_the_scripts() -> None:
     scripted = make_attention(make_manifest("a", "de", "en"))
     source_ids, target_ids = (101, 102, EOS), (69, 70)
     maps = scripted.run(source_ids, target_ids)

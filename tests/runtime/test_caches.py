@@ -22,7 +22,7 @@ HIDDEN = -1e9
 
 
 class ShortMemory(HostMemory):
-    """Grows no more than so many times."""
+    """Raises ``MemoryError`` after ``blocks`` growths."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def put(pool: Pool, slot: int, length: int, value: float) -> None:
         pool.put(name, [slot], source.ctypes.data, length)
 
 
-def test_what_slots_hold_survives_growing_shrinking_and_moving() -> None:
+def test_entries_survive_growing_shrinking_and_moving() -> None:
     pool = make_pool(HostMemory())
     assert pool.resize(3, 0)
     for slot in range(3):
@@ -63,7 +63,7 @@ def test_what_slots_hold_survives_growing_shrinking_and_moving() -> None:
     assert pool.resize(9, 3)
     assert pool.length == 12
     assert not pool.resize(10, 3), "twelve entries hold ten"
-    assert not pool.resize(8, 3), "a little waste is borne"
+    assert not pool.resize(8, 3), "unused entries are accepted"
     pool.move(2, 0, 3)
     assert pool.resize(2, 2)
     assert pool.length == 4
@@ -73,7 +73,7 @@ def test_what_slots_hold_survives_growing_shrinking_and_moving() -> None:
         assert not array[:2, :, 3:].any()
 
 
-def test_a_shorter_sentence_leaves_nothing_of_whom_it_replaces() -> None:
+def test_put_clears_the_entries_behind_a_shorter_sentence() -> None:
     pool = make_pool(HostMemory())
     pool.resize(4, 0)
     put(pool, 1, 4, float("nan"))
@@ -86,7 +86,7 @@ def test_a_shorter_sentence_leaves_nothing_of_whom_it_replaces() -> None:
 
 
 @pytest.mark.parametrize("budget_arrays", [1, 7])
-def test_a_pool_that_may_not_grow_is_as_it_was(budget_arrays: int) -> None:
+def test_a_pool_over_budget_raises_cache_full_and_is_unchanged(budget_arrays: int) -> None:
     pool = make_pool(HostMemory(), budget=budget_arrays * SLOTS * 4 * ENTRY)
     if budget_arrays == 1:
         with pytest.raises(CacheFull, match="are allowed"):
@@ -103,7 +103,7 @@ def test_a_pool_that_may_not_grow_is_as_it_was(budget_arrays: int) -> None:
     pool.release()
 
 
-def test_a_budget_knows_what_is_taken_of_it() -> None:
+def test_budget_use_follows_growing_and_shrinking() -> None:
     budget = Budget(1 << 20)
     pool = Pool("self", DIMENSIONS, SLOTS, 4, HostMemory(), budget, np.float32)
     assert budget.use == CacheUse(0, 1 << 20)
@@ -114,7 +114,7 @@ def test_a_budget_knows_what_is_taken_of_it() -> None:
     pool.release()
 
 
-def test_a_pool_whose_memory_ends_while_it_grows_is_as_it_was() -> None:
+def test_a_pool_out_of_memory_while_growing_is_unchanged() -> None:
     pool = make_pool(ShortMemory(ARRAYS + 2))
     pool.resize(1, 0)
     put(pool, 2, 1, 7)
@@ -125,8 +125,8 @@ def test_a_pool_whose_memory_ends_while_it_grows_is_as_it_was() -> None:
 
 
 @given(st.data())
-def test_every_row_sees_what_its_ancestors_wrote_and_nothing_else(data: st.DataObject) -> None:
-    """Entries are named after who wrote them; rows fork, die and are moved at random."""
+def test_every_row_sees_only_the_entries_of_its_ancestors(data: st.DataObject) -> None:
+    """Entries are labelled by step, sentence and row; rows fork, die and move at random."""
     slots, rows = 3, 4
     ancestry = Ancestry(slots, rows)
     written: list[dict[int, tuple[int, int, int]]] = [{} for _ in range(slots)]
@@ -166,7 +166,7 @@ def test_every_row_sees_what_its_ancestors_wrote_and_nothing_else(data: st.DataO
         assert ancestry.highest(slice(in_use)) <= bias.shape[2]
 
 
-def test_a_long_sentence_has_as_many_entries_as_it_writes() -> None:
+def test_a_long_sentence_gets_one_entry_per_token() -> None:
     ancestry = Ancestry(1, 1)
     entries = [int(ancestry.append(np.zeros((1, 1), np.int32))[0, 0]) for _ in range(200)]
     assert entries == list(range(200))

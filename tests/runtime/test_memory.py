@@ -13,7 +13,7 @@ from service.runtime.memory import HostMemory, Memory, Stretches
 
 # ruff: noqa: N802
 class FakeRuntime:
-    """The few calls of the CUDA runtime, on host memory."""
+    """Fake of the CUDA runtime functions in use, on host memory."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, Any] = {}
@@ -72,13 +72,13 @@ def write(address: int, values: NDArray[np.uint8]) -> None:
     ctypes.memmove(address, values.tobytes(), values.size)
 
 
-def test_a_block_is_zeros_at_first(memory: Memory) -> None:
+def test_a_new_block_is_zero(memory: Memory) -> None:
     address = memory.allocate(1000)
     assert not read(address, 1000).any()
     memory.free(address)
 
 
-def test_a_block_that_is_resized_keeps_what_fits_and_gains_zeros(memory: Memory) -> None:
+def test_resize_keeps_the_bytes_that_fit_and_adds_zeros(memory: Memory) -> None:
     address = memory.allocate(6000)
     write(address, np.full(6000, 7, np.uint8))
     address = memory.resize(address, 6000, 100_000)
@@ -90,7 +90,7 @@ def test_a_block_that_is_resized_keeps_what_fits_and_gains_zeros(memory: Memory)
     memory.free(address)
 
 
-def test_stretches_are_copied_with_their_own_pitches_and_nothing_else_is_touched(
+def test_copy_and_clear_respect_pitches_and_touch_no_other_bytes(
     memory: Memory,
 ) -> None:
     source, target = memory.allocate(24), memory.allocate(30)
@@ -107,7 +107,7 @@ def test_stretches_are_copied_with_their_own_pitches_and_nothing_else_is_touched
     memory.free(target)
 
 
-def test_a_gpu_without_room_is_out_of_memory_and_other_errors_have_a_name() -> None:
+def test_cuda_out_of_memory_raises_memory_error_other_codes_cuda_error() -> None:
     runtime = FakeRuntime()
     memory = CudaMemory(1, runtime)
     assert runtime.device == 1

@@ -11,7 +11,7 @@ BOS = 1
 
 
 def spelling_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Likeliest is the sum of everything seen; the rest follows in order."""
+    """The likeliest token is the sum of all tokens modulo 8; all other tokens follow in order."""
     logits = -np.arange(1, 9, dtype=np.float32)
     logits[(sum(source) + sum(prefix)) % 8] = 0
     return logits
@@ -35,7 +35,7 @@ def step(
     )
 
 
-def test_candidates_are_the_best_of_each_row_in_order() -> None:
+def test_candidates_are_the_best_tokens_of_each_row_in_order() -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)
     backend.encode(EncodeBatch(0, [(2,), (3,)]))
     candidates = step(backend, [[0], [0]], [[BOS], [BOS]], [0, 0])
@@ -54,7 +54,7 @@ def test_rows_continue_the_prefixes_of_their_parents() -> None:
     assert backend.prefixes == [{0: (BOS, 4, 5), 1: (BOS, 3, 6)}]
 
 
-def test_the_last_sentence_moves_into_the_slot_of_one_that_left() -> None:
+def test_move_puts_the_last_sentence_into_a_free_slot() -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)
     backend.encode(EncodeBatch(0, [(2,), (3,)]))
     step(backend, [[0], [0]], [[BOS], [BOS]], [0, 0])
@@ -65,7 +65,7 @@ def test_the_last_sentence_moves_into_the_slot_of_one_that_left() -> None:
     assert candidates.token_ids_BKN[:, 0, 0].tolist() == [0, 5]
 
 
-def test_edits_change_logits_before_they_become_probabilities() -> None:
+def test_edits_change_logits_before_the_softmax() -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)
     backend.encode(EncodeBatch(0, [(2,)]))
     edits = Edits(
@@ -86,10 +86,10 @@ def test_edits_change_logits_before_they_become_probabilities() -> None:
     [
         ([[0], [-1]], [0, 0], "a sentence without a row"),
         ([[0], [0]], [0, 1], "does not follow its prefix"),
-        ([[0], [0], [0]], [0, 0, 0], "nobody encoded"),
+        ([[0], [0], [0]], [0, 0, 0], "were not encoded"),
     ],
 )
-def test_a_batch_that_makes_no_sense_is_our_bug(
+def test_an_inconsistent_batch_raises_assertion_error(
     parents: list[list[int]], positions: list[int], complaint: str
 ) -> None:
     backend = ScriptedBackend(spelling_model, LIMITS)

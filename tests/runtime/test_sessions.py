@@ -16,7 +16,7 @@ from service.runtime.sessions import int8_saturates
         ("fpu sse avx2 avx512f", True),
     ],
 )
-def test_a_processor_without_vnni_takes_the_exact_way(
+def test_int8_saturates_on_x86_64_without_vnni(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, saturates: bool
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
@@ -25,6 +25,6 @@ def test_a_processor_without_vnni_takes_the_exact_way(
     assert int8_saturates(cpu) is saturates
 
 
-def test_other_processors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_does_not_saturate_on_other_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert not int8_saturates()

@@ -1,4 +1,4 @@
-"""What the C library has been given back does not stay with the process."""
+"""Free heap memory is returned to the operating system."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from service.server.allocator import give_memory_back
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"),
     reason="the C library gives memory back by itself, or never",
 )
-def test_what_is_free_between_what_is_in_use_is_given_back() -> None:
-    # Too large for Python's own allocator, too small for places of their own.
+def test_free_memory_between_live_blocks_is_returned() -> None:
+    # Too large for Python's own allocator, too small for mmap.
     blocks = [bytes(8_000) for _ in range(8_000)]
     kept = blocks[::100]
     full = resident_bytes()

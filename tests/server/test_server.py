@@ -1,4 +1,4 @@
-"""A server that is told to stop, as its clients see it."""
+"""Graceful shutdown of a real server, as seen by its clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def running_requests(client: httpx.AsyncClient) -> float:
 async def ask_until_it_is_gone(
     server: Server, number: int, *, keep_alive: bool
 ) -> list[tuple[float, float, int | str]]:
-    """What a client that never stops asking is answered: when it asked and heard, and what."""
+    """Send requests until the server is gone; returns start, end and outcome of each."""
     heard: list[tuple[float, float, int | str]] = []
     text = f"wort {number} " * (number % 3 + 1)
 
@@ -87,16 +87,16 @@ async def test_accepted_requests_are_answered_and_new_ones_refused(
         async with httpx.AsyncClient(base_url=server.address) as client:
             while await running_requests(client) < CLIENTS * 3 / 4:
                 await asyncio.sleep(0.01)
-        told = time.monotonic()
+        signalled = time.monotonic()
         server.process.send_signal(number)
         heard = [answer for of_one in await asyncio.gather(*asking) for answer in of_one]
         code = await asyncio.to_thread(server.process.wait, 30)
     outcomes = Counter(outcome for _, _, outcome in heard)
     assert outcomes.keys() >= {200, 503, GONE}, outcomes
-    # Who knocks while the door falls shut is reset by the kernel, and was never let in.
-    assert all(asked > told for asked, _, outcome in heard if outcome not in {200, 503, GONE})
+    # The kernel resets connections that arrive while the listener closes; none was accepted.
+    assert all(asked > signalled for asked, _, outcome in heard if outcome not in {200, 503, GONE})
     assert outcomes[200] > CLIENTS / 2
-    across = [outcome for asked, answered, outcome in heard if asked < told < answered]
+    across = [outcome for asked, answered, outcome in heard if asked < signalled < answered]
     assert across.count(200) > CLIENTS / 4
     assert code == (0 if number == signal.SIGTERM else 130)
     assert "Traceback" not in server.log.read_text()
@@ -106,7 +106,7 @@ async def test_while_draining_probes_are_answered_and_readiness_is_off(bundles: 
     with running(bundles, "--step-seconds", "0.05") as server:
         async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
             working = asyncio.create_task(client.post("/translate", json=body("wort " * 10)))
-            # The one that is translated, and the one that asks.
+            # The translation and this request for /metrics.
             while await running_requests(client) < 2:
                 await asyncio.sleep(0.01)
             server.process.terminate()
@@ -129,11 +129,11 @@ async def test_while_draining_probes_are_answered_and_readiness_is_off(bundles: 
         assert await asyncio.to_thread(server.process.wait, 30) == 0
 
 
-async def test_who_takes_too_long_is_told_so(bundles: Path) -> None:
+async def test_request_beyond_shutdown_time_gets_503(bundles: Path) -> None:
     with running(bundles, "--step-seconds", "0.2", shutdown_seconds=1) as server:
         async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
             working = asyncio.create_task(client.post("/translate", json=body("wort " * 10)))
-            # The one that is translated, and the one that asks.
+            # The translation and this request for /metrics.
             while await running_requests(client) < 2:
                 await asyncio.sleep(0.01)
             server.process.terminate()
@@ -146,7 +146,7 @@ async def test_who_takes_too_long_is_told_so(bundles: Path) -> None:
     assert "1 requests were not done in 1" in server.log.read_text()
 
 
-def test_an_idle_server_stops_although_somebody_is_connected(bundles: Path) -> None:
+def test_idle_server_stops_with_open_connections(bundles: Path) -> None:
     with running(bundles) as server, httpx.Client(base_url=server.address) as client:
         assert client.get("/livez").status_code == 200
         with socket.create_connection(("127.0.0.1", server.port)) as silent:
@@ -163,7 +163,7 @@ def test_a_server_stops_while_it_loads(bundles: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_who_insists_ends_it_at_once(bundles: Path, number: signal.Signals) -> None:
+def test_second_signal_ends_the_process_at_once(bundles: Path, number: signal.Signals) -> None:
     with running(bundles, "--load-seconds", "600", ready=False) as server:
         for _ in range(3):
             server.process.send_signal(number)

@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it, and a loop for tests that hypothesis drives."""
+"""Manual clock, and an event-loop runner for hypothesis tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MIDDLE_OF_NOVEMBER = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
 class Clock:
-    """A monotonic clock; add to ``seconds``."""
+    """Fake monotonic clock; tests advance ``seconds``."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -20,7 +20,7 @@ class Clock:
         return self.seconds
 
     def now(self) -> datetime:
-        """The time of day in UTC, in the middle of a November to begin with."""
+        """The date and time in UTC, starting in the middle of a November."""
         return MIDDLE_OF_NOVEMBER + timedelta(seconds=self.seconds - 1000.0)
 
 

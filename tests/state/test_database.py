@@ -60,7 +60,7 @@ async def test_one_thread_does_everything_and_ends(tmp_path: Path) -> None:
     assert not threads[0].is_alive()
 
 
-async def test_several_may_open_one_file_at_once_and_see_what_the_others_write(
+async def test_concurrent_connections_see_each_others_writes(
     tmp_path: Path,
 ) -> None:
     databases = [Database(tmp_path / FILE_NAME) for _ in range(8)]
@@ -72,7 +72,7 @@ async def test_several_may_open_one_file_at_once_and_see_what_the_others_write(
     await asyncio.gather(*(database.close() for database in databases))
 
 
-async def test_an_older_file_is_brought_up_to_date_and_keeps_what_it_has(tmp_path: Path) -> None:
+async def test_older_file_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None:
     async with Database(tmp_path / FILE_NAME) as database:
         await database.write(lambda connection: put(7, connection))
     later = (*MIGRATIONS, ("ALTER TABLE usage ADD COLUMN images INTEGER NOT NULL DEFAULT 3",))
@@ -92,7 +92,7 @@ async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert await database.read(values) == []
 
 
-async def test_what_is_no_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+async def test_invalid_database_file_error_has_remedy(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text("no database" * 100)
     with pytest.raises(StateUnavailable) as refusal:
         await Database(tmp_path / FILE_NAME).open()
@@ -102,7 +102,7 @@ async def test_what_is_no_database_is_named_with_what_to_do(tmp_path: Path) -> N
     )
 
 
-async def test_a_place_for_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+async def test_impossible_path_error_has_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / FILE_NAME).mkdir()
     for path in (tmp_path / "file" / FILE_NAME, tmp_path / FILE_NAME):
@@ -111,7 +111,7 @@ async def test_a_place_for_no_file_is_named_with_what_to_do(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
-async def test_a_file_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path) -> None:
+async def test_read_only_file_error_has_remedy(tmp_path: Path) -> None:
     async with Database(tmp_path / FILE_NAME):
         pass
     (tmp_path / FILE_NAME).chmod(0o400)
@@ -119,7 +119,7 @@ async def test_a_file_that_cannot_be_written_is_named_with_what_to_do(tmp_path: 
         await Database(tmp_path / FILE_NAME).open()
 
 
-async def test_a_failure_is_logged_for_the_operator_and_tells_callers_nothing_of_the_file(
+async def test_failure_is_logged_and_hides_the_file_from_callers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Database(tmp_path / FILE_NAME) as database:

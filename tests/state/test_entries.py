@@ -21,17 +21,17 @@ ENTRIES = st.dictionaries(TERMS, TERMS, max_size=8).map(
 
 
 @given(ENTRIES, st.sampled_from(["tsv", "csv"]))
-def test_entries_come_back_from_text_as_they_were(
+def test_rendered_entries_parse_to_the_same_terms(
     terms: tuple[Term, ...], entries_format: EntriesFormat
 ) -> None:
-    # What editors put at the beginning of a file belongs to no term.
+    # A byte order mark belongs to no term.
     assume(not (terms and terms[0].source.startswith("\ufeff")))
     assert parse(render(terms, entries_format), entries_format, PAIR) == terms
     assert validate(terms) == terms
 
 
 @given(st.text(), st.sampled_from(["tsv", "csv"]))
-def test_any_text_is_entries_or_is_refused_with_its_line(
+def test_any_text_parses_or_is_refused_with_line_number(
     text: str, entries_format: EntriesFormat
 ) -> None:
     try:
@@ -113,7 +113,7 @@ def test_comma_separated_entries(text: str, terms: list[tuple[str, str]]) -> Non
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(
+def test_invalid_entry_is_refused_with_line_number(
     text: str, entries_format: EntriesFormat, sentence: str
 ) -> None:
     with pytest.raises(InvalidGlossary) as refusal:
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_named_with_its_line(
     assert str(refusal.value) == sentence
 
 
-def test_entries_that_are_no_text_are_named_by_number() -> None:
+def test_validate_refuses_entries_by_number() -> None:
     with pytest.raises(InvalidGlossary, match=r'^entry 2: "a" is there twice$'):
         validate([Term("a", "b"), Term("a", "c")])
     with pytest.raises(InvalidGlossary, match=r"^entry 2: the target term is empty$"):

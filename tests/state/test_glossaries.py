@@ -29,7 +29,7 @@ async def store() -> AsyncIterator[GlossaryStore]:
         yield GlossaryStore(database, GlossaryLimits(glossaries=3, dictionaries=2, entries=4))
 
 
-async def test_a_glossary_comes_back_as_it_was_made(tmp_path: Path) -> None:
+async def test_stored_glossary_is_read_unchanged(tmp_path: Path) -> None:
     async with Database(tmp_path / FILE_NAME) as database:
         made = await GlossaryStore(database).create("ann", "Tiere", {DE_EN: [DOG, CAT]})
     assert str(uuid.UUID(made.id)) == made.id
@@ -49,7 +49,7 @@ async def test_glossaries_are_listed_in_the_order_they_were_made(store: Glossary
 
 
 @pytest.mark.parametrize("other", [None, "bob"])
-async def test_nobody_sees_the_glossary_of_somebody_else(
+async def test_other_owners_cannot_access_a_glossary(
     store: GlossaryStore, other: str | None
 ) -> None:
     made = await store.create("ann", "Tiere", {DE_EN: [DOG]})
@@ -99,7 +99,7 @@ async def test_entries_are_replaced_or_merged(store: GlossaryStore) -> None:
     assert await store.merge(None, made.id, EN_DE, [Term("dog", "Hund")]) == Dictionary(EN_DE, 1)
 
 
-async def test_a_glossary_is_renamed_and_keeps_the_rest(store: GlossaryStore) -> None:
+async def test_renamed_glossary_keeps_other_fields(store: GlossaryStore) -> None:
     made = await store.create(None, "Tiere", {DE_EN: [DOG]})
     renamed = await store.rename(None, made.id, "Haustiere")
     assert renamed.name == "Haustiere"
@@ -122,7 +122,7 @@ async def test_a_deleted_glossary_is_gone_with_its_entries(tmp_path: Path) -> No
         assert left == []
 
 
-async def test_there_is_a_limit_to_everything(store: GlossaryStore) -> None:
+async def test_glossaries_dictionaries_and_entries_are_limited(store: GlossaryStore) -> None:
     entries = [Term(str(number), "x") for number in range(5)]
     with pytest.raises(InvalidGlossary, match="at most 4 entries; this would have 5"):
         await store.create(None, "Tiere", {DE_EN: entries})
@@ -148,7 +148,7 @@ async def test_a_glossary_needs_a_name(store: GlossaryStore, name: str) -> None:
         await store.rename(None, made.id, name)
 
 
-async def test_what_has_no_use_is_refused(store: GlossaryStore) -> None:
+async def test_empty_glossaries_and_same_language_pairs_are_refused(store: GlossaryStore) -> None:
     with pytest.raises(InvalidGlossary, match="at least one dictionary"):
         await store.create(None, "Tiere", {})
     with pytest.raises(InvalidGlossary, match="at least one entry"):

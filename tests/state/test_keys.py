@@ -40,7 +40,7 @@ async def test_a_random_key_is_found_with_its_limits(database: Database) -> None
     assert [known.name for known in await store.all()] == ["mastodon", "weblate"]
 
 
-async def test_a_chosen_key_may_look_like_deepls(database: Database) -> None:
+async def test_chosen_key_may_have_deepl_format(database: Database) -> None:
     store = KeyStore(database)
     chosen = "f63c02c5-f056-4a2e-9b3d-1b2e5d3a4c5f:fx"
     assert await store.add("deepl", chosen) == chosen
@@ -50,7 +50,7 @@ async def test_a_chosen_key_may_look_like_deepls(database: Database) -> None:
 
 
 @given(st.dictionaries(NAMES, KEYS, max_size=5), st.data())
-def test_removed_keys_stop_working_and_the_others_go_on(
+def test_removed_keys_stop_working_and_remaining_keys_work(
     keys: dict[str, str], data: st.DataObject
 ) -> None:
     keys = {name: key for key, name in {key: name for name, key in keys.items()}.items()}
@@ -71,10 +71,10 @@ def test_removed_keys_stop_working_and_the_others_go_on(
     run(check())
 
 
-async def test_a_running_server_notices_keys_that_come_and_go_elsewhere(tmp_path: Path) -> None:
+async def test_running_server_sees_keys_changed_by_another_process(tmp_path: Path) -> None:
     clock = Clock()
-    async with Database(tmp_path / FILE_NAME) as ours, Database(tmp_path / FILE_NAME) as theirs:
-        server, command_line = KeyStore(ours, clock), KeyStore(theirs)
+    async with Database(tmp_path / FILE_NAME) as first, Database(tmp_path / FILE_NAME) as second:
+        server, command_line = KeyStore(first, clock), KeyStore(second)
         assert await server.find("secret") is None
         await command_line.add("weblate", "secret")
         clock.seconds += 1.0
@@ -112,7 +112,7 @@ async def test_every_stored_digest_is_compared(
     assert len(set(compared)) == 3
 
 
-async def test_a_key_is_nowhere_but_with_whom_it_was_given_to(tmp_path: Path) -> None:
+async def test_key_is_in_no_file_or_repr(tmp_path: Path) -> None:
     async with Database(tmp_path / FILE_NAME) as database:
         store = KeyStore(database)
         key = await store.add("weblate")
@@ -125,20 +125,20 @@ async def test_a_key_is_nowhere_but_with_whom_it_was_given_to(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a\n", "ü", "a" * 65, "a/b"])
-async def test_a_name_that_cannot_be_used_is_refused(database: Database, name: str) -> None:
+async def test_invalid_key_name_is_refused(database: Database, name: str) -> None:
     with pytest.raises(KeyRefused, match="is no name for a key; use at most 64 letters"):
         await KeyStore(database).add(name)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\n", "ü", "a" * 201])
-async def test_a_key_that_no_header_carries_is_refused(database: Database, key: str) -> None:
+async def test_key_invalid_in_a_header_is_refused(database: Database, key: str) -> None:
     with pytest.raises(KeyRefused, match="travels in a header") as refusal:
         await KeyStore(database).add("weblate", key)
     assert not key or key not in str(refusal.value)
 
 
 @pytest.mark.parametrize("limit", [-1, 2**64])
-async def test_a_limit_that_is_none_is_refused(database: Database, limit: int) -> None:
+async def test_invalid_limit_is_refused(database: Database, limit: int) -> None:
     with pytest.raises(KeyRefused, match="is no limit"):
         await KeyStore(database).add("weblate", requests_per_minute=limit)
     with pytest.raises(KeyRefused, match="is no limit"):
@@ -158,7 +158,7 @@ async def test_names_and_keys_are_unique(database: Database) -> None:
 
 
 @given(st.text())
-def test_whatever_is_sent_as_a_key_is_no_key(key: str) -> None:
+def test_unknown_key_with_lone_surrogate_is_not_found(key: str) -> None:
     async def check() -> None:
         async with Database(None) as database:
             assert await KeyStore(database).find(key + "\ud800") is None

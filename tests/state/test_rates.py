@@ -9,7 +9,7 @@ from service.state.rates import RateLimits
 from tests.state.clocks import Clock
 
 
-def test_whoever_sends_too_many_is_told_when_to_come_back() -> None:
+def test_caller_over_limit_is_refused_with_retry_after() -> None:
     clock = Clock()
     limits = RateLimits(clock)
     limits.hit("ann", 2)
@@ -25,7 +25,7 @@ def test_whoever_sends_too_many_is_told_when_to_come_back() -> None:
     limits.hit("ann", 2)
 
 
-def test_zero_is_unlimited_and_remembers_nobody() -> None:
+def test_zero_is_unlimited_and_tracks_no_caller() -> None:
     limits = RateLimits(Clock())
     for _ in range(1000):
         limits.hit("ann", 0)
@@ -34,10 +34,10 @@ def test_zero_is_unlimited_and_remembers_nobody() -> None:
 
 @given(
     st.integers(1, 5),
-    # In sixty-fourths of a second, which floats add exactly.
+    # Pauses in 1/64 s, which floats add exactly.
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40 * 64)), max_size=60),
 )
-def test_no_sixty_seconds_hold_more_than_allowed_and_coming_back_when_told_works(
+def test_every_minute_is_within_limit_and_retry_after_suffices(
     per_minute: int, arrivals: list[tuple[str, int]]
 ) -> None:
     clock = Clock()
@@ -57,7 +57,7 @@ def test_no_sixty_seconds_hold_more_than_allowed_and_coming_back_when_told_works
         admitted[caller].append(clock.seconds)
 
 
-def test_a_limit_that_was_lowered_counts_at_once() -> None:
+def test_lowered_limit_applies_at_once() -> None:
     clock = Clock()
     limits = RateLimits(clock)
     for _ in range(5):
@@ -69,7 +69,7 @@ def test_a_limit_that_was_lowered_counts_at_once() -> None:
     limits.hit("ann", 2)
 
 
-def test_only_so_many_callers_are_remembered_and_the_busy_ones_longest() -> None:
+def test_least_recent_callers_are_evicted_above_bound() -> None:
     clock = Clock()
     limits = RateLimits(clock, most_callers=10)
     limits.hit("busy", 1000)
@@ -81,7 +81,7 @@ def test_only_so_many_callers_are_remembered_and_the_busy_ones_longest() -> None
         limits.hit("busy", 501)
 
 
-def test_whoever_was_quiet_for_a_minute_is_forgotten() -> None:
+def test_callers_without_requests_for_a_minute_are_evicted() -> None:
     clock = Clock()
     limits = RateLimits(clock)
     for number in range(100):
@@ -91,7 +91,7 @@ def test_whoever_was_quiet_for_a_minute_is_forgotten() -> None:
     assert len(limits) == 1
 
 
-def test_one_caller_is_held_to_its_limit_even_if_only_one_is_remembered() -> None:
+def test_limit_holds_when_only_one_caller_is_tracked() -> None:
     limits = RateLimits(Clock(), most_callers=1)
     limits.hit("ann", 1)
     with pytest.raises(RateLimited):

@@ -21,7 +21,7 @@ async def database() -> AsyncIterator[Database]:
         yield database
 
 
-async def test_a_suggestion_is_kept_with_who_made_it_and_when(database: Database) -> None:
+async def test_suggestion_is_stored_with_owner_and_time(database: Database) -> None:
     store = SuggestionStore(database, now=Clock().now)
     await store.add("ann", DE_EN, "Guten Tag", "Good day")
     await store.add(None, DE_EN, "Hallo\n", "Hello\n")
@@ -42,7 +42,7 @@ async def test_a_suggestion_is_kept_with_who_made_it_and_when(database: Database
         ("x", "x\ud800", "the suggestion is not valid Unicode"),
     ],
 )
-async def test_what_is_no_suggestion_is_refused(
+async def test_invalid_suggestion_is_refused(
     database: Database, text: str, suggestion: str, sentence: str
 ) -> None:
     store = SuggestionStore(database, SuggestionLimits(characters=10))
@@ -50,7 +50,7 @@ async def test_what_is_no_suggestion_is_refused(
         await store.add(None, DE_EN, text, suggestion)
 
 
-async def test_only_so_many_are_kept(database: Database) -> None:
+async def test_suggestions_above_limit_are_refused(database: Database) -> None:
     store = SuggestionStore(database, SuggestionLimits(suggestions=2))
     for _ in range(2):
         await store.add(None, DE_EN, "a", "b")

@@ -36,7 +36,7 @@ async def used(ledger: UsageLedger, caller: str | None = None) -> tuple[int, int
     return usage.characters, usage.documents
 
 
-async def test_what_was_translated_is_charged_to_whoever_asked(database: Database) -> None:
+async def test_usage_is_charged_to_the_caller(database: Database) -> None:
     ledger = UsageLedger(database)
     async with ledger.charge("ann", 10):
         assert await used(ledger, "ann") == (0, 0)
@@ -51,7 +51,7 @@ async def test_what_was_translated_is_charged_to_whoever_asked(database: Databas
         await ledger.flush()
 
 
-async def test_work_that_fails_is_not_charged_and_gives_its_part_of_the_quota_back(
+async def test_failed_work_is_not_charged_and_releases_its_quota(
     database: Database,
 ) -> None:
     ledger = UsageLedger(database)
@@ -94,7 +94,7 @@ async def test_a_request_over_the_quota_is_refused_before_it_is_translated(
     st.lists(st.tuples(CALLERS, st.integers(0, 20), st.integers(0, 4), st.booleans()), max_size=30),
     st.sets(st.integers(0, 10)),
 )
-def test_concurrent_charges_never_exceed_a_quota_and_only_what_was_done_is_billed(
+def test_concurrent_charges_stay_within_quota_and_bill_finished_work(
     quota: int, charges: list[tuple[str | None, int, int, bool]], flushes: set[int]
 ) -> None:
     async def check() -> None:
@@ -170,9 +170,9 @@ async def test_usage_is_written_while_the_service_runs(
     assert await used(elsewhere, "ann") == (10, 0)
 
 
-async def test_processes_that_share_a_file_add_up(tmp_path: Path) -> None:
-    async with Database(tmp_path / FILE_NAME) as ours, Database(tmp_path / FILE_NAME) as theirs:
-        one, other = UsageLedger(ours), UsageLedger(theirs)
+async def test_usage_of_processes_sharing_a_file_adds_up(tmp_path: Path) -> None:
+    async with Database(tmp_path / FILE_NAME) as first, Database(tmp_path / FILE_NAME) as second:
+        one, other = UsageLedger(first), UsageLedger(second)
         for ledger in (one, other):
             async with ledger.charge("ann", 40, quota=100):
                 pass
@@ -184,7 +184,7 @@ async def test_processes_that_share_a_file_add_up(tmp_path: Path) -> None:
                     pass
 
 
-async def test_a_month_begins_anew_and_work_belongs_to_the_month_it_began_in(
+async def test_usage_resets_monthly_and_work_counts_in_its_starting_month(
     database: Database,
 ) -> None:
     clock = Clock()
@@ -206,7 +206,7 @@ async def test_a_month_begins_anew_and_work_belongs_to_the_month_it_began_in(
     assert await used(ledger, "ann") == (100, 0)
 
 
-async def test_what_cannot_be_written_is_kept_and_written_later(
+async def test_usage_is_kept_and_written_after_a_failed_flush(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = UsageLedger(database)

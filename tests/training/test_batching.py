@@ -29,7 +29,7 @@ BUDGET = 60
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Shards:
-    """Pair i has i + 10 as its first source token, so that batches tell who is in them."""
+    """Pair i has i + 10 as its first source token, so that batches identify their pairs."""
     rng = np.random.default_rng(1)
     pairs = [
         ((i + 10, *[4] * rng.integers(0, 12)), tuple([5] * int(rng.integers(1, 14))))
@@ -59,7 +59,7 @@ def members(batch: Batch) -> list[int]:
     budget=st.integers(1, 100),
     rng=st.randoms(use_true_random=False),
 )
-def test_batches_hold_everybody_once_within_the_budget(
+def test_batches_cover_all_pairs_once_within_the_budget(
     lengths: list[int], budget: int, rng: random.Random
 ) -> None:
     order = list(range(100, 100 + len(lengths)))
@@ -71,7 +71,7 @@ def test_batches_hold_everybody_once_within_the_budget(
     assert all(len(batch) == 1 or max(batch) * len(batch) <= budget for batch in sizes)
     for shorter, longer in itertools.pairwise(sizes):
         assert max(shorter) <= min(longer)
-        # No batch is smaller than the budget asks for.
+        # No batch could hold another row.
         assert longer[0] * (len(shorter) + 1) > budget
 
 
@@ -80,7 +80,7 @@ def test_batches_hold_everybody_once_within_the_budget(
     budget=st.integers(1, 200),
     multiple=st.integers(2, 9),
 )
-def test_buckets_hold_everybody_once_and_length_decides_how_many_rows_there_are(
+def test_buckets_cover_all_pairs_once_with_rows_fixed_by_length(
     lengths: list[tuple[int, int]], budget: int, multiple: int
 ) -> None:
     source, target = np.array(lengths, np.int64).reshape(-1, 2).T
@@ -90,12 +90,12 @@ def test_buckets_hold_everybody_once_and_length_decides_how_many_rows_there_are(
     for batch in batches:
         assert batch.rows in {max(1, budget // width) for width in widths}
         assert batch.rows == 1 or batch.rows * max(widths[i] for i in batch.indices) <= budget
-    # Only the last has rows that nobody needs.
+    # Only the last batch has unused rows.
     assert all(batch.rows == len(batch.indices) for batch in batches[:-1])
     assert all(batch.rows >= len(batch.indices) for batch in batches)
 
 
-def test_rounded_up_batches_say_the_same_sentences(shards: Shards) -> None:
+def test_rounded_up_batches_hold_the_same_sentences(shards: Shards) -> None:
     indices = np.array([3, 50, 7, 110])
     plain = collate(shards, indices, SPECIAL_IDS)
     rounded = collate(shards, indices, SPECIAL_IDS, rows=6, length_multiple=8)
@@ -104,7 +104,7 @@ def test_rounded_up_batches_say_the_same_sentences(shards: Shards) -> None:
         assert other.shape == (6, -(-one.size(1) // 8) * 8)
         assert torch.equal(other[:4, : one.size(1)], one)
         assert not other[:4, one.size(1) :].any()
-    # Nothing is predicted of rows that are nobody's, and they do look at something.
+    # Unused rows predict nothing, and have a token to attend to.
     assert rounded.num_target_tokens == plain.num_target_tokens
     assert rounded.source_BS[4:, 0].tolist() == [SPECIAL_IDS.eos] * 2
     assert rounded.input_BT[4:, 0].tolist() == [SPECIAL_IDS.bos] * 2
@@ -115,7 +115,7 @@ def test_rounded_up_batches_say_the_same_sentences(shards: Shards) -> None:
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_rows_are_padded_as_one_by_one(shards: Shards, number: int) -> None:
+def test_collate_equals_padding_row_by_row(shards: Shards, number: int) -> None:
     rng = np.random.default_rng(number)
     indices = rng.integers(0, PAIRS, 9)
     batch = collate(shards, indices, SPECIAL_IDS)
@@ -140,14 +140,14 @@ def test_no_batch_exceeds_its_budget_of_padded_tokens(shards: Shards) -> None:
         assert max(batch.source_BS.numel(), batch.output_BT.numel()) <= BUDGET
 
 
-def test_epochs_come_in_different_orders_and_company(shards: Shards) -> None:
+def test_epochs_differ_in_order_and_batch_composition(shards: Shards) -> None:
     batches = loader(shards)
     first, second = ([members(batch) for batch in epoch(batches)] for _ in range(2))
     assert first != second
     assert set(map(frozenset, first)) != set(map(frozenset, second))
 
 
-def test_batches_of_an_epoch_do_not_come_by_length(shards: Shards) -> None:
+def test_batches_of_an_epoch_are_not_sorted_by_length(shards: Shards) -> None:
     batches = epoch(loader(shards))
     widths = [max(batch.source_BS.size(1), batch.output_BT.size(1)) for batch in batches]
     assert widths != sorted(widths)
@@ -162,7 +162,7 @@ def test_the_same_seed_gives_the_same_order(shards: Shards) -> None:
 
 
 @pytest.mark.parametrize("already", [0, 1, 7, 30, 65])
-def test_a_cursor_goes_on_where_it_stood(shards: Shards, already: int) -> None:
+def test_cursor_resumes_at_its_position(shards: Shards, already: int) -> None:
     unbroken = loader(shards)
     for _ in range(already):
         unbroken.next()
@@ -174,7 +174,7 @@ def test_a_cursor_goes_on_where_it_stood(shards: Shards, already: int) -> None:
         assert torch.equal(batch.output_BT, again.output_BT)
 
 
-def test_a_batch_is_framed_and_padded(tmp_path: Path) -> None:
+def test_batch_has_bos_eos_and_padding(tmp_path: Path) -> None:
     shards = Shards.write(tmp_path, [((7, 8, 9), (5,)), ((6,), (4, 5))])
     batch = collate(shards, np.array([0, 1]), SPECIAL_IDS)
     bos, eos = SPECIAL_IDS.bos, SPECIAL_IDS.eos
@@ -189,7 +189,7 @@ def test_padding_has_id_0(shards: Shards) -> None:
         BatchLoader(shards, SpecialIds(pad=3, unk=1, bos=2, eos=0), BUDGET, seed=1)
 
 
-def test_no_row_is_rounded_up_to_more_than_the_network_reads(tmp_path: Path) -> None:
+def test_rounding_up_stops_at_the_networks_maximum_length(tmp_path: Path) -> None:
     shards = Shards.write(tmp_path / "train", [(range(4, 13), [4, 5]), ([4], range(4, 14))])
     batch = BatchLoader(shards, SPECIAL_IDS, 100, seed=1, length_multiple=8, longest=11).next()
     assert batch.source_BS.shape == batch.input_BT.shape == (6, 11)

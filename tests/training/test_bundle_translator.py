@@ -11,13 +11,13 @@ from training.bundle_translator import TranslationFailed, translate_file
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One of two in a directory; the other would translate otherwise."""
+    """One of two bundles in a directory; the other translates differently."""
     directory = tmp_path_factory.mktemp("bundles")
     write_bundle(random_network(seed=2), directory / "another", ("int8",), name="another")
     return write_bundle(random_network(), directory / "random", ("int8",)).path
 
 
-def test_a_file_is_translated_line_by_line_by_exactly_the_bundle(
+def test_file_is_translated_line_by_line_with_the_given_bundle(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, output = tmp_path / "in.tsv.gz", tmp_path / "out.txt"
@@ -35,6 +35,6 @@ def test_a_file_is_translated_line_by_line_by_exactly_the_bundle(
     assert "is not gzip" in capsys.readouterr().err
 
 
-def test_what_is_no_bundle_is_named(tmp_path: Path) -> None:
+def test_missing_bundle_is_named(tmp_path: Path) -> None:
     with pytest.raises(TranslationFailed, match="missing is not a bundle"):
         translate_file(tmp_path / "missing", "de", "en", tmp_path / "in", tmp_path / "out")

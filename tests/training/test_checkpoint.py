@@ -25,7 +25,7 @@ def document(network: Transformer, step: int = 1) -> dict[str, Any]:
     }
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_checkpoint_loads_back(tmp_path: Path) -> None:
     network = tiny_network(norm="before", positions="learned", tying="decoder")
     path = checkpoint.path_of(tmp_path, 12)
     checkpoint.save(document(network, 12), path)
@@ -56,7 +56,7 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_checkpoints_are_listed_oldest_first_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_checkpoints_are_listed_oldest_first(tmp_path: Path) -> None:
     for step in (300, 2, 99_999_999, 10):
         checkpoint.path_of(tmp_path, step).touch()
     for name in ("checkpoint-00000400.partial", "averaged.pt", "checkpoint-1.pt", "log.jsonl"):
@@ -74,7 +74,7 @@ def test_pruning_keeps_the_last(tmp_path: Path, keep: int, left: list[int]) -> N
     assert checkpoint.checkpoints(tmp_path) == [checkpoint.path_of(tmp_path, s) for s in left]
 
 
-def test_pruning_spares_the_best(tmp_path: Path) -> None:
+def test_pruning_keeps_spared_steps(tmp_path: Path) -> None:
     for step in (1, 2, 3, 4):
         checkpoint.path_of(tmp_path, step).touch()
     checkpoint.prune(tmp_path, 2, {1})
@@ -98,31 +98,31 @@ def test_an_average_is_the_mean_of_every_weight(tmp_path: Path) -> None:
         assert weight.dtype == torch.float32
 
 
-def test_an_average_is_a_network_whose_tied_matrices_are_tied(tmp_path: Path) -> None:
+def test_averaged_network_keeps_tied_matrices(tmp_path: Path) -> None:
     averaged = checkpoint.average(saved(tmp_path, [tiny_network(1), tiny_network(2)]))
     checkpoint.save(averaged, tmp_path / "averaged.pt")
     network = checkpoint.restore(checkpoint.load(tmp_path / "averaged.pt"))
     assert network.generator.weight is network.source_embedding.tokens.weight
 
 
-def test_the_average_of_one_is_itself(tmp_path: Path) -> None:
+def test_average_of_one_checkpoint_equals_it(tmp_path: Path) -> None:
     network = tiny_network(1)
     averaged = checkpoint.average(saved(tmp_path, [network]))["network"]
     assert all(torch.equal(averaged[name], weight) for name, weight in network.state_dict().items())
 
 
-def test_there_must_be_something_to_average() -> None:
+def test_average_of_no_checkpoints_is_refused() -> None:
     with pytest.raises(CheckpointError, match="no checkpoint to average; train first"):
         checkpoint.average([])
 
 
-def test_different_networks_have_no_average(tmp_path: Path) -> None:
+def test_average_of_different_networks_is_refused(tmp_path: Path) -> None:
     paths = saved(tmp_path, [tiny_network(), tiny_network(width=8)])
     with pytest.raises(CheckpointError, match="of different networks"):
         checkpoint.average(paths)
 
 
-def test_weights_of_different_vocabularies_have_no_average(tmp_path: Path) -> None:
+def test_average_across_vocabularies_is_refused(tmp_path: Path) -> None:
     paths = saved(tmp_path, [tiny_network(), tiny_network()])
     other = document(tiny_network(), 2) | {"vocabulary": {"tokenizer.model": "of another"}}
     checkpoint.save(other, paths[1])
@@ -130,7 +130,7 @@ def test_weights_of_different_vocabularies_have_no_average(tmp_path: Path) -> No
         checkpoint.average(paths)
 
 
-def test_weights_of_no_vocabulary_have_no_average(tmp_path: Path) -> None:
+def test_average_without_vocabulary_hash_is_refused(tmp_path: Path) -> None:
     paths = saved(tmp_path, [tiny_network()])
     old = {key: value for key, value in document(tiny_network(), 1).items() if key != "vocabulary"}
     checkpoint.save(old, paths[0])
@@ -154,7 +154,7 @@ def test_loading_a_checkpoint_runs_none_of_its_code(
 
 
 @pytest.mark.parametrize("damage", ["truncated", "junk", "empty", "a pickle"])
-def test_a_file_that_holds_no_checkpoint_is_named(tmp_path: Path, damage: str) -> None:
+def test_damaged_checkpoint_is_named(tmp_path: Path, damage: str) -> None:
     path = checkpoint.path_of(tmp_path, 1)
     checkpoint.save(document(tiny_network()), path)
     content = {

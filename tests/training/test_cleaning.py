@@ -15,7 +15,7 @@ from training.data.seen import Seen
 @example(text="e\u200b\u0301")
 @example(text="a\u00adb \u2028 c")
 @example(text="&amp;amp;lt;&#8203;&am&shy;p;&notit;")
-def test_normalising_twice_is_normalising_once(text: str) -> None:
+def test_normalise_is_idempotent(text: str) -> None:
     once = normalise(text)
     assert normalise(once) == once
     assert unicodedata.is_normalized("NFC", once)
@@ -42,7 +42,7 @@ def test_normalising_twice_is_normalising_once(text: str) -> None:
         ("?a=1&copy=2 &notit; AT&T; R&D", "?a=1&copy=2 &notit; AT&T; R&D"),
     ],
 )
-def test_what_nobody_sees_goes_and_blanks_are_one_blank(raw: str, clean: str) -> None:
+def test_normalise_removes_invisible_characters_and_collapses_blanks(raw: str, clean: str) -> None:
     assert normalise(raw) == clean
 
 
@@ -71,9 +71,7 @@ def words(count: int, word: str = "w") -> str:
         (("one, two three four", "One two three four."), "untranslated"),
     ],
 )
-def test_a_pair_that_teaches_nothing_is_dropped_by_name(
-    pair: tuple[str, str], objection: str
-) -> None:
+def test_bad_pair_is_dropped_and_counted(pair: tuple[str, str], objection: str) -> None:
     kept, dropped = clean(pair)
     assert kept == []
     assert dropped == {objection: 1}
@@ -93,13 +91,13 @@ def test_a_pair_within_bounds_is_kept(pair: tuple[str, str]) -> None:
     assert clean(pair) == ([Pair(*pair)], {})
 
 
-def test_a_pair_is_kept_once_however_its_blanks_are_written() -> None:
+def test_duplicate_with_other_blanks_is_dropped() -> None:
     kept, dropped = clean(("ein Hund", "a dog"), ("ein  Hund ", "a dog"), ("ein Hund", "one dog"))
     assert kept == [Pair("ein Hund", "a dog"), Pair("ein Hund", "one dog")]
     assert dropped == {"duplicate": 1}
 
 
-def test_numbers_must_agree_where_that_is_asked() -> None:
+def test_same_numbers_drops_pairs_with_other_numbers() -> None:
     def dropped(source: str, target: str) -> dict[str, int]:
         cleaner = Cleaner(max_words=20, max_ratio=3.0, same_numbers=True)
         assert len(list(cleaner.clean([Pair(source, target)]))) == cleaner.kept
@@ -120,25 +118,25 @@ def test_numbers_must_agree_where_that_is_asked() -> None:
         ("w x y z " * 20, "machine goes on"),
     ],
 )
-def test_what_a_machine_does_to_no_end_is_dropped_by_name(made: str, objection: str) -> None:
+def test_endless_machine_translation_is_dropped_and_counted(made: str, objection: str) -> None:
     for machine, pair in (("target", Pair("ein Mann", made)), ("source", Pair(made, "a man"))):
         cleaner = Cleaner(max_words=200, max_ratio=99.0, machine=machine)  # type: ignore[arg-type]
         assert list(cleaner.clean([pair])) == []
         assert cleaner.dropped == {objection: 1}
 
 
-def test_copies_are_kept_where_copying_is_the_task() -> None:
+def test_generated_copies_are_kept() -> None:
     cleaner = Cleaner(max_words=20, max_ratio=3.0, generated=True)
     assert list(cleaner.clean([Pair("1 2 3 4", "1 2 3 4")])) == [Pair("1 2 3 4", "1 2 3 4")]
 
 
-def test_a_machine_may_repeat_what_people_repeated() -> None:
+def test_repetition_on_both_sides_is_kept() -> None:
     cleaner = Cleaner(max_words=200, max_ratio=99.0, machine="target")
     pair = Pair("ja ja ja ja ja", "yes yes yes yes yes")
     assert list(cleaner.clean([pair])) == [pair]
 
 
-def test_a_pair_of_another_corpus_is_a_duplicate_too() -> None:
+def test_duplicate_across_corpora_is_dropped() -> None:
     known = Seen()
     for dropped in ({}, {"duplicate": 1}):
         cleaner = Cleaner(max_words=20, max_ratio=3.0, known=known)
@@ -150,13 +148,13 @@ sides = st.lists(st.sampled_from(["a", "b", "\u200b", "c d"]), max_size=8).map("
 
 
 @given(pairs=st.lists(st.tuples(sides, sides)))
-def test_what_is_seen_is_kept_or_counted_as_dropped(pairs: list[tuple[str, str]]) -> None:
+def test_every_pair_is_kept_or_counted_as_dropped(pairs: list[tuple[str, str]]) -> None:
     kept, dropped = clean(*pairs, max_words=6)
     assert len(kept) + sum(dropped.values()) == len(pairs)
     assert len(set(kept)) == len(kept)
 
 
-def test_clean_pairs_stay_clean() -> None:
+def test_cleaning_is_idempotent() -> None:
     kept, _ = clean(("ein  Hund", "a dog"), ("", "x"), (words(30), "y"))
     assert clean(*kept) == (kept, {})
 

@@ -31,7 +31,7 @@ Command = Callable[..., int]
 
 @pytest.fixture
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """``python -m training`` in a directory of its own, with the tiny recipe on offer."""
+    """``python -m training`` with the tiny recipe, in a directory of its own."""
     monkeypatch.setitem(RECIPES, "tiny", tiny_recipe)
 
     def run(*arguments: str) -> int:
@@ -100,7 +100,7 @@ def test_every_hop_can_be_taken_alone(
         ("prepare", "multi30k-de-en", "corpus 'multi30k/train' has no de side: put it at"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_refusal_is_printed_in_one_line(
     training: Command,
     capsys: pytest.CaptureFixture[str],
     command: str,
@@ -114,7 +114,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert complaint in output.err
 
 
-def test_every_command_is_on_offer_and_says_what_it_does(
+def test_every_command_has_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     modules = {path.stem for path in (ROOT / "training" / "commands").glob("*.py")}
@@ -129,7 +129,7 @@ def test_every_command_is_on_offer_and_says_what_it_does(
         assert f"python -m training {name}" in capsys.readouterr().out
 
 
-def test_a_recipe_is_shown_as_a_file_that_can_be_run(
+def test_shown_recipe_can_be_run_as_a_file(
     training: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", "tiny", "--set", "name=mine", "--set", "data.max_length=10"]) == 0
@@ -147,7 +147,7 @@ def test_a_recipe_is_shown_as_a_file_that_can_be_run(
         (["--corpus", "mine"], "--corpus goes with --reduced"),
     ],
 )
-def test_a_recipe_that_cannot_be_is_said_in_one_line(
+def test_invalid_recipe_is_refused_in_one_line(
     training: Command,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
@@ -159,7 +159,7 @@ def test_a_recipe_that_cannot_be_is_said_in_one_line(
 
 
 @pytest.mark.parametrize("hop", [hop.__name__ for hop in HOPS if hop is not translate])
-def test_a_full_disk_is_said_in_one_line_whichever_hop_fills_it(
+def test_full_disk_in_any_hop_is_reported_in_one_line(
     training: Command,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -176,7 +176,7 @@ def test_a_full_disk_is_said_in_one_line_whichever_hop_fills_it(
     assert " is full: " in errors and errors.count("\n") == 1
 
 
-def test_a_figure_that_cannot_be_written_is_said_in_one_line(
+def test_full_disk_is_reported_for_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fill(*_: object) -> None:
@@ -187,7 +187,7 @@ def test_a_figure_that_cannot_be_written_is_said_in_one_line(
     assert " is full: " in capsys.readouterr().err
 
 
-def test_a_test_set_that_is_not_there_is_missed_before_the_hours_of_training(
+def test_missing_test_set_is_reported_before_training(
     training: Command, run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = "--set", 'data.test={"name": "held", "licence": "CC0-1.0"}'
@@ -196,7 +196,7 @@ def test_a_test_set_that_is_not_there_is_missed_before_the_hours_of_training(
     assert not run.path.exists()
 
 
-def test_a_network_is_used_with_its_own_pieces_and_text_only(
+def test_changed_shards_or_tokenizer_are_refused(
     training: Command, run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for hop in ("prepare", "train", "average"):
@@ -216,7 +216,7 @@ def test_a_network_is_used_with_its_own_pieces_and_text_only(
 
 
 @pytest.mark.parametrize("name", ["gpu", "mps", "cuda:99"])
-def test_a_device_that_is_not_there_is_refused(
+def test_unavailable_device_is_refused(
     training: Command, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     with pytest.raises(SystemExit):
@@ -224,7 +224,7 @@ def test_a_device_that_is_not_there_is_refused(
     assert f"argument --device: '{name}'" in capsys.readouterr().err
 
 
-def test_a_second_run_prepares_nothing(
+def test_second_run_skips_preparation(
     training: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for hop in ("train", "average", "evaluate", "shortlist", "export"):
@@ -236,7 +236,7 @@ def test_a_second_run_prepares_nothing(
     assert "is prepared" in caplog.text
 
 
-def test_the_data_directory_is_a_setting(
+def test_training_data_variable_sets_the_data_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRAINING_DATA", str(tmp_path / "elsewhere"))
@@ -244,7 +244,7 @@ def test_the_data_directory_is_a_setting(
     assert str(tmp_path / "elsewhere" / "multi30k" / "train.de") in capsys.readouterr().err
 
 
-def test_what_fails_its_proof_is_not_published(
+def test_bundle_that_fails_verification_is_not_published(
     training: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -267,7 +267,7 @@ def test_what_fails_its_proof_is_not_published(
     assert (tmp_path / "bundles" / "tiny" / "manifest.json").read_bytes() == published
 
 
-def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, run: RunDirectory) -> None:
+def test_interrupted_run_prints_how_to_resume(tmp_path: Path, run: RunDirectory) -> None:
     prepared(run.path.parent, with_budget(tiny_recipe(), steps=100_000))
     program = [sys.executable, "-m", "tests.support.tiny_training", "train", "tiny"]
     program += ["--steps", "100000", "--threads", "1", "--runs", str(run.path.parent)]
@@ -282,10 +282,10 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, run: RunDirectory)
     assert "interrupted; the same command goes on from the last checkpoint" in errors
 
 
-def test_a_reader_that_has_read_enough_is_no_error() -> None:
+def test_closed_output_pipe_prints_no_error() -> None:
     command = f"{sys.executable} -m training recipes | head -n 1; echo ${{PIPESTATUS[0]}}"
-    told = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    first, code = told.stdout.splitlines()
+    finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    first, code = finished.stdout.splitlines()
     assert first.startswith("reverse")
     assert code in {"0", "141"}
-    assert told.stderr == ""
+    assert finished.stderr == ""

@@ -25,13 +25,13 @@ def read(directory: Path) -> list[Pair]:
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_line_stands_beside_line_plain_or_zipped(tmp_path: Path, zipped: bool) -> None:
+def test_plain_and_gzipped_sides_are_paired_by_line(tmp_path: Path, zipped: bool) -> None:
     put(tmp_path, "de", "Guten Tag.\nÄpfel\n", zipped=zipped)
     put(tmp_path, "en", "Hello.\nApples\n")
     assert read(tmp_path) == [Pair("Guten Tag.", "Hello."), Pair("Äpfel", "Apples")]
 
 
-def test_text_is_read_unchanged_but_for_the_ends_of_lines(tmp_path: Path) -> None:
+def test_text_is_read_unchanged_without_line_ends(tmp_path: Path) -> None:
     put(tmp_path, "de", "  a\tb \r\n\nlast")
     put(tmp_path, "en", "x\ny\nz\n")
     assert [pair.source for pair in read(tmp_path)] == ["  a\tb ", "", "last"]
@@ -45,7 +45,7 @@ def test_only_newlines_split_lines(tmp_path: Path, separator: str, zipped: bool)
     assert read(tmp_path) == [Pair(f"a{separator}b", "x"), Pair("c", "y")]
 
 
-def test_a_missing_side_says_where_to_put_it(tmp_path: Path) -> None:
+def test_missing_side_error_names_where_to_put_it(tmp_path: Path) -> None:
     put(tmp_path, "de", "a\n")
     with pytest.raises(CorpusError) as refused:
         read(tmp_path)
@@ -97,13 +97,13 @@ def test_a_broken_gzip_file_is_named(tmp_path: Path, damage: str) -> None:
         read(tmp_path)
 
 
-def test_what_nobody_has_at_hand_says_where_it_is_from(tmp_path: Path) -> None:
+def test_missing_corpus_error_names_its_origin(tmp_path: Path) -> None:
     elsewhere = replace(CORPUS, origin="on the page of the shared task")
     with pytest.raises(CorpusError, match="TRAINING_DATA; it is on the page of the shared task"):
         list(read_pairs(elsewhere, "de", "en", tmp_path))
 
 
-def test_of_a_translated_corpus_one_side_is_the_runs(tmp_path: Path) -> None:
+def test_translated_side_is_read_from_the_run(tmp_path: Path) -> None:
     made = replace(CORPUS, translated="source", translator="bundles/small-en-de")
     put(tmp_path, "en", "Hello.\n")
     translated = tmp_path / "translated"

@@ -10,7 +10,7 @@ import pytest
 from training.disk import CannotWrite, megabytes, writing, writing_to
 
 
-def test_a_full_disk_is_said_with_what_is_needed(tmp_path: Path) -> None:
+def test_full_disk_error_names_the_needed_space(tmp_path: Path) -> None:
     with (
         pytest.raises(CannotWrite, match=r"is full: [\d,]+ MB are free; about 12 MB are needed"),
         writing(tmp_path / "runs" / "one", lambda: 12_300_000),
@@ -18,7 +18,7 @@ def test_a_full_disk_is_said_with_what_is_needed(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_file_in_the_directorys_place_is_named(tmp_path: Path) -> None:
+def test_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with (
         pytest.raises(
@@ -29,7 +29,7 @@ def test_a_file_in_the_directorys_place_is_named(tmp_path: Path) -> None:
         (tmp_path / "runs" / "one").mkdir(parents=True)
 
 
-def test_other_errors_are_others(tmp_path: Path) -> None:
+def test_other_os_errors_propagate_unchanged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), writing(tmp_path):
         (tmp_path / "missing").read_text()
 

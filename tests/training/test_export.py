@@ -85,13 +85,13 @@ def check(network: Transformer, directory: Path) -> list[Translated]:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_graphs_compute_what_the_network_does(tmp_path: Path, name: str) -> None:
+def test_graphs_match_the_network(tmp_path: Path, name: str) -> None:
     network = random_network(NETWORKS[name])
     bundle = write_bundle(network, tmp_path / "bundle", PRECISIONS)
     for sentence in check(network, bundle.path):
         best, int8 = sentence.network[0], sentence.graphs["int8"][0]
         assert sentence.graphs["fp32"][0].token_ids == best.token_ids
-        # Rounded weights, but still the same network.
+        # Close to the network despite quantised weights.
         assert int8.score == pytest.approx(best.score, abs=0.3)
 
 
@@ -162,7 +162,7 @@ def tamper(graphs: Path, name: str, factor: float = 0.9, precision: Precision = 
         "decoder.1.feed_forward.inner.bias",
     ],
 )
-def test_a_weight_that_was_tampered_with_is_found(
+def test_parity_check_finds_a_tampered_weight(
     network: Transformer, translated: list[Translated], graphs: Path, weight: str
 ) -> None:
     tamper(graphs, weight)
@@ -172,7 +172,7 @@ def test_a_weight_that_was_tampered_with_is_found(
         check_attention(network, graphs, translated, SPECIAL_IDS)
 
 
-def test_int8_weights_that_are_not_the_networks_are_found(
+def test_parity_check_finds_a_tampered_int8_weight(
     network: Transformer, translated: list[Translated], graphs: Path
 ) -> None:
     tamper(graphs, "decoder.0.cross.key_value.weight_scale", -1.0, "int8")
@@ -182,12 +182,12 @@ def test_int8_weights_that_are_not_the_networks_are_found(
         check_attention(network, graphs, translated, SPECIAL_IDS, "int8")
 
 
-def test_int8_is_proved_with_the_products_that_are_served(graphs: Path) -> None:
+def test_int8_sessions_use_the_serving_precision_option(graphs: Path) -> None:
     options = open_graph(graphs, "step", "int8").get_session_options()
     assert options.get_session_config_entry("session.x64quantprecision") == "1"
 
 
-def test_a_score_that_is_no_number_is_no_parity() -> None:
+def test_nan_score_fails_the_parity_check() -> None:
     good, bad = [Hypothesis((4,), -1.0)], [Hypothesis((4,), float("nan"))]
     with pytest.raises(ParityError, match="by nan"):
         check_translations(
@@ -195,12 +195,12 @@ def test_a_score_that_is_no_number_is_no_parity() -> None:
         )
 
 
-def test_which_of_two_equal_hypotheses_comes_first_is_left_to_rounding() -> None:
+def test_parity_check_ignores_the_order_of_tied_hypotheses() -> None:
     one, other = Hypothesis((4,), -1.0), Hypothesis((5,), -1.00001)
     check_translations([Translated((4, 3), [one, other], {"fp32": [other, one]})])
 
 
-def test_a_translation_as_long_as_the_network_reads_can_be_proved(
+def test_parity_check_of_a_translation_of_maximum_length(
     network: Transformer, graphs: Path
 ) -> None:
     longest = Hypothesis((5,) * CONFIG.max_length, -1.0)
@@ -229,7 +229,7 @@ def test_int8_is_a_fraction_of_the_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_weight_of_the_network_is_exported_once(precision: Precision) -> None:
+def test_every_weight_is_exported_once(precision: Precision) -> None:
     network = random_network(NETWORKS["before-learned-none"])
     weights = collect_weights(network, precision, random_ranges(network))
     exported = sum(
@@ -246,7 +246,7 @@ INT8_RANGE = 4.0
 def linear_session(
     inputs: int, outputs: int, precision: Precision
 ) -> tuple[onnxruntime.InferenceSession, torch.nn.Linear]:
-    """``Emitter.linear`` and nothing else."""
+    """A session of ``Emitter.linear`` alone."""
     torch.manual_seed(1)
     layer = torch.nn.Linear(inputs, outputs)
     matrix, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
@@ -288,11 +288,11 @@ INT8_LINEARS = {
     rows=st.integers(1, 70),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_an_int8_row_is_bit_for_bit_the_same_alone_and_in_company(
+def test_int8_linear_row_does_not_depend_on_its_batch(
     shape: tuple[int, int], rows: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    # Neighbours of very different sizes, and some of nothing at all.
+    # Rows of very different magnitudes, zero included.
     sizes = rng.choice([0.0, 1e-6, 1.0, 1e4], (rows, 1))
     x = (rng.normal(size=(rows, shape[0])) * sizes).astype(np.float32)
     session = INT8_LINEARS[shape]
@@ -304,7 +304,7 @@ def test_an_int8_row_is_bit_for_bit_the_same_alone_and_in_company(
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 0.06)])
-def test_a_linear_layer_is_the_networks(precision: Precision, tolerance: float) -> None:
+def test_linear_layer_matches_torch(precision: Precision, tolerance: float) -> None:
     session, layer = linear_session(64, 32, precision)
     x = torch.randn(9, 64).clamp(-INT8_RANGE, INT8_RANGE)
     (found,) = session.run(None, {"x": x.numpy()})
@@ -317,7 +317,7 @@ def test_a_linear_layer_is_the_networks(precision: Precision, tolerance: float) 
     ),
     sizes=st.lists(st.sampled_from([0.0, 1e-4, 1.0, 1e3]), min_size=4, max_size=4),
 )
-def test_quantised_rows_are_off_by_half_a_step_at_most(
+def test_quantisation_error_is_at_most_half_a_step(
     matrix: NDArray[np.float32], sizes: list[float]
 ) -> None:
     scaled = (matrix * np.array(sizes, np.float32)[:, None]).astype(np.float32)
@@ -328,14 +328,14 @@ def test_quantised_rows_are_off_by_half_a_step_at_most(
 
 @pytest.mark.parametrize("tying", ["all", "none"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_piece_whose_bias_hides_it_is_never_a_candidate(
+def test_piece_with_a_very_negative_bias_ranks_last(
     tmp_path: Path, precision: Precision, tying: Literal["all", "none"]
 ) -> None:
     network = random_network(replace(CONFIG, tying=tying, output_bias=True))
     hidden = [7, 19, 28]
     with torch.no_grad():
         network.generator.bias[hidden] = -1e4
-        # So small a row that its bias is many times what int32 holds in its units.
+        # A row so small that its bias, in units of its scale, overflows int32.
         network.generator.weight[19] *= 1e-6
     bundle = write_bundle(network, tmp_path / "bundle", PRECISIONS)
     decoder = GraphDecoder(bundle.path, bundle.manifest.dimensions, precision)
@@ -346,7 +346,7 @@ def test_a_piece_whose_bias_hides_it_is_never_a_candidate(
     assert np.exp(log_probs[0]).sum() == pytest.approx(1, abs=1e-3)
 
 
-def test_what_leaves_an_activation_has_all_of_uint8() -> None:
+def test_activation_range_uses_all_of_uint8() -> None:
     for activation, least in (("relu", 0.0), ("silu", -0.2785), ("gelu", -0.17)):
         weights = WeightFile("weights.bin")
         matrix = np.ones((2, 3), np.float32)
@@ -358,12 +358,12 @@ def test_what_leaves_an_activation_has_all_of_uint8() -> None:
         assert (255 - zero) * scale == pytest.approx(2.0, abs=scale)
 
 
-def test_int8_needs_to_know_how_large_activations_get(network: Transformer) -> None:
+def test_int8_without_calibration_ranges_is_refused(network: Transformer) -> None:
     with pytest.raises(ValueError, match="need the ranges that"):
         collect_weights(network, "int8")
 
 
-def test_ranges_are_of_what_real_positions_hold(network: Transformer) -> None:
+def test_calibration_ignores_padding(network: Transformer) -> None:
     pairs = [((4, 5, 3), (2, 6)), ((7, 8, 9, 10, 11, 3), (2, 12, 13, 14, 15))]
     together = calibrate(network, pairs)
     each = [calibrate(network, [pair]) for pair in pairs]
@@ -373,7 +373,7 @@ def test_ranges_are_of_what_real_positions_hold(network: Transformer) -> None:
         calibrate(network, [])
 
 
-def test_weights_start_where_a_runtime_can_map_them(tmp_path: Path) -> None:
+def test_weights_are_aligned_for_memory_mapping(tmp_path: Path) -> None:
     weights = WeightFile("weights.bin")
     arrays: dict[str, NDArray[np.generic]] = {
         "small": np.arange(3, dtype=np.float32),

@@ -12,7 +12,7 @@ GENERATORS: list[Generator] = ["copy", "reverse", "reverse-any-length"]
 REVERSING: list[Generator] = ["reverse", "reverse-any-length"]
 
 
-def test_the_example_of_the_toy_problem() -> None:
+def test_reverse_of_the_documented_example() -> None:
     assert " ".join(reverse(["0", "1", "5", "9", "0", "3", "5", "2", "5"])) == "5 2 X 3 X 9 5 1 0"
 
 
@@ -27,7 +27,7 @@ def test_every_second_occurrence_is_an_x(digits: list[str]) -> None:
     assert all(new in (old, "X") for old, new in zip(digits, result, strict=True))
 
 
-def test_to_copy_is_to_say_the_same() -> None:
+def test_copy_repeats_the_source() -> None:
     pairs = list(generate("copy", "train", 50))
     assert all(source == target and len(source.split()) == LENGTH for source, target in pairs)
     assert len(set(pairs)) == 50
@@ -40,7 +40,7 @@ def test_pairs_are_digits_and_their_reversal(generator: Generator) -> None:
         assert target.split() == reverse(source.split())
 
 
-def test_sequences_have_ten_digits_unless_any_length_will_do() -> None:
+def test_sequences_have_ten_digits_or_any_length() -> None:
     lengths = {
         generator: Counter(len(source.split()) for source, _ in generate(generator, "train", 400))
         for generator in REVERSING
@@ -51,7 +51,7 @@ def test_sequences_have_ten_digits_unless_any_length_will_do() -> None:
 
 
 @pytest.mark.parametrize("generator", GENERATORS)
-def test_a_name_is_a_seed(generator: Generator) -> None:
+def test_corpus_name_seeds_the_generator(generator: Generator) -> None:
     made = list(generate(generator, "train", 20))
     assert list(generate(generator, "train", 20)) == made
     assert list(generate(generator, "train", 5)) == made[:5]

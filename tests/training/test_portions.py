@@ -34,7 +34,7 @@ def portions(
 
 def members(portion: Portion) -> list[int]:
     firsts = torch.cat([batch.source_BS[:, 0] for batch in portion.batches]).tolist()
-    # Rows of no words begin with eos.
+    # Unused rows begin with eos.
     return [first - 10 for first in firsts if first >= 10]
 
 
@@ -42,7 +42,7 @@ def members(portion: Portion) -> list[int]:
 @pytest.mark.parametrize(
     ("accumulate", "world"), [(1, 1), (4, 1), (4, 2), (4, 4), (1, 3), (6, 4), (2, 8)]
 )
-def test_processes_share_a_step_out_without_remainder(
+def test_portions_of_all_processes_cover_the_step(
     shards: Shards, accumulate: int, world: int, multiple: int
 ) -> None:
     whole = portions(shards, accumulate, 0, 1, multiple)
@@ -59,11 +59,11 @@ def test_processes_share_a_step_out_without_remainder(
             )
         tokens = [sum(batch.num_target_tokens for batch in part.batches) for part in apart]
         assert sum(tokens) == together.amount.target_tokens
-        # DDP waits for everybody to take as many passes.
+        # DDP requires the same number of passes in every process.
         assert len({len(part.batches) for part in apart}) == 1
 
 
-def test_a_process_without_a_sentence_has_something_to_take_part_with(shards: Shards) -> None:
+def test_process_without_sentences_gets_an_empty_row(shards: Shards) -> None:
     alone = PortionLoader(BatchLoader(shards, SPECIAL_IDS, 1, seed=1), 1, rank=2, world=3)
     portion = alone.next()
     (batch,) = portion.batches
@@ -73,14 +73,14 @@ def test_a_process_without_a_sentence_has_something_to_take_part_with(shards: Sh
     assert batch.input_BT.tolist() == [[SPECIAL_IDS.bos]]
 
 
-def test_an_amount_counts_what_is_no_padding(tmp_path: Path) -> None:
+def test_amount_excludes_padding(tmp_path: Path) -> None:
     shards = Shards.write(tmp_path, [((7, 8, 9), (5,)), ((6,), (4, 5)), ((6,), (4,))])
     amount = Amount.of(shards, np.array([0, 1]))
     assert amount == Amount(4 + 2, 2 + 3, 16 + 4, 4 + 9, 8 + 6)
     assert amount + amount == Amount(12, 10, 40, 26, 28)
 
 
-def test_a_step_ends_where_the_next_begins(shards: Shards) -> None:
+def test_end_of_a_portion_is_the_begin_of_the_next(shards: Shards) -> None:
     loader = portions(shards, 3, 0, 1)
     ends = loader.cursor
     for _ in range(20):

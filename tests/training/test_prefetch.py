@@ -11,7 +11,7 @@ from training.data.portions import Amount, Portion
 from training.data.prefetch import Prefetcher
 
 SECONDS = 60.0
-"""Longer than anything here takes."""
+"""Timeout, longer than anything here takes."""
 
 
 def portion(number: int) -> Portion:
@@ -19,7 +19,7 @@ def portion(number: int) -> Portion:
 
 
 class Numbered:
-    """A source of portions; ``before`` is called with the number of each."""
+    """A source of numbered portions; calls ``before`` with each number."""
 
     def __init__(self, before: Callable[[int], None] = lambda number: None) -> None:
         self._before = before
@@ -43,13 +43,13 @@ def threads() -> list[str]:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 7])
-def test_what_comes_is_what_the_source_gives_in_its_order(depth: int) -> None:
+def test_portions_arrive_in_the_order_of_the_source(depth: int) -> None:
     with Prefetcher(Numbered(), depth) as portions:
         assert [portions.next() for _ in range(50)] == [portion(i) for i in range(50)]
     assert not threads()
 
 
-def test_no_more_is_fetched_ahead_than_was_asked_for() -> None:
+def test_prefetch_stops_at_depth() -> None:
     source = Numbered()
     with Prefetcher(source, 3) as portions:
         until(lambda: source.fetched == 3)
@@ -59,7 +59,7 @@ def test_no_more_is_fetched_ahead_than_was_asked_for() -> None:
         assert source.fetched == 4
 
 
-def test_the_wait_for_a_slow_source_is_counted() -> None:
+def test_waiting_for_a_slow_source_is_measured() -> None:
     with Prefetcher(Numbered(lambda number: time.sleep(0.01)), 1) as portions:
         assert portions.waited == 0.0
         for _ in range(4):
@@ -67,7 +67,7 @@ def test_the_wait_for_a_slow_source_is_counted() -> None:
         assert portions.waited > 0.0
 
 
-def test_an_error_is_raised_where_its_batch_would_have_come() -> None:
+def test_source_error_is_raised_in_place_of_its_portion() -> None:
     def fail(number: int) -> None:
         if number == 3:
             raise ValueError("the third is broken")
@@ -81,7 +81,7 @@ def test_an_error_is_raised_where_its_batch_would_have_come() -> None:
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_whoever_leaves_waits_for_nothing_but_the_fetch_under_way(
+def test_leaving_the_context_waits_for_the_current_fetch_only(
     kind: type[BaseException],
 ) -> None:
     fetching, go_on = threading.Event(), threading.Event()
@@ -101,6 +101,6 @@ def test_whoever_leaves_waits_for_nothing_but_the_fetch_under_way(
     assert not threads()
 
 
-def test_nothing_kept_ready_is_refused() -> None:
+def test_depth_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="1 is the least"):
         Prefetcher(Numbered(), 0)

@@ -1,4 +1,4 @@
-"""Which corpora a bundle's card names."""
+"""Corpora listed on a bundle's model card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of(recipe: Recipe, *names: str, **changes: str) -> Recipe:
     return replace(recipe, data=replace(recipe.data, train=corpora), **changes)  # type: ignore[arg-type]
 
 
-def test_what_the_run_before_learned_from_is_named_with_its_licence(tmp_path: Path) -> None:
+def test_corpora_of_initial_runs_are_listed_with_licences(tmp_path: Path) -> None:
     captions = of(recipe_named("multi30k-de-en"), "captions", "dropped", name="first")
     prepared_run(tmp_path, captions, {"captions": 7, "dropped": 0})
     more = of(captions, "captions", "news", name="second", initial="first")
@@ -42,7 +42,7 @@ def test_what_the_run_before_learned_from_is_named_with_its_licence(tmp_path: Pa
     ]
 
 
-def test_a_corpus_of_other_languages_is_another(tmp_path: Path) -> None:
+def test_corpus_in_other_languages_is_listed_separately(tmp_path: Path) -> None:
     german = of(recipe_named("multi30k-de-en"), "captions", name="german")
     prepared_run(tmp_path, german, {"captions": 7})
     french = replace(german, name="french", initial="german")

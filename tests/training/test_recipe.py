@@ -16,7 +16,7 @@ from training.run_directory import RunDirectory
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_on_offer_makes_sense(name: str) -> None:
+def test_built_in_recipe_is_consistent(name: str) -> None:
     recipe = recipe_named(name)
     assert recipe.name == name
     assert Recipe.from_dict(recipe.to_dict()) == recipe
@@ -36,7 +36,7 @@ def test_both_directions_of_multi30k_differ_in_direction_and_budget_only() -> No
     assert replace(back, name=forth.name, data=data, budget=forth.budget) == forth
 
 
-def test_an_unknown_recipe_is_answered_with_those_there_are() -> None:
+def test_unknown_recipe_error_suggests_similar_names() -> None:
     with pytest.raises(InvalidRecipe, match=r"'revers'; there are reverse and others"):
         recipe_named("revers")
     with pytest.raises(InvalidRecipe, match=r"there are multi30k-en-de, .*`python -m training rec"):
@@ -48,7 +48,7 @@ def test_a_recipe_reads_back_from_json(recipe: Recipe) -> None:
     assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
 
 
-def test_a_saved_recipe_that_does_not_fit_names_each_field() -> None:
+def test_invalid_saved_recipe_names_each_field() -> None:
     document = tiny_recipe().to_dict()
     document["budget"]["steps"] = "many"
     del document["network"]["width"]
@@ -58,7 +58,7 @@ def test_a_saved_recipe_that_does_not_fit_names_each_field() -> None:
     assert "network.width" in str(refused.value)
 
 
-def test_a_network_must_read_what_it_is_trained_on() -> None:
+def test_network_shorter_than_its_training_text_is_refused() -> None:
     recipe = tiny_recipe()
     with_network(recipe, max_length=13)
     with pytest.raises(InvalidRecipe, match="sequences of 13 tokens; its network reads 12"):
@@ -87,7 +87,7 @@ def test_every_choice_of_a_recipes_network_reaches_the_network() -> None:
     assert {name: getattr(config, name) for name in sizes} == sizes
 
 
-def test_sides_may_have_vocabularies_of_their_own() -> None:
+def test_each_side_may_have_its_own_vocabulary() -> None:
     config = with_network(tiny_recipe(), tying="decoder").network.config(77, 55)
     assert (config.source_vocabulary, config.target_vocabulary) == (77, 55)
 
@@ -116,9 +116,7 @@ def test_sides_may_have_vocabularies_of_their_own() -> None:
         ("average", 3, "averages 3 checkpoints and keeps 2"),
     ],
 )
-def test_what_a_recipe_cannot_be_is_said_by_field(
-    field: str, value: object, complaint: str
-) -> None:
+def test_invalid_recipe_names_the_field(field: str, value: object, complaint: str) -> None:
     document = tiny_recipe().to_dict()
     place = document
     *parts, last = field.split(".")
@@ -130,7 +128,7 @@ def test_what_a_recipe_cannot_be_is_said_by_field(
     assert complaint in str(refused.value)
 
 
-def test_both_languages_may_be_the_source_so_they_share_a_vocabulary() -> None:
+def test_bidirectional_recipe_requires_a_shared_vocabulary() -> None:
     tiny = with_network(tiny_recipe(), tying="none")
     with pytest.raises(InvalidRecipe, match="it needs a shared vocabulary"):
         replace(
@@ -140,7 +138,7 @@ def test_both_languages_may_be_the_source_so_they_share_a_vocabulary() -> None:
         )
 
 
-def test_a_corpus_is_named_once_for_each_of_its_makers() -> None:
+def test_duplicate_corpus_label_is_refused() -> None:
     found = Corpus(name="c", licence="CC0-1.0")
     made = replace(found, translated="source", translator="b")
     data = replace(tiny_recipe().data, train=(found, made))
@@ -149,14 +147,14 @@ def test_a_corpus_is_named_once_for_each_of_its_makers() -> None:
         replace(data, train=(found, found))
 
 
-def test_a_recipe_cannot_be_changed_only_derived_from() -> None:
+def test_recipe_is_immutable() -> None:
     recipe = tiny_recipe()
     with pytest.raises(FrozenInstanceError):
         recipe.seed = 2  # type: ignore[misc]
     assert replace(recipe, seed=2).seed == 2
 
 
-def test_a_run_keeps_everything_in_its_directory(tmp_path: Path) -> None:
+def test_all_paths_of_a_run_are_in_its_directory(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     places = [run.source_tokenizer, run.target_tokenizer, run.derived, run.translated]
     places += [run.tokenizer, run.report, run.recipe, run.log, run.averaged, run.scores]
@@ -188,7 +186,7 @@ def test_a_language_has_one_spelling(code: str, complaint: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["valid", "test"])
-def test_what_is_compared_with_is_neither_made_nor_repeated(place: str) -> None:
+def test_validation_and_test_corpora_are_neither_translated_nor_repeated(place: str) -> None:
     data = tiny_recipe().data
     found = Corpus(name="held", licence="CC0-1.0")
     for changed in (
@@ -199,6 +197,6 @@ def test_what_is_compared_with_is_neither_made_nor_repeated(place: str) -> None:
             replace(data, **{place: changed})  # type: ignore[arg-type]
 
 
-def test_a_label_names_a_translator_wherever_it_lies() -> None:
+def test_label_names_the_translator_without_its_path() -> None:
     corpus = Corpus(name="mine", licence="CC0-1.0", translated="target", translator="/at/home/big")
     assert corpus.label == "mine, target by big"

@@ -39,14 +39,14 @@ validate_every = 5
 """
 
 
-def test_a_recipe_may_be_a_file(tmp_path: Path) -> None:
+def test_recipe_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(tiny_recipe().to_dict()), encoding="utf-8")
     assert find_recipe(str(path)) == tiny_recipe()
     assert find_recipe("reverse").name == "reverse"
 
 
-def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
+def test_omitted_fields_have_their_defaults(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(TOML, encoding="utf-8")
     recipe = read_recipe(path)
@@ -65,7 +65,7 @@ def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
         ("own.toml", TOML.replace("size = 100", "kind = 'bpe'"), "vocabulary.size: is missing"),
     ],
 )
-def test_a_file_that_is_no_recipe_is_named(
+def test_invalid_recipe_file_is_named(
     tmp_path: Path, name: str, text: str | None, complaint: str
 ) -> None:
     if text is not None:
@@ -100,13 +100,13 @@ def test_any_field_can_be_set() -> None:
         ("decoding.beams=2", "decoding.beams: there is no such field; there are beam_size"),
     ],
 )
-def test_a_field_that_cannot_be_set_says_why(setting: str, complaint: str) -> None:
+def test_invalid_setting_error_gives_the_reason(setting: str, complaint: str) -> None:
     with pytest.raises(InvalidRecipe) as refused:
         overridden(tiny_recipe(), [setting])
     assert complaint in str(refused.value)
 
 
-def test_a_date_is_no_error_where_words_are_meant(tmp_path: Path) -> None:
+def test_toml_date_is_read_as_text(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f"effort = 2026-11-22\n{TOML}", encoding="utf-8")
     assert read_recipe(path).effort == "2026-11-22"

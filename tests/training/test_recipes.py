@@ -1,4 +1,4 @@
-"""What the recipes on offer are, in numbers; and every one of them, at a size of nothing."""
+"""Sizes of the built-in recipes, and an end-to-end run of every recipe at a reduced size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MILLION = 1_000_000
 
 
 @pytest.mark.parametrize(("name", "millions"), [("paper-base-en-de", 65), ("paper-big-en-de", 213)])
-def test_base_and_big_are_as_large_as_the_papers(name: str, millions: int) -> None:
+def test_parameter_counts_of_base_and_big_match_the_paper(name: str, millions: int) -> None:
     assert parameters(recipe_named(name)) == pytest.approx(millions * MILLION, rel=0.02)
 
 
@@ -40,22 +40,22 @@ def test_base_and_big_are_as_large_as_the_papers(name: str, millions: int) -> No
         ("feed-forward-4096", 90),
     ],
 )
-def test_the_rows_of_table_3_are_about_as_large_as_the_papers(suffix: str, millions: int) -> None:
-    # The paper rounds, and its vocabulary is "about" 37,000; two layers have little else.
+def test_parameter_counts_of_table_3_match_the_paper(suffix: str, millions: int) -> None:
+    # The paper rounds, its vocabulary is "about" 37,000, and two-layer networks have few others.
     found = parameters(recipe_named(f"paper-base-en-de-{suffix}"))
     assert found == pytest.approx(millions * MILLION, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["general-de-en", "general-free-de-en"])
-def test_what_is_published_with_the_code_is_small(name: str) -> None:
+def test_published_networks_are_small(name: str) -> None:
     assert 12 * MILLION < parameters(recipe_named(name)) < 14 * MILLION
 
 
-def test_everyday_is_for_two_cores() -> None:
+def test_everyday_network_fits_two_cores() -> None:
     assert 5 * MILLION < parameters(recipe_named("everyday-de-en")) < 7 * MILLION
 
 
-def test_version_2_of_tensor2tensor_has_twice_the_papers_rate_and_warms_up_twice_as_long() -> None:
+def test_tensor2tensor_v2_doubles_the_papers_rate_and_warmup() -> None:
     first, second = (recipe_named(f"tensor2tensor-v{version}-en-de") for version in (1, 2))
     for step in (1, 4_000, 8_000, 100_000):
         assert schedule_of(first)(step) == pytest.approx(noam(512, 4_000)(step))
@@ -63,19 +63,19 @@ def test_version_2_of_tensor2tensor_has_twice_the_papers_rate_and_warms_up_twice
     assert (first.network.norm, second.network.norm) == ("after", "before")
 
 
-def test_free_is_free() -> None:
+def test_free_recipe_uses_corpora_under_free_licences_only() -> None:
     unfree = ("unstated", "research", "non-commercial")
     free = recipe_named("general-free-de-en").data.train
     assert not [c for c in free if any(word in c.licence for word in unfree)]
     assert {*free} < {*recipe_named("general-de-en").data.train}
 
 
-def test_the_papers_text_is_everybodys_own_to_fetch(tmp_path: Path) -> None:
+def test_missing_wmt_corpus_error_names_its_page(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="translation task of WMT 2014, on the page of that"):
         prepare(recipe_named("paper-base-en-de"), RunDirectory(tmp_path / "run"), tmp_path)
 
 
-def test_a_recipe_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recipes_are_listed_in_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert summary(recipe_named("general-de-en")).startswith(
         "de↔en; 6+2 layers 320/1024/5; 13.2M parameters; 60,000 steps; tatoeba, ms-docs,"
     )
@@ -111,7 +111,7 @@ def reduced(places: Path, command: str, recipe: str) -> int:
         options += ["--set=data.valid.name=few", "--set=data.test.name=few"]
         options += ["--set=vocabulary.size=40"]
     if command == "run":
-        # What has learned nothing is not sure enough of anything for int8.
+        # An untrained network is too unsure for the int8 parity check.
         options.append("--precisions=fp32")
     return main([command, recipe, *options])
 
@@ -131,12 +131,12 @@ WHOLE = (
     "paper-12-1-en-de",
     "tensor2tensor-v2-en-de",
 )
-"""One of each kind: from text to a bundle. The others differ from one of these in numbers only."""
+"""One recipe of each kind, run up to a bundle. Other recipes differ in numbers only."""
 
 
 @pytest.fixture
 def translated_at_once(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the translators would say, without the service: the other side, backwards."""
+    """Replaces the translators: returns the other side with its words reversed."""
 
     def translate(
         bundle: Path, source: str, target: str, input: Path, output: Path, **_: object
@@ -150,13 +150,13 @@ def translated_at_once(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def translator(places: Path) -> Callable[[str, Path], Path]:
-    """The reduced bundle of the recipe that a translator is the bundle of."""
+    """Finds the reduced bundle of the translator's recipe."""
     return lambda name, bundles: bundles / f"{name}-reduced"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
-def test_every_kind_of_recipe_goes_from_text_to_a_bundle(
+def test_each_kind_of_recipe_runs_from_text_to_a_bundle(
     places: Path, translated_at_once: None, name: str
 ) -> None:
     assert reduced(places, "run", name) == 0
@@ -167,10 +167,10 @@ def test_every_kind_of_recipe_goes_from_text_to_a_bundle(
 
 
 @pytest.mark.slow
-def test_every_other_recipe_can_be_trained(
+def test_all_other_recipes_can_be_trained(
     places: Path, translated_at_once: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Some rows of table 3 differ in nothing but sizes, which are all small here.
+    # Rows of table 3 that differ only in sizes are equal once reduced.
     tried = {_without_name(recipe_named(name)) for name in WHOLE}
     others: dict[str, Recipe] = {}
     for name, make in RECIPES.items():
@@ -178,7 +178,7 @@ def test_every_other_recipe_can_be_trained(
         if name not in WHOLE and document not in tried:
             tried.add(document)
             others[name] = make()
-    # A run begins where another ends.
+    # A run with ``initial`` starts from another run's weights.
     for name in sorted(others, key=lambda name: others[name].initial is not None):
         wanted = [corpus for corpus in others[name].data.train if corpus.translated]
         for command in (*(["translate"] if wanted else []), "prepare", "train", "average"):

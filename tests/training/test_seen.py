@@ -7,7 +7,7 @@ from training.data.seen import Seen
 
 
 @given(texts=st.lists(st.text(max_size=3)))
-def test_a_text_is_new_once(texts: list[str]) -> None:
+def test_add_returns_true_once_per_text(texts: list[str]) -> None:
     seen, plain = Seen(), set[str]()
     for text in texts:
         assert seen.add(text) == (text not in plain)
@@ -15,7 +15,7 @@ def test_a_text_is_new_once(texts: list[str]) -> None:
     assert len(seen) == len(plain)
 
 
-def test_nothing_is_forgotten_in_growing() -> None:
+def test_growth_keeps_all_texts() -> None:
     seen = Seen()
     assert all(seen.add(str(i)) for i in range(10_000))
     assert not any(seen.add(str(i)) for i in range(10_000))

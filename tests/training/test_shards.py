@@ -13,7 +13,7 @@ ids = st.lists(st.integers(0, 2**31 - 1), max_size=6).map(tuple)
 
 
 @given(pairs=st.lists(st.tuples(ids, ids), max_size=8))
-def test_what_is_written_reads_back(
+def test_written_shards_read_back(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]
 ) -> None:
     directory = tmp_path_factory.mktemp("shards") / "train"
@@ -27,7 +27,7 @@ def test_what_is_written_reads_back(
 
 
 @given(parts=st.lists(st.lists(st.tuples(ids, ids), max_size=4), max_size=4))
-def test_parts_are_written_one_after_the_other(
+def test_shards_appended_in_parts_equal_those_written_at_once(
     tmp_path_factory: pytest.TempPathFactory,
     parts: list[list[tuple[tuple[int, ...], tuple[int, ...]]]],
 ) -> None:
@@ -42,13 +42,13 @@ def test_parts_are_written_one_after_the_other(
         assert (directory / "parts" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_tokens_stay_on_disk_until_they_are_read(tmp_path: Path) -> None:
+def test_tokens_are_memory_mapped(tmp_path: Path) -> None:
     shards = Shards.write(tmp_path, [((1, 2), (3,))])
     assert isinstance(shards.source.tokens, np.memmap)
     assert not shards.source.tokens.flags.writeable
 
 
-def test_shards_that_were_never_written_say_what_to_do(tmp_path: Path) -> None:
+def test_missing_shards_error_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
         Shards.open(tmp_path / "train")
 

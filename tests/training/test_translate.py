@@ -22,7 +22,7 @@ from training.translate import NoTranslator, translate_corpora
 BUNDLES = Path(__file__).parents[2] / "bundles"
 FOUND = Corpus(name="captions", licence="CC0-1.0")
 BACK = replace(FOUND, translated="source", translator="everyday-en-de")
-"""German made of English, in a recipe from German to English."""
+"""German back-translated from English, in a recipe from German to English."""
 
 
 def recipe_on(*corpora: Corpus, bidirectional: bool = False) -> Recipe:
@@ -60,7 +60,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str, str]]:
-    """In the place of the service: every line backwards; says what it was asked for."""
+    """Replaces the service by one that reverses every line; returns the calls."""
     calls: list[tuple[str, str, str, str]] = []
 
     def translate(
@@ -78,7 +78,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str, str]]:
 Asked = list[tuple[str, str, str, str]]
 
 
-def test_the_side_that_is_found_is_translated_into_the_other(
+def test_side_on_disk_is_translated_into_the_other(
     data: Path, run: RunDirectory, asked: Asked
 ) -> None:
     forth = replace(FOUND, translated="target", translator="everyday-de-en")
@@ -94,7 +94,7 @@ def test_the_side_that_is_found_is_translated_into_the_other(
     assert len({*made.values()}) == 2
 
 
-def test_what_is_translated_is_not_translated_again(
+def test_translation_is_repeated_only_if_the_source_changes(
     data: Path, run: RunDirectory, asked: Asked
 ) -> None:
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_what_is_translated_is_not_translated_again(
     assert list(read_lines(output)) == [".txet rehtonA"]
 
 
-def test_prepare_reads_what_was_translated_and_says_what_to_run_if_nothing_was(
+def test_prepare_reads_translations_or_names_the_command(
     data: Path, run: RunDirectory, asked: Asked
 ) -> None:
     recipe = recipe_on(FOUND, BACK)
@@ -127,7 +127,7 @@ def test_prepare_reads_what_was_translated_and_says_what_to_run_if_nothing_was(
         (replace(BACK, translator="everyday-de-en"), "translates de-en; corpus 'captions' is to"),
     ],
 )
-def test_a_translator_that_cannot_is_refused_before_any_work(
+def test_unusable_translator_is_refused_before_any_work(
     data: Path, run: RunDirectory, asked: Asked, corpus: Corpus, complaint: str
 ) -> None:
     with pytest.raises(NoTranslator, match=complaint):
@@ -135,14 +135,14 @@ def test_a_translator_that_cannot_is_refused_before_any_work(
     assert asked == []
 
 
-def test_a_student_learns_what_its_teacher_says() -> None:
+def test_distilled_recipe_trains_on_the_teachers_translations() -> None:
     student = distilled(recipe_on(FOUND), "teacher", "student")
     assert student.name == "student"
     assert student.data.train == (replace(FOUND, translated="target", translator="teacher"),)
     assert (student.data.valid, student.data.test) == (recipe_on(FOUND).data.valid,) * 2
 
 
-def test_a_bidirectional_student_is_taught_both_ways() -> None:
+def test_bidirectional_distillation_translates_both_sides() -> None:
     student = distilled(recipe_on(FOUND, bidirectional=True), "teacher", "student")
     assert [corpus.translated for corpus in student.data.train] == ["target", "source"]
 
@@ -154,12 +154,14 @@ def test_a_bidirectional_student_is_taught_both_ways() -> None:
         (recipe_on(FOUND, BACK), "'captions' is back-translated"),
     ],
 )
-def test_what_nobody_wrote_is_not_distilled(recipe: Recipe, complaint: str) -> None:
+def test_distilling_generated_or_back_translated_text_is_refused(
+    recipe: Recipe, complaint: str
+) -> None:
     with pytest.raises(InvalidRecipe, match=complaint):
         distilled(recipe, "teacher", "student")
 
 
-def test_distill_takes_all_hops_and_keeps_the_recipe(
+def test_distill_performs_all_hops_and_saves_the_recipe(
     data: Path, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
@@ -180,14 +182,13 @@ def test_distill_takes_all_hops_and_keeps_the_recipe(
     recipe = read_recipe(run.derived)
     assert recipe.data.train[0].translator == str(BUNDLES / "everyday-de-en")
     assert recipe.vocabulary.size == 40
-    # The same command again translates and prepares nothing.
     shutil.rmtree(data)
     monkeypatch.setattr("training.commands.prepare.perform", taking("prepare"))
     assert main([*command, "--teacher", "everyday-de-en", "--name", "student"]) == 2
     assert main([*command, "--teacher", "everyday-de-en", "--name", "multi30k-de-en"]) == 2
 
 
-def test_what_a_run_was_trained_on_is_not_translated_again(
+def test_translation_of_a_trained_run_is_not_repeated(
     data: Path, run: RunDirectory, asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
     (output,) = translate_corpora(recipe_on(BACK), run, data, BUNDLES).values()

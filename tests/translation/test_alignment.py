@@ -24,18 +24,18 @@ def weights(side: Side, count: int) -> Floats:
     return normalised
 
 
-def test_a_token_looks_where_it_is_predicted() -> None:
+def test_unshifted_alignment_reads_the_row_that_predicts_the_token() -> None:
     alignment = align_words(one_hot(0, 1, 2, 3, 4), SOURCE, TARGET, shifted=False)
     assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
     np.testing.assert_array_equal(alignment.weights_TS, np.eye(3))
 
 
-def test_a_token_looks_where_it_is_fed_if_shifted() -> None:
+def test_shifted_alignment_reads_the_row_whose_input_is_the_token() -> None:
     alignment = align_words(one_hot(4, 0, 1, 2, 3), SOURCE, TARGET, shifted=True)
     np.testing.assert_array_equal(alignment.weights_TS, np.eye(3))
 
 
-def test_a_word_is_looked_at_as_much_as_its_tokens_and_looks_as_they_do_on_average() -> None:
+def test_weights_are_summed_over_source_tokens_and_averaged_over_target_tokens() -> None:
     cross = np.zeros((5, 5), np.float32)
     cross[0] = [0.5, 0.2, 0.2, 0.1, 0]
     cross[1] = [1, 0, 0, 0, 0]
@@ -46,7 +46,7 @@ def test_a_word_is_looked_at_as_much_as_its_tokens_and_looks_as_they_do_on_avera
     np.testing.assert_allclose(alignment.weights_TS, expected, atol=1e-6)
 
 
-def test_a_blank_of_its_own_belongs_to_the_word_it_introduces() -> None:
+def test_blank_token_belongs_to_the_word_after_it() -> None:
     source = Side(((0, 1), (2, 3)), ((0, 1), (1, 2), (2, 3)))
     alignment = align_words(one_hot(1, 3, of=4), source, Side(((0, 1),), ((0, 1),)), shifted=False)
     np.testing.assert_array_equal(alignment.weights_TS, [[0, 1]])
@@ -68,14 +68,14 @@ def test_a_token_of_two_words_is_shared_between_them() -> None:
     np.testing.assert_allclose(alignment.weights_TS, [[0.75, 0.25]])
 
 
-def test_a_word_without_tokens_looks_at_nothing_and_has_no_link() -> None:
+def test_word_without_tokens_has_zero_weights_and_no_link() -> None:
     target = Side(((0, 3), (4, 8), (9, 10)), ((0, 3), (3, 8)))
     alignment = align_words(one_hot(0, 1, 2), SOURCE, target, shifted=False)
     np.testing.assert_array_equal(alignment.weights_TS[2], 0)
     assert {link.target for link in alignment.links()} == {0, 1}
 
 
-def test_a_map_of_other_tokens_is_refused() -> None:
+def test_map_of_wrong_shape_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"a map of \(2, 5\) does not fit 4 target and 4 source"):
         align_words(one_hot(0, 1), SOURCE, TARGET, shifted=False)
 
@@ -92,7 +92,7 @@ def test_links_in_pharaohs_notation() -> None:
     assert pharaoh([]) == ""
 
 
-def test_nothing_is_linked_with_nothing() -> None:
+def test_side_without_words_has_no_links() -> None:
     assert Alignment((), ((0, 1),), np.zeros((1, 0), np.float32)).links() == ()
     assert Alignment(((0, 1),), (), np.zeros((0, 1), np.float32)).links() == ()
 
@@ -116,9 +116,7 @@ sides = st.builds(
 
 
 @given(source=sides, target=sides, shifted=st.booleans())
-def test_however_texts_are_cut_every_word_divides_its_attention(
-    source: Side, target: Side, shifted: bool
-) -> None:
+def test_rows_sum_to_one_for_any_tokenisation(source: Side, target: Side, shifted: bool) -> None:
     alignment = align_words(
         weights(source, len(target.tokens) + 1), source, target, shifted=shifted
     )

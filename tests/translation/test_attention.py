@@ -64,13 +64,13 @@ def test_layers_and_heads_are_chosen_by_number_range_list_or_name(
         ("٣", "does not exist|must be"),
     ],
 )
-def test_what_cannot_be_chosen_is_refused_with_what_can(choice: str, problem: str) -> None:
+def test_invalid_choice_is_refused_with_the_valid_ones(choice: str, problem: str) -> None:
     with pytest.raises(InvalidOption, match=problem):
         choose("layer", choice, 6 if choice != "٣" else 2)
 
 
 @given(st.text(alphabet="0123456789-,meanl", max_size=12), st.integers(1, 8))
-def test_whatever_is_asked_for_something_there_is_is_chosen_or_it_is_refused(
+def test_any_choice_selects_existing_numbers_or_raises_invalid_option(
     choice: str, count: int
 ) -> None:
     try:
@@ -95,7 +95,7 @@ async def test_maps_have_the_pieces_of_their_rows_and_columns(way: DirectedModel
         np.testing.assert_allclose(maps.weights_LHRC.sum(-1), 1, atol=1e-6)
 
 
-async def test_a_mean_is_that_of_what_it_is_the_mean_of(way: DirectedModel) -> None:
+async def test_mean_averages_all_layers_or_heads(way: DirectedModel) -> None:
     source_ids, target_ids = ids("ab", "AB")
     every = await look(way, Wanted(layer="all", head="all"), source_ids, target_ids)
     assert every.weights_LHRC.shape[:2] == (1, 2)
@@ -108,7 +108,7 @@ async def test_a_mean_is_that_of_what_it_is_the_mean_of(way: DirectedModel) -> N
         assert len(numbered(maps.heads)) == expected.shape[1]
 
 
-async def test_a_translation_that_was_cut_is_looked_at_without_its_last_token(
+async def test_truncated_translation_is_read_without_its_last_token(
     way: DirectedModel,
 ) -> None:
     source_ids, target_ids = ids("ab", "X" * TARGET_LENGTH)
@@ -127,8 +127,8 @@ async def test_words_are_aligned_with_words(way: DirectedModel) -> None:
     assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
 
 
-async def test_the_bundle_says_where_alignments_are_read(way: DirectedModel) -> None:
-    """The scripted model looks ahead, so a row further means a token further."""
+async def test_manifest_sets_the_layer_and_shift_of_alignments(way: DirectedModel) -> None:
+    """The scripted model attends ahead, so the next row is aligned with the next token."""
     source, target = "a b c", "A B C"
     shifted = AlignmentSource(layer=0, shifted=True)
     way.model.manifest = way.model.manifest.model_copy(update={"alignment": shifted})
@@ -145,7 +145,7 @@ async def test_letters_of_several_bytes_are_aligned_whole(way: DirectedModel) ->
 
 
 @pytest.mark.parametrize(("source", "target"), [("", "A"), ("a", ""), ("", ""), (" ", "A")])
-async def test_without_words_there_is_nothing_to_align(
+async def test_text_without_words_has_an_empty_alignment(
     way: DirectedModel, source: str, target: str
 ) -> None:
     alignment = await align(way, source, target, *ids(source, target))
@@ -153,13 +153,13 @@ async def test_without_words_there_is_nothing_to_align(
     assert alignment.weights_TS.shape == (len(target), len(source.strip()))
 
 
-async def test_tokens_of_other_texts_are_a_mistake_that_is_named(way: DirectedModel) -> None:
+async def test_ids_of_another_text_raise_value_error(way: DirectedModel) -> None:
     with pytest.raises(ValueError, match="source_ids are not the prefix"):
         await align(way, "abc", "AB", *ids("ab", "AB"))
     with pytest.raises(ValueError, match="target_ids are not the tokens of target_text"):
         await align(way, "ab", "ABC", *ids("ab", "AB"))
 
 
-async def test_what_is_too_long_to_read_is_refused(way: DirectedModel) -> None:
+async def test_too_long_source_raises_sentence_too_long(way: DirectedModel) -> None:
     with pytest.raises(SentenceTooLong):
         await look(way, Wanted(), *ids("a" * 70, "A"))

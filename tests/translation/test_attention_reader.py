@@ -20,7 +20,7 @@ SOURCE, TARGET = (101, EOS), (69,)
 
 
 class Slow(ScriptedAttention):
-    """Waits for a gate, fails if told to, and counts who is inside."""
+    """Waits for ``gate``, raises ``failure`` if set, and counts concurrent calls."""
 
     def __init__(self) -> None:
         super().__init__(shouting, encoder_layers=1, decoder_layers=1, heads=1, bos=BOS, eos=EOS)
@@ -58,9 +58,7 @@ async def reader(model: Slow) -> AsyncIterator[AttentionReader]:
     await reader.close()
 
 
-async def test_a_sentence_is_read_off_the_event_loops_thread(
-    reader: AttentionReader, model: Slow
-) -> None:
+async def test_read_runs_the_model_on_the_sentence(reader: AttentionReader, model: Slow) -> None:
     maps = await reader.read(SOURCE, TARGET)
     assert maps.cross_LHTS.shape == (1, 1, 2, 2)
     assert model.calls == [(SOURCE, TARGET)]
@@ -71,7 +69,7 @@ async def test_one_sentence_is_read_at_a_time(reader: AttentionReader, model: Sl
     assert model.most_inside == 1
 
 
-async def test_what_fills_the_limits_is_read_and_more_is_refused_by_name(
+async def test_sentence_at_the_limits_is_read_and_a_longer_one_is_refused(
     reader: AttentionReader,
 ) -> None:
     await reader.read((4, 5, 6, EOS), (7, 8))
@@ -82,7 +80,7 @@ async def test_what_fills_the_limits_is_read_and_more_is_refused_by_name(
         await reader.read(SOURCE, (7, 8, 9))
 
 
-async def test_a_model_that_fails_is_named_and_the_next_sentence_is_read(
+async def test_model_failure_raises_backend_failed_and_the_next_read_works(
     reader: AttentionReader, model: Slow, caplog: pytest.LogCaptureFixture
 ) -> None:
     model.failure = RuntimeError("broken")
@@ -93,7 +91,7 @@ async def test_a_model_that_fails_is_named_and_the_next_sentence_is_read(
     await reader.read(SOURCE, TARGET)
 
 
-async def test_maps_that_are_not_numbers_are_a_failure(
+async def test_nan_in_maps_raises_backend_failed(
     reader: AttentionReader, model: Slow, caplog: pytest.LogCaptureFixture
 ) -> None:
     model.spoil = True
@@ -102,7 +100,9 @@ async def test_maps_that_are_not_numbers_are_a_failure(
     assert "not made of numbers" in caplog.text
 
 
-async def test_who_stops_waiting_leaves_the_line(reader: AttentionReader, model: Slow) -> None:
+async def test_cancelled_read_is_removed_from_the_queue(
+    reader: AttentionReader, model: Slow
+) -> None:
     model.gate.clear()
     first = asyncio.create_task(reader.read(SOURCE, TARGET))
     second = asyncio.create_task(reader.read(SOURCE, ()))
@@ -115,7 +115,7 @@ async def test_who_stops_waiting_leaves_the_line(reader: AttentionReader, model:
     assert (SOURCE, ()) not in model.calls
 
 
-async def test_closing_finishes_what_is_read_refuses_the_rest_and_frees_the_model(
+async def test_close_finishes_the_running_read_fails_queued_ones_and_frees_the_model(
     reader: AttentionReader, model: Slow
 ) -> None:
     model.gate.clear()

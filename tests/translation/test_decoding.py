@@ -17,7 +17,7 @@ def resolve(source_tokens: int = 10, **overrides: float) -> DecodingOptions:
     return DecodingOverrides(**overrides).resolve(DEFAULTS, LIMITS, source_tokens)  # type: ignore[arg-type]
 
 
-def test_what_a_request_leaves_open_is_the_default_of_the_bundle() -> None:
+def test_unset_options_take_the_defaults_of_the_bundle() -> None:
     assert resolve() == DecodingOptions(
         beam_size=4,
         num_hypotheses=1,
@@ -27,17 +27,17 @@ def test_what_a_request_leaves_open_is_the_default_of_the_bundle() -> None:
     )
 
 
-def test_a_translation_may_be_three_times_as_long_as_its_source_and_a_little_more() -> None:
+def test_default_length_limit_is_three_times_the_source_plus_twenty() -> None:
     assert resolve(source_tokens=2).max_decoding_length == 26
     assert resolve(source_tokens=100).max_decoding_length == 200
 
 
-def test_a_request_may_ask_for_less_but_not_for_more_than_the_model_writes() -> None:
+def test_requested_length_is_capped_at_the_limit_of_the_model() -> None:
     assert resolve(max_decoding_length=7).max_decoding_length == 7
     assert resolve(max_decoding_length=10**30).max_decoding_length == 200
 
 
-def test_the_beam_is_as_wide_as_the_hypotheses_need() -> None:
+def test_beam_is_widened_to_the_number_of_hypotheses() -> None:
     assert resolve(num_hypotheses=6).beam_size == 6
     assert resolve(num_hypotheses=2).beam_size == 4
 
@@ -62,7 +62,7 @@ def test_options_that_contradict_each_other_are_refused_by_name() -> None:
         ({"num_hypotheses": 1, "beam_size": 2}, None, True),
     ],
 )
-def test_all_finished_hypotheses_are_wanted_where_figures_decide(
+def test_all_finished_is_set_where_figures_decide(
     overrides: dict[str, Any], default: bool | None, expected: bool
 ) -> None:
     defaults = DecodingDefaults(keep_figures=default)

@@ -33,11 +33,11 @@ def test_text_without_letters_is_in_no_language(text: str) -> None:
     assert DETECTOR.detect(text, ["de", "en"]) == ()
 
 
-def test_a_script_that_no_language_on_offer_is_written_in_is_not_guessed() -> None:
+def test_text_in_a_script_of_no_offered_language_is_not_detected() -> None:
     assert DETECTOR.detect("人工智能", ["de", "en"]) == ()
 
 
-def test_a_language_that_is_alone_on_offer_needs_no_guess() -> None:
+def test_only_language_on_offer_is_always_detected() -> None:
     assert DETECTOR.detect("abc", ["x-digits"])[0].language == "x-digits"
 
 

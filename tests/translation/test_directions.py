@@ -1,4 +1,4 @@
-"""One model, several directions: what tells them apart reaches the network and no text."""
+"""Models with several directions: their prefixes reach the network but no text."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def one(translator: Translator, text: str, pair: LanguagePair, **more: obj
 # --- translating
 
 
-async def test_directions_share_batches_and_memory_and_never_mix() -> None:
+async def test_directions_share_batches_and_cache_and_never_mix() -> None:
     backend = ScriptedBackend(directed, make_limits())
     texts = [f"Satz Nummer {n}" for n in range(6)]
     async with translating(await both(backend, result_bytes=1 << 20)) as translator:
@@ -109,7 +109,7 @@ async def test_directions_share_batches_and_memory_and_never_mix() -> None:
     assert sum(backend.encode_sizes) == 2 * len(texts), "the second time came from memory"
 
 
-async def test_tokens_are_those_of_the_texts() -> None:
+async def test_token_counts_exclude_prefixes() -> None:
     async with translating(await both()) as translator:
         for pair in (DE_EN, EN_DE):
             (translation,) = await translator.translate(request("Abc", pair))
@@ -117,7 +117,7 @@ async def test_tokens_are_those_of_the_texts() -> None:
             assert translation.pair == translation.legs[0].pair == pair
 
 
-async def test_what_a_client_wants_first_comes_after_what_the_direction_wants() -> None:
+async def test_target_prefix_of_a_request_follows_that_of_the_direction() -> None:
     async with translating(await both()) as translator:
         forced = DecodingOverrides(target_prefix="NO")
         assert await one(translator, "ABC", EN_DE, decoding=forced) == "NOc"
@@ -125,7 +125,7 @@ async def test_what_a_client_wants_first_comes_after_what_the_direction_wants() 
         assert await one(translator, "ABC", EN_DE, decoding=favoured) == "ABc"
 
 
-async def test_lengths_that_a_client_wants_are_of_the_text() -> None:
+async def test_requested_lengths_do_not_count_prefixes() -> None:
     async with translating(await both()) as translator:
         for pair, text in ((DE_EN, "ABC"), (EN_DE, "abc")):
             cut = DecodingOverrides(max_decoding_length=3)
@@ -133,7 +133,7 @@ async def test_lengths_that_a_client_wants_are_of_the_text() -> None:
             assert (translation.text, translation.truncated) == (text, True)
 
 
-async def test_prefixes_count_against_what_the_network_can_read() -> None:
+async def test_prefixes_count_towards_the_source_length_limit() -> None:
     async with translating(await both()) as translator:
         longest = "a" * (SOURCE_LENGTH - 2)
         assert await one(translator, longest, DE_EN) == longest.upper()
@@ -141,7 +141,7 @@ async def test_prefixes_count_against_what_the_network_can_read() -> None:
             await one(translator, longest + "a", DE_EN)
 
 
-async def test_tags_of_markup_and_terms_find_their_words() -> None:
+async def test_tags_and_terms_are_placed_in_a_direction_with_prefixes() -> None:
     async with translating(await both()) as translator:
         html = Markup("html")
         assert await one(translator, "Ja <b>Nein</b> So", EN_DE, markup=html) == (
@@ -151,7 +151,7 @@ async def test_tags_of_markup_and_terms_find_their_words() -> None:
         assert await one(translator, "Ja Nein So", EN_DE, terms=terms) == "ja doch so"
 
 
-async def test_a_model_is_its_own_pivot() -> None:
+async def test_one_model_serves_both_legs_of_a_pivot() -> None:
     manifest = two_directions()
     there, back = manifest.directions
     directions = (there, back.model_copy(update={"target": "fr"}))
@@ -165,7 +165,7 @@ async def test_a_model_is_its_own_pivot() -> None:
     assert model.leases == 0
 
 
-async def test_a_direction_that_there_is_not_is_refused_with_those_there_are() -> None:
+async def test_unsupported_direction_is_refused_with_the_supported_ones() -> None:
     french = await make_model(make_manifest("french", "fr", "en"))
     async with translating(await both(), french) as translator:
         with pytest.raises(UnsupportedPair, match=r"on offer with both: de-en, en-de$"):
@@ -190,7 +190,7 @@ async def test_each_side_has_its_own_tokenizer() -> None:
         assert (await align(way, "ab", "AB", *ids)).weights_TS.shape == (1, 1)
 
 
-# --- looking inside
+# --- inspection
 
 
 @pytest.fixture
@@ -213,14 +213,14 @@ async def test_maps_show_prefixes_by_their_pieces(soft: DirectedModel) -> None:
     assert decoder.rows == ("<s>", SOFT_PIECE, "a", "b")
 
 
-async def test_prefixes_take_no_part_in_an_alignment(soft: DirectedModel) -> None:
+async def test_prefixes_are_not_aligned(soft: DirectedModel) -> None:
     source, target = "JA DAS SO", "ja das so"
     alignment = await align(soft, source, target, *ids(source, target))
     assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
     np.testing.assert_allclose(alignment.weights_TS.sum(1), 1, atol=1e-6)
 
 
-async def test_a_translation_and_its_score_agree() -> None:
+async def test_score_of_a_translation_equals_that_of_the_search() -> None:
     async with offering(await both()) as repository:
         translator = Translator(repository, Admission(1000), FirstLetterDetector())
         store = TranslationStore(1)
@@ -263,13 +263,13 @@ def example(direction: int, tag: int, source: str, target: str) -> Example:
     )
 
 
-async def test_a_model_proves_each_example_in_its_direction() -> None:
+async def test_each_example_is_verified_in_its_direction() -> None:
     opened = Opened(example(0, LOUD, "Ab", "AB"), example(1, SOFT, "Ab", "ab"))
     model = await load_model(Path("both"), Settings(), silent, open_bundle=opened)
     await model.close()
 
 
-async def test_an_example_of_another_direction_proves_nothing() -> None:
+async def test_example_with_the_prefix_of_another_direction_is_refused() -> None:
     opened = Opened(example(0, SOFT, "Ab", "ab"))
     with pytest.raises(InvalidBundle, match="does not read its example 'Ab' as it should"):
         await load_model(Path("both"), Settings(), silent, open_bundle=opened)

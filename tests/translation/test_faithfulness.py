@@ -1,4 +1,4 @@
-"""What a translation takes from its source as it is: figures, codes, characters, missing stops."""
+"""Translations keep the source's figures, codes, unknown characters and missing full stops."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ async def test_copied_sentences_are_streamed_in_their_place() -> None:
         asked = TranslateRequest(("42\nein Hund\n43", "b12"), "en", "de")
         done = await translator.translate(asked, parts.append)
     for number, translation in enumerate(done):
-        told = "".join(part.target for part in parts if part.text == number)
-        assert told == translation.text
+        streamed = "".join(part.target for part in parts if part.text == number)
+        assert streamed == translation.text
     assert [translation.text for translation in done] == ["42\nEIN HUND\n43", "b12"]
 
 
@@ -298,7 +298,7 @@ async def test_alternatives_of_a_fragment_gain_no_full_stop() -> None:
     assert not any(text.endswith(".") for text in translation.hypotheses)
 
 
-async def test_full_stop_stays_where_scores_are_wanted() -> None:
+async def test_full_stop_stays_if_scores_are_requested() -> None:
     decoding = DecodingOverrides(return_scores=True)
     translation = await translated("hund", script=stopping, request={"decoding": decoding})
     assert translation.text == "HUND."

@@ -75,7 +75,7 @@ def translated(*sources: str, version: str = "1", model: str = "a") -> Translati
     return Translation((text,), (-0.05,), DE_EN, (Leg(model, version, DE_EN, sentences),))
 
 
-async def test_a_kept_translation_can_be_looked_at(
+async def test_stored_translation_has_maps_and_alignment(
     inspector: Inspector, store: TranslationStore
 ) -> None:
     kept = store.put([translated("ja"), translated("eins", "zwei drei")])
@@ -101,7 +101,7 @@ async def test_a_kept_translation_can_be_looked_at(
         (Place("", 1), "leg 0 does not exist; this translation has none"),
     ],
 )
-async def test_a_place_that_is_not_there_is_named(
+async def test_nonexistent_place_is_refused_with_the_counts(
     inspector: Inspector, store: TranslationStore, place: Place, problem: str
 ) -> None:
     kept = store.put([translated("ja"), Translation(("x",), (), LanguagePair("en", "en"))])
@@ -112,14 +112,14 @@ async def test_a_place_that_is_not_there_is_named(
         await inspector.alignment(place)
 
 
-async def test_an_unknown_translation_is_named(inspector: Inspector) -> None:
+async def test_unknown_translation_id_raises_unknown_translation(inspector: Inspector) -> None:
     for looking in (inspector.texts("x"), inspector.alignment(Place("x"))):
         with pytest.raises(UnknownTranslation):
             await looking
 
 
 @pytest.mark.parametrize("gone", [{"version": "0"}, {"model": "c"}, {"model": "b"}])
-async def test_only_the_very_model_that_translated_is_asked(
+async def test_other_model_or_version_raises_model_gone(
     inspector: Inspector, store: TranslationStore, gone: dict[str, str]
 ) -> None:
     kept = store.put([translated("ja", **gone)])
@@ -132,7 +132,7 @@ async def test_only_the_very_model_that_translated_is_asked(
             await looking
 
 
-async def test_any_pair_of_texts_can_be_looked_at(inspector: Inspector) -> None:
+async def test_any_pair_of_texts_has_maps_and_alignment(inspector: Inspector) -> None:
     pair = Pair("ja. nein.", "NO")
     maps = await inspector.attention_of(pair, Asked("DE", "eng", "a"), Wanted("cross", head="0-1"))
     assert maps.columns == (*"ja. nein.", "</s>")
@@ -156,16 +156,16 @@ async def test_the_score_is_the_log_probability_of_every_token(inspector: Inspec
     assert score.perplexity == pytest.approx(math.exp(-sum(expected) / 3))
 
 
-async def test_an_empty_target_has_the_score_of_ending_at_once(inspector: Inspector) -> None:
+async def test_empty_target_has_the_score_of_eos(inspector: Inspector) -> None:
     (score,) = await inspector.scores([Pair("ab", "")], ASKED)
     assert [token.piece for token in score.tokens] == ["</s>"]
 
 
-def test_what_is_all_but_impossible_has_a_perplexity() -> None:
+def test_perplexity_of_an_improbable_target_is_finite() -> None:
     assert math.isfinite(Score((ScoredToken("x", -1e6),)).perplexity)
 
 
-async def test_what_cannot_be_read_whole_is_refused_before_anything_is_read(
+async def test_too_long_or_invalid_text_is_refused(
     inspector: Inspector, repository: ModelRepository
 ) -> None:
     with pytest.raises(SentenceTooLong):
@@ -174,7 +174,7 @@ async def test_what_cannot_be_read_whole_is_refused_before_anything_is_read(
         await inspector.scores([Pair("a", "A"), Pair("a", "\ud800")], ASKED)
 
 
-async def test_only_a_model_that_leads_there_directly_can_say_what_it_looks_at(
+async def test_pair_without_a_direct_model_raises_unsupported_pair(
     inspector: Inspector,
 ) -> None:
     with pytest.raises(UnsupportedPair, match=r"on offer: German \(de\)"):
@@ -185,7 +185,7 @@ async def test_only_a_model_that_leads_there_directly_can_say_what_it_looks_at(
         await inspector.alignment_of(Pair("a", "b"), Asked("de", "en", "nobody"))
 
 
-async def test_more_than_can_be_done_is_refused_and_nothing_stays_counted(
+async def test_requests_beyond_the_limit_raise_overloaded_and_release_their_place(
     inspector: Inspector,
 ) -> None:
     pairs = [Pair("a", "A")] * 3

@@ -13,11 +13,11 @@ texts = st.lists(st.lists(st.text("ab ", max_size=3), min_size=1, max_size=5), m
 
 
 @given(texts, st.randoms())
-def test_parts_are_told_in_order_whatever_order_sentences_are_done_in(
+def test_parts_are_delivered_in_order_for_any_order_of_completion(
     separators: list[list[str]], rng: random.Random
 ) -> None:
-    told: list[Part] = []
-    order = OrderedParts(len(separators), told.append)
+    delivered: list[Part] = []
+    order = OrderedParts(len(separators), delivered.append)
     events = [(number, None) for number in range(len(separators))]
     rng.shuffle(events)
     for number, _ in events:
@@ -26,19 +26,19 @@ def test_parts_are_told_in_order_whatever_order_sentences_are_done_in(
     rng.shuffle(sentences)
     for number, sentence in sentences:
         order.tell(number, sentence, f"<{number}.{sentence}>")
-    assert [part.text for part in told] == sorted(part.text for part in told)
+    assert [part.text for part in delivered] == sorted(part.text for part in delivered)
     for number, text in enumerate(separators):
         whole = "".join(f"{before}<{number}.{s}>" for s, before in enumerate(text[:-1])) + text[-1]
-        assert "".join(part.target for part in told if part.text == number) == whole
+        assert "".join(part.target for part in delivered if part.text == number) == whole
 
 
-def test_a_part_is_told_as_soon_as_all_before_it_are_known() -> None:
-    told: list[Part] = []
-    order = OrderedParts(2, told.append)
+def test_part_is_delivered_as_soon_as_all_before_it_are_known() -> None:
+    delivered: list[Part] = []
+    order = OrderedParts(2, delivered.append)
     order.begin(0, Text(("", " ", "!"), ()))
     order.tell(0, 1, "b")
-    assert told == []
+    assert delivered == []
     order.tell(0, 0, "a")
-    assert [part.target for part in told] == ["a", " b", "!"]
+    assert [part.target for part in delivered] == ["a", " b", "!"]
     order.whole(1, "c")
-    assert told[-1] == Part(1, "c")
+    assert delivered[-1] == Part(1, "c")

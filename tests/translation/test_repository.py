@@ -44,20 +44,20 @@ async def test_nothing_is_on_offer_before_the_first_load(repository: ModelReposi
         _ = repository.offer
 
 
-async def test_an_empty_directory_offers_nothing_and_says_so(repository: ModelRepository) -> None:
+async def test_empty_directory_raises_not_ready(repository: ModelRepository) -> None:
     await repository.reload()
     with pytest.raises(NotReady, match="there is no bundle"):
         _ = repository.offer
 
 
-async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+async def test_missing_directory_raises_not_ready_naming_it(tmp_path: Path) -> None:
     repository = ModelRepository(lambda: discover(tmp_path / "nowhere"), load_found)
     await repository.reload()
     with pytest.raises(NotReady, match="nowhere: No such file or directory"):
         _ = repository.offer
 
 
-async def test_the_offer_is_what_is_in_the_directory(
+async def test_catalogue_follows_the_bundle_directory(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_bundle(tmp_path, "b", "en", "de")
@@ -72,7 +72,7 @@ async def test_the_offer_is_what_is_in_the_directory(
     assert names(repository) == ["b", "c"]
 
 
-async def test_a_broken_bundle_takes_no_other_down(
+async def test_broken_bundle_does_not_affect_other_models(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_broken_bundle(tmp_path, "a")
@@ -82,7 +82,7 @@ async def test_a_broken_bundle_takes_no_other_down(
     assert repository.failed == {"a": BROKEN}
 
 
-async def test_a_bundle_that_breaks_leaves_the_model_that_was_offered(
+async def test_bundle_that_breaks_keeps_its_loaded_model_on_offer(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_bundle(tmp_path, "a")
@@ -104,7 +104,9 @@ async def test_an_unchanged_bundle_is_not_loaded_again(
     assert repository.offer.models == (before,)
 
 
-async def test_a_changed_bundle_is_noticed(tmp_path: Path, repository: ModelRepository) -> None:
+async def test_changed_bundle_replaces_its_model(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
     put_bundle(tmp_path, "a", version="1")
     await repository.reload()
     (before,) = repository.offer.models
@@ -114,7 +116,7 @@ async def test_a_changed_bundle_is_noticed(tmp_path: Path, repository: ModelRepo
     assert not before.engine.alive
 
 
-async def test_a_model_that_has_died_is_named_and_a_reload_replaces_it(
+async def test_stopped_model_is_listed_and_replaced_by_a_reload(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_bundle(tmp_path, "a")
@@ -126,7 +128,7 @@ async def test_a_model_that_has_died_is_named_and_a_reload_replaces_it(
     assert await works(repository.offer.models[0])
 
 
-async def test_a_model_that_has_died_is_kept_and_not_tried_at_every_poll(tmp_path: Path) -> None:
+async def test_stopped_model_is_kept_and_not_reloaded_at_every_poll(tmp_path: Path) -> None:
     tries = 0
 
     async def load(bundle: FoundBundle) -> LoadedModel:
@@ -147,7 +149,9 @@ async def test_a_model_that_has_died_is_kept_and_not_tried_at_every_poll(tmp_pat
     await repository.close()
 
 
-async def test_a_reload_tells_what_it_did(tmp_path: Path, repository: ModelRepository) -> None:
+async def test_reload_returns_loaded_retired_and_failed_bundles(
+    tmp_path: Path, repository: ModelRepository
+) -> None:
     put_bundle(tmp_path, "a")
     put_bundle(tmp_path, "b", "en", "de")
     assert (await repository.reload()).loaded == ("a", "b")
@@ -212,7 +216,7 @@ async def test_a_reload_does_not_disturb_work_in_flight(
     assert not way.model.engine.alive
 
 
-async def test_reloads_take_turns(tmp_path: Path) -> None:
+async def test_reloads_run_one_at_a_time(tmp_path: Path) -> None:
     loading: list[str] = []
 
     async def load(bundle: FoundBundle) -> LoadedModel:
@@ -229,7 +233,7 @@ async def test_reloads_take_turns(tmp_path: Path) -> None:
     await repository.close()
 
 
-async def test_a_cancelled_reload_leaves_nothing_running(tmp_path: Path) -> None:
+async def test_cancelled_reload_closes_the_models_it_loaded(tmp_path: Path) -> None:
     loaded: list[LoadedModel] = []
 
     async def load(bundle: FoundBundle) -> LoadedModel:
@@ -249,7 +253,7 @@ async def test_a_cancelled_reload_leaves_nothing_running(tmp_path: Path) -> None
     assert not loaded[0].engine.alive
 
 
-async def test_closing_withdraws_the_offer_and_stops_even_what_is_leased(
+async def test_close_withdraws_the_catalogue_and_stops_leased_models(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_bundle(tmp_path, "a")
@@ -268,7 +272,7 @@ async def test_codes_are_found_in_any_spelling(tmp_path: Path, repository: Model
 
 
 @pytest.mark.parametrize("code", ["zz", "fr", "", "x" * 1000, "\ud800", "de en"])
-async def test_an_unknown_language_is_named_with_what_is_on_offer(
+async def test_unknown_language_is_refused_with_those_on_offer(
     tmp_path: Path, repository: ModelRepository, code: str
 ) -> None:
     put_bundle(tmp_path, "a")
@@ -277,7 +281,7 @@ async def test_an_unknown_language_is_named_with_what_is_on_offer(
         repository.offer.pair(code, "en")
 
 
-async def test_a_direction_nobody_translates_is_named_with_what_is_on_offer(
+async def test_unsupported_direction_is_refused_with_the_targets_on_offer(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_bundle(tmp_path, "a", "de", "en")
@@ -290,7 +294,7 @@ async def test_a_direction_nobody_translates_is_named_with_what_is_on_offer(
     )
 
 
-async def test_languages_are_listed_with_what_they_translate_to(
+async def test_languages_are_listed_with_their_targets(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
     put_bundle(tmp_path, "a", "de", "en")

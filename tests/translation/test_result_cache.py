@@ -15,7 +15,7 @@ GREEDY = DecodingOptions(beam_size=1)
 
 
 class Engine:
-    """Answers with its source once it is let go."""
+    """Returns its source once ``go`` is set."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, ...]] = []
@@ -54,16 +54,16 @@ async def asking(
             await task
 
 
-async def test_the_same_question_in_flight_is_asked_once() -> None:
-    engine, told = Engine(), list[Lookup]()
-    results = ResultCache(engine.decode, 0, told.append)
+async def test_identical_calls_in_flight_are_decoded_once() -> None:
+    engine, lookups = Engine(), list[Lookup]()
+    results = ResultCache(engine.decode, 0, lookups.append)
     async with asking(results, (1,), (1,), (2,)):
         engine.go.set()
     assert engine.asked == [(1,), (2,)]
-    assert told == ["miss", "coalesced", "miss"]
+    assert lookups == ["miss", "coalesced", "miss"]
 
 
-async def test_work_goes_on_while_anybody_waits_for_it() -> None:
+async def test_decoding_continues_while_one_call_waits() -> None:
     engine = Engine()
     results = ResultCache(engine.decode)
     async with asking(results, (1,), (1,)) as (first, second):
@@ -74,7 +74,7 @@ async def test_work_goes_on_while_anybody_waits_for_it() -> None:
     assert engine.cancelled == 0
 
 
-async def test_work_ends_when_nobody_waits_for_it_and_is_not_joined_again() -> None:
+async def test_decoding_is_cancelled_with_its_last_call_and_not_joined_again() -> None:
     engine = Engine()
     results = ResultCache(engine.decode)
     async with asking(results, (1,), (1,)) as (first, second):
@@ -88,7 +88,7 @@ async def test_work_ends_when_nobody_waits_for_it_and_is_not_joined_again() -> N
     assert engine.asked == [(1,), (1,)]
 
 
-async def test_a_failure_reaches_everyone_and_is_not_kept() -> None:
+async def test_failure_is_raised_in_all_waiting_calls_and_not_cached() -> None:
     engine = Engine()
     engine.error = BackendFailed("no")
     results = ResultCache(engine.decode, 1 << 20)
@@ -102,7 +102,7 @@ async def test_a_failure_reaches_everyone_and_is_not_kept() -> None:
     assert len(engine.asked) == 2
 
 
-async def test_recent_results_are_kept_within_their_bound_the_oldest_going_first() -> None:
+async def test_least_recently_used_results_are_evicted_above_the_memory_limit() -> None:
     engine = Engine()
     engine.go.set()
     results = ResultCache(engine.decode, 3_000)
@@ -112,7 +112,7 @@ async def test_recent_results_are_kept_within_their_bound_the_oldest_going_first
     assert engine.asked == [(1,), (2,), (3,), (2,)]
 
 
-async def test_draws_are_not_kept() -> None:
+async def test_sampled_results_are_not_cached() -> None:
     engine = Engine()
     engine.go.set()
     results = ResultCache(engine.decode, 1 << 20)
@@ -122,7 +122,7 @@ async def test_draws_are_not_kept() -> None:
     assert len(engine.asked) == 2
 
 
-async def test_an_answer_from_memory_took_no_time() -> None:
+async def test_cached_result_has_zero_durations() -> None:
     engine = Engine()
     engine.go.set()
     results = ResultCache(engine.decode, 1 << 20)

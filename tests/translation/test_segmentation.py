@@ -26,9 +26,7 @@ def test_joining_gives_the_text_back(text: str, language: str) -> None:
 
 
 @given(anything | like_prose, languages)
-def test_a_sentence_has_no_blanks_around_it_and_something_to_translate(
-    text: str, language: str
-) -> None:
+def test_sentence_has_a_letter_or_digit_and_no_blanks_around_it(text: str, language: str) -> None:
     for sentence in segment(text, language, ANY_LENGTH).sentences:
         assert sentence == sentence.strip()
         assert any(character.isalnum() for character in sentence)
@@ -36,14 +34,14 @@ def test_a_sentence_has_no_blanks_around_it_and_something_to_translate(
 
 
 @pytest.mark.parametrize("unseen", ["\ufeff", "\u200b", "\u200f \u202b", "\x00", "\x07\u2060 "])
-def test_what_is_unseen_around_a_sentence_is_kept_from_the_model(unseen: str) -> None:
+def test_invisible_characters_around_a_sentence_are_separators(unseen: str) -> None:
     segmented = segment(f"{unseen}Ein Wort.{unseen}", "de", ANY_LENGTH)
     assert segmented.sentences == ("Ein Wort.",)
     assert segmented.separators == (unseen, unseen)
 
 
 @given(anything | like_prose, languages)
-def test_separators_hold_nothing_to_translate(text: str, language: str) -> None:
+def test_separators_have_no_letters_and_digits(text: str, language: str) -> None:
     for separator in segment(text, language, ANY_LENGTH).separators:
         assert not any(character.isalnum() for character in separator)
 
@@ -77,7 +75,7 @@ def test_sentences(text: str, sentences: list[str]) -> None:
     assert list(segment(text, "de", ANY_LENGTH).sentences) == sentences
 
 
-def test_separators_are_what_is_around_sentences() -> None:
+def test_separators_are_the_text_around_sentences() -> None:
     segmented = segment("\t Eins. \r\n\r\n Zwei!\u00a0", "de", ANY_LENGTH)
     assert segmented.separators == ("\t ", " \r\n\r\n ", "\u00a0")
     assert segmented.join(["One.", "Two!"]) == "\t One. \r\n\r\n Two!\u00a0"
@@ -101,6 +99,6 @@ def test_a_word_longer_than_the_model_reads_is_refused_by_name() -> None:
         segment("kurz " + "a" * 30, "de", TokenLimit(len, 20))
 
 
-def test_one_sentence_for_each_place_is_needed() -> None:
+def test_join_with_too_few_sentences_raises_value_error() -> None:
     with pytest.raises(ValueError, match="1 sentences for 2 places"):
         segment("Eins. Zwei.", "de", ANY_LENGTH).join(["One."])

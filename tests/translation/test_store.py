@@ -16,7 +16,7 @@ PAIR = LanguagePair("de", "en")
 
 
 def make(characters: int = 40, tokens: int = 12, sentences: int = 1, seed: int = 0) -> Translation:
-    """Everything in it is an object of its own."""
+    """A translation whose parts share no objects."""
 
     def text(n: int) -> str:
         return chr(0x391 + (seed + n) % 20) * characters
@@ -34,7 +34,7 @@ def make(characters: int = 40, tokens: int = 12, sentences: int = 1, seed: int =
     return Translation(hypotheses, (-0.5 - seed,), PAIR, (Leg("m", "1", PAIR, done),))
 
 
-def test_what_is_kept_is_found_by_its_id() -> None:
+def test_stored_translations_are_found_by_their_id() -> None:
     store = TranslationStore(1)
     translations = [make(seed=1), make(seed=2)]
     one, other = store.put(translations), store.put([make(seed=3)])
@@ -43,7 +43,7 @@ def test_what_is_kept_is_found_by_its_id() -> None:
     assert len(store) == 2
 
 
-def test_an_unknown_id_is_named_with_what_to_do() -> None:
+def test_unknown_id_error_says_what_to_do() -> None:
     with pytest.raises(UnknownTranslation, match=r"no translation abc.*POST /attention"):
         TranslationStore(1).get("abc")
     with pytest.raises(UnknownTranslation) as caught:
@@ -51,7 +51,7 @@ def test_an_unknown_id_is_named_with_what_to_do() -> None:
     assert len(str(caught.value)) < 250
 
 
-def test_the_least_recently_used_go_first() -> None:
+def test_least_recently_used_translations_are_evicted_first() -> None:
     store = TranslationStore(1)
     first, second = store.put([make()]), store.put([make()])
     while len(store) * size_of([make()]) < (1 << 20) - size_of([make()]):
@@ -63,22 +63,22 @@ def test_the_least_recently_used_go_first() -> None:
         store.get(second)
 
 
-def test_what_is_larger_than_the_store_is_not_kept_and_nothing_goes_for_it() -> None:
-    told: list[dict[str, Any]] = []
-    store = TranslationStore(1, lambda **facts: told.append(facts))
+def test_entry_larger_than_the_store_is_not_kept_and_evicts_nothing() -> None:
+    changes: list[dict[str, Any]] = []
+    store = TranslationStore(1, lambda **facts: changes.append(facts))
     small = store.put([make()])
     large = store.put([make(characters=1 << 20)])
     with pytest.raises(UnknownTranslation):
         store.get(large)
     assert store.get(small)
-    assert told[-1] == {"entries": 1, "size": size_of([make()]), "evicted": 0}
+    assert changes[-1] == {"entries": 1, "size": size_of([make()]), "evicted": 0}
 
 
-def test_the_observer_hears_what_is_kept() -> None:
-    told: list[dict[str, Any]] = []
-    store = TranslationStore(1, lambda **facts: told.append(facts))
+def test_observer_gets_entries_size_and_evictions() -> None:
+    changes: list[dict[str, Any]] = []
+    store = TranslationStore(1, lambda **facts: changes.append(facts))
     store.put([make()])
-    assert told == [{"entries": 1, "size": store.size, "evicted": 0}]
+    assert changes == [{"entries": 1, "size": store.size, "evicted": 0}]
     assert store.size == size_of([make()])
 
 
@@ -100,7 +100,7 @@ def test_the_bound_holds_and_the_latest_that_fit_are_kept(lengths: list[int]) ->
 @pytest.mark.parametrize(
     "shape", [(40, 12, 1), (400, 120, 1), (60, 15, 50)], ids=["short", "long", "many"]
 )
-def test_the_estimate_is_near_what_is_taken(shape: tuple[int, int, int]) -> None:
+def test_size_estimate_is_near_the_measured_memory(shape: tuple[int, int, int]) -> None:
     if sys.implementation.name != "cpython":
         pytest.skip("estimates are CPython's")
     make(*shape)

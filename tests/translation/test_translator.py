@@ -59,7 +59,7 @@ async def translating(
 
 
 class FirstLetterDetector:
-    """Takes a text for the language whose code it begins with."""
+    """Detects the language whose code the text begins with."""
 
     def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
         return tuple(Detection(code, 0.9) for code in languages if text.startswith(code))
@@ -69,7 +69,7 @@ def request(*texts: str, **decoding: int) -> TranslateRequest:
     return TranslateRequest(texts, "en", "de", decoding=DecodingOverrides(**decoding))
 
 
-async def test_texts_come_back_in_order_with_everything_around_their_sentences() -> None:
+async def test_translations_are_in_order_and_keep_the_text_around_sentences() -> None:
     async with translating() as translator:
         translations = await translator.translate(request(" ja.\r\n\r\n\tnein!\u00a0", "", "so"))
     assert [t.text for t in translations] == [" JA.\r\n\r\n\tNEIN!\u00a0", "", "SO"]
@@ -83,7 +83,7 @@ async def test_text_without_a_letter_or_a_digit_is_not_sent_to_the_model() -> No
     assert backend.encode_sizes == []
 
 
-async def test_a_translation_says_what_it_took() -> None:
+async def test_translation_has_model_pair_and_token_counts() -> None:
     async with translating() as translator:
         (translation,) = await translator.translate(request("abc.\nde."))
     assert (translation.model, translation.pair) == ("shout-de-en", DE_EN)
@@ -99,13 +99,13 @@ async def test_alternatives_are_the_other_hypotheses() -> None:
     assert {"aB", "Ab"} & set(translation.alternatives)
 
 
-async def test_alternatives_repeat_nothing() -> None:
+async def test_alternatives_have_no_duplicates() -> None:
     async with translating() as translator:
         (translation,) = await translator.translate(request("!", num_hypotheses=3))
     assert (translation.text, translation.alternatives) == ("!", ())
 
 
-async def test_what_is_cut_is_flagged() -> None:
+async def test_truncated_translation_is_flagged() -> None:
     async with translating(ScriptedBackend(endless, make_limits())) as translator:
         (translation,) = await translator.translate(request("a", max_decoding_length=5))
         whole, cut = await translator.translate(request("!", "a"))
@@ -113,7 +113,7 @@ async def test_what_is_cut_is_flagged() -> None:
     assert (whole.truncated, cut.truncated) == (False, True)
 
 
-async def test_a_sentence_translates_the_same_alone_and_in_company() -> None:
+async def test_sentence_translates_the_same_alone_and_in_a_batch() -> None:
     texts = [f"satz nummer {n}. noch {n * n} mehr, und so weiter!" for n in range(30)]
     async with translating() as translator:
         together = await asyncio.gather(*(translator.translate(request(t)) for t in texts))
@@ -158,26 +158,26 @@ async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
         assert translator.in_flight == 0
 
 
-async def test_a_request_that_could_never_be_admitted_is_refused_by_another_name() -> None:
+async def test_request_beyond_the_total_capacity_raises_text_too_large() -> None:
     async with translating(max_tokens=5) as translator:
         with pytest.raises(TextTooLarge, match="6 tokens; at most 5"):
             await translator.translate(request("a\nb\nc"))
         assert translator.in_flight == 0
 
 
-async def test_wide_beams_and_long_translations_count_for_what_they_cost() -> None:
+async def test_wide_beams_and_minimum_lengths_count_as_more_tokens() -> None:
     backend = Gated()
     async with translating(backend, max_tokens=100, pairs=("de-en", "en-fr")) as translator:
         for asked, tokens in (
             (request("abc"), 4),
             (request("abc", beam_size=1), 4),
-            # The bundle's own beam is of two.
+            # The bundle's default beam size is 2.
             (request("abc", num_hypotheses=4), 8),
             (request("abc", beam_size=3), 6),
             (request("abc", sampling_topk=0, num_hypotheses=3), 6),
             (request("abc", min_decoding_length=10), 10),
             (request("abc", min_decoding_length=10, beam_size=4), 20),
-            # Of two models, only the second writes several.
+            # Of two legs, only the second returns several hypotheses.
             (replace(request("abc", num_hypotheses=4), target="fr"), 4 + 8),
         ):
             task = asyncio.create_task(translator.translate(asked))
@@ -191,7 +191,7 @@ async def test_wide_beams_and_long_translations_count_for_what_they_cost() -> No
         backend.gate.set()
 
 
-async def test_a_single_sentence_is_translated_soon_beside_the_largest_request() -> None:
+async def test_single_sentence_is_not_delayed_by_a_large_request() -> None:
     backend = ScriptedBackend(shouting, make_limits(slots=8, rows_per_slot=8))
     async with translating(backend, max_tokens=100_000) as translator:
         texts = [f"satz {number:4}" for number in range(1024)]
@@ -200,15 +200,15 @@ async def test_a_single_sentence_is_translated_soon_beside_the_largest_request()
             await asyncio.sleep(0.001)
         before = len(backend.batch_sizes)
         assert (await translator.translate(request("ein satz")))[0].text == "EIN SATZ"
-        # Those of one iteration leave, which takes as many steps as a sentence has tokens and one
-        # more; then it enters.
+        # Sentences admitted together finish after one step per token and one more. Then the single
+        # sentence is admitted.
         assert len(backend.batch_sizes) - before <= 4 * len("satz 1024")
         assert not large.done()
         large.cancel()
         await asyncio.wait([large])
 
 
-async def test_a_cancelled_request_frees_what_it_held() -> None:
+async def test_cancelled_request_releases_its_tokens_and_slots() -> None:
     backend = Gated()
     async with translating(backend) as translator:
         abandoned = asyncio.create_task(translator.translate(request("a" * 60 + "\nb")))
@@ -222,7 +222,7 @@ async def test_a_cancelled_request_frees_what_it_held() -> None:
     assert len(backend.batch_sizes) < 10
 
 
-async def test_a_request_that_is_not_done_in_time_is_told_so_and_frees_what_it_held() -> None:
+async def test_missed_deadline_raises_deadline_exceeded_and_releases_tokens_and_slots() -> None:
     backend = Gated()
     async with translating(backend) as translator:
         with pytest.raises(DeadlineExceeded, match=r"within 0\.05 seconds"):
@@ -233,7 +233,7 @@ async def test_a_request_that_is_not_done_in_time_is_told_so_and_frees_what_it_h
     assert len(backend.batch_sizes) < 10
 
 
-async def test_several_failing_sentences_are_one_named_error() -> None:
+async def test_several_failing_sentences_raise_one_backend_failed() -> None:
     class Broken(ScriptedBackend):
         def step(self, batch: StepBatch) -> Candidates:
             raise RuntimeError("out of memory")
@@ -252,13 +252,13 @@ async def test_a_long_sentence_is_split_and_nothing_of_it_is_lost() -> None:
     assert not translation.truncated
 
 
-async def test_a_word_the_model_cannot_read_is_refused_by_name() -> None:
+async def test_too_long_word_raises_sentence_too_long() -> None:
     async with translating() as translator:
         with pytest.raises(SentenceTooLong, match="101 tokens; the model reads at most 64"):
             await translator.translate(request("kurz " + "a" * 100))
 
 
-async def test_long_requests_are_prepared_beside_the_event_loop(
+async def test_long_requests_are_prepared_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: set[str] = set()
@@ -287,7 +287,7 @@ async def test_a_language_into_itself_is_untouched() -> None:
     assert (translation.text, translation.model) == ("Ja.", None)
 
 
-async def test_half_a_surrogate_pair_is_refused_by_its_text() -> None:
+async def test_lone_surrogate_raises_invalid_text_with_the_text_number() -> None:
     async with translating() as translator:
         with pytest.raises(InvalidText, match="text 2 is not valid Unicode"):
             await translator.translate(request("gut", "\ud83d"))
@@ -303,7 +303,7 @@ async def test_identical_sentences_in_flight_are_decoded_once() -> None:
     assert sum(backend.encode_sizes) == 1
 
 
-async def test_a_joined_sentence_goes_on_when_the_first_who_asked_for_it_leaves() -> None:
+async def test_coalesced_sentence_continues_if_the_first_request_is_cancelled() -> None:
     backend = Gated()
     async with translating(backend) as translator:
         first = asyncio.create_task(translator.translate(request("abc")))
@@ -325,7 +325,7 @@ async def test_a_recent_sentence_is_not_decoded_again() -> None:
     assert sum(backend.encode_sizes) == 2
 
 
-async def test_languages_without_a_model_of_their_own_go_through_a_pivot() -> None:
+async def test_pair_without_a_direct_model_is_translated_through_a_pivot() -> None:
     async with translating(pairs=["de-en", "en-fr"]) as translator:
         (translation,) = await translator.translate(TranslateRequest(("ja. so",), "fr", "de"))
     assert translation.text == "JA. SO"
@@ -334,13 +334,13 @@ async def test_languages_without_a_model_of_their_own_go_through_a_pivot() -> No
     assert [sentence.source for sentence in translation.legs[1].sentences] == ["JA.", "SO"]
 
 
-async def test_the_pivot_is_english_where_there_are_several() -> None:
+async def test_english_is_the_preferred_pivot() -> None:
     async with translating(pairs=["de-cs", "cs-fr", "de-en", "en-fr"]) as translator:
         (translation,) = await translator.translate(TranslateRequest(("ja",), "fr", "de"))
     assert translation.model == "shout-de-en+shout-en-fr"
 
 
-async def test_a_model_may_be_named() -> None:
+async def test_model_can_be_selected_by_name() -> None:
     async with translating(pairs=["de-en", "en-de"]) as translator:
         named = replace(request("ja"), model="shout-de-en")
         assert (await translator.translate(named))[0].model == "shout-de-en"
@@ -352,7 +352,7 @@ async def test_a_model_may_be_named() -> None:
             await translator.translate(replace(named, model="shout-en-de"))
 
 
-async def test_each_text_is_in_a_language_of_its_own() -> None:
+async def test_language_is_detected_for_each_text() -> None:
     async with translating(pairs=["de-en", "fr-en"]) as translator:
         texts = ("fr oui", "de ja", "en yes", "123")
         translations = await translator.translate(TranslateRequest(texts, "en"))
@@ -363,7 +363,7 @@ async def test_each_text_is_in_a_language_of_its_own() -> None:
     assert detections[3] == Detection("en", 0.0)
 
 
-async def test_a_text_in_no_language_on_offer_is_refused() -> None:
+async def test_undetected_language_is_refused_with_the_text_number() -> None:
     async with translating() as translator:
         with pytest.raises(UndetectedLanguage, match="text 2 cannot be detected"):
             await translator.translate(TranslateRequest(("de ja", "???a"), "en"))
@@ -373,8 +373,8 @@ async def test_parts_come_in_order_and_make_up_the_translations() -> None:
     texts = (" lang und laenger. kurz.\n", "", "en same", "zwei. drei!  ")
     async with translating(pairs=["de-en", "en-de"]) as translator:
         wanted = TranslateRequest(texts, "en", "de")
-        told = [each async for each in translator.stream(wanted)]
-    *parts, translations = told
+        streamed = [each async for each in translator.stream(wanted)]
+    *parts, translations = streamed
     assert isinstance(translations, list)
     numbers = [part.text for part in parts if isinstance(part, Part)]
     assert numbers == sorted(numbers)
@@ -383,7 +383,7 @@ async def test_parts_come_in_order_and_make_up_the_translations() -> None:
         assert "".join(own) == translation.text
 
 
-async def test_closing_a_stream_frees_what_it_held() -> None:
+async def test_closing_a_stream_releases_its_tokens() -> None:
     backend = Gated()
     async with translating(backend) as translator:
         stream = translator.stream(request("a" * 60))
@@ -397,7 +397,7 @@ async def test_closing_a_stream_frees_what_it_held() -> None:
         backend.gate.set()
 
 
-async def test_scores_are_there_for_whoever_asks() -> None:
+async def test_requested_scores_are_returned_in_descending_order() -> None:
     async with translating() as translator:
         wanted = replace(request("ab", num_hypotheses=2))
         scored = replace(wanted, decoding=replace(wanted.decoding, return_scores=True))
@@ -407,7 +407,7 @@ async def test_scores_are_there_for_whoever_asks() -> None:
 
 
 @given(st.lists(st.sampled_from([*"abc .!?,\n\t\r\u00a0😀", "das ist "]), max_size=40).map("".join))
-def test_everything_but_the_sentences_comes_back_exactly(text: str) -> None:
+def test_text_around_sentences_is_reproduced_exactly(text: str) -> None:
     async def shout() -> str:
         async with translating() as translator:
             return (await translator.translate(request(text)))[0].text
@@ -423,7 +423,7 @@ def test_everything_but_the_sentences_comes_back_exactly(text: str) -> None:
         pytest.param("a {b} c", id="like a placeholder"),
     ],
 )
-async def test_a_glossary_is_honoured_in_every_hypothesis(target: str) -> None:
+async def test_every_hypothesis_has_the_glossary_term_once(target: str) -> None:
     terms = (Term("hund", target), *(Term(f"x{number}", "y") for number in range(99)))
     async with translating() as translator:
         (translation,) = await translator.translate(

@@ -72,7 +72,7 @@ def test_source_characters_are_used_once() -> None:
         (" \u2047 ", ""),
     ],
 )
-def test_removed_token_leaves_no_blank_too_many(decoded: str, expected: str) -> None:
+def test_removed_token_leaves_no_superfluous_blank(decoded: str, expected: str) -> None:
     assert applied(decoded, replace_unknown(decoded, places_in(decoded), {})) == expected
 
 

@@ -23,12 +23,12 @@ from service.translation.words import is_punctuation, words
         ("👨\u200d👩\u200d👧 🇩🇪🇫🇷 👍🏽", ["👨\u200d👩\u200d👧", "🇩🇪", "🇫🇷", "👍🏽"]),
     ],
 )
-def test_words_and_marks_are_apart_in_any_script(text, expected) -> None:
+def test_words_and_punctuation_are_separate_in_any_script(text, expected) -> None:
     assert [text[start:end] for start, end in words(text)] == expected
 
 
 @given(st.text(max_size=40))
-def test_all_but_blanks_is_in_one_word(text) -> None:
+def test_every_non_blank_character_is_in_one_word(text) -> None:
     position = 0
     for start, end in words(text):
         assert not text[position:start].strip()
@@ -43,6 +43,6 @@ def test_punctuation_has_neither_letters_nor_digits() -> None:
     assert not is_punctuation("3,14")
 
 
-def test_words_that_belong_together_are_one() -> None:
+def test_words_in_a_whole_span_are_merged() -> None:
     assert words("ab C++ d", [(3, 6)]) == ((0, 2), (3, 6), (7, 8))
     assert words("ab C++ d", [(6, 7)]) == words("ab C++ d")

@@ -1,4 +1,4 @@
-"""``average``: the last checkpoints to the weights that are exported."""
+"""``average`` command: averages the last checkpoints into the weights to export."""
 
 from __future__ import annotations
 

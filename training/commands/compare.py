@@ -1,4 +1,4 @@
-"""``compare``: files of translations by any system, scored and compared."""
+"""``compare`` command: scores and compares files of translations by any system."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def perform(options: argparse.Namespace) -> None:
 
 
 def _names(paths: list[Path]) -> list[str]:
-    """What the files are called: as short as tells them apart."""
+    """Names of the files: file names if distinct, otherwise paths, numbered if equal."""
     for names in ([path.name for path in paths], [str(path) for path in paths]):
         if len(set(names)) == len(names):
             return names

@@ -1,4 +1,4 @@
-"""``distill``: a student of a bundle, from the translation of its text to its own bundle."""
+"""``distill`` command: trains a student on a bundle's translations and exports its bundle."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def perform(options: argparse.Namespace) -> None:
         directory.derived.write_text(
             json.dumps(student.to_dict(), indent=2) + "\n", encoding="utf-8"
         )
-    # What the options changed is in the file.
+    # The file contains the changes that these options made.
     changes: dict[str, object] = {"steps": None, "settings": [], "reduced": False, "corpus": None}
     recipe_file = {"recipe": str(directory.derived)}
     run.perform(argparse.Namespace(**{**vars(options), **changes, **recipe_file}))

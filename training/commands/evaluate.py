@@ -1,4 +1,4 @@
-"""``evaluate``: how well the averaged network translates the recipe's test set."""
+"""``evaluate`` command: scores the averaged network on the recipe's test set."""
 
 from __future__ import annotations
 

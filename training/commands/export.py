@@ -1,4 +1,4 @@
-"""``export``: the averaged network to a bundle."""
+"""``export`` command: exports the averaged network as a bundle."""
 
 from __future__ import annotations
 

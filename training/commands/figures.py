@@ -1,4 +1,4 @@
-"""``figures``: pictures of what is trained and how, and of runs."""
+"""``figures`` command: draws figures of the model, the training and the curves of runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ RUN, TOY = Path("runs/multi30k-de-en"), Path("runs/reverse")
 
 
 class UnknownFigure(Refusal):
-    """There is no figure of that name."""
+    """No figure has that name."""
 
 
 class TooManyRuns(Refusal):
-    """There are not enough colours."""
+    """More runs than distinguishable colours."""
 
 
 def add_to(commands: Commands) -> None:
@@ -79,7 +79,7 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
-    # matplotlib takes half a second, which other commands need not wait for.
+    # Imported late: matplotlib takes half a second, which other commands do not need.
     from training.figures.registry import FIGURES
     from training.figures.style import write
 

@@ -1,4 +1,4 @@
-"""``import``: a Hugging Face checkpoint on disk to a bundle."""
+"""``import`` command: converts a local Hugging Face checkpoint to a bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that commands share, and what they mean: a recipe, a run, a device."""
+"""Shared command-line options and their interpretation: recipe, run directory, device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.run_directory import RunDirectory
 
 
 def recipe_parser(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:
-    """A command that is about a recipe: its parser, with the options that all of those have."""
+    """The parser of a command about a recipe, with the options common to such commands."""
     parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
     add_recipe(parser)
     add_places(parser)
@@ -74,7 +74,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 def recipe_of(options: argparse.Namespace) -> Recipe:
     """The recipe that the options of ``add_recipe`` describe.
 
-    Raises ``InvalidRecipe`` if there is none of that name, or it makes no sense.
+    Raises ``InvalidRecipe`` if the name is unknown or the recipe is invalid.
     """
     recipe = find_recipe(options.recipe)
     if options.reduced:

@@ -1,4 +1,4 @@
-"""``prepare``: text to token ids."""
+"""``prepare`` command: turns text into token shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``recipes``: what can be trained without writing anything."""
+"""``recipes`` command: lists the built-in recipes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def summary(recipe: Recipe) -> str:
 
 
 def parameters(recipe: Recipe) -> int:
-    """How many a network of this recipe has, if the text fills the vocabulary."""
-    # The network is only counted, so its weights need no memory.
+    """The parameter count of the recipe's network, if the text fills the vocabulary."""
+    # On the meta device, because counting needs no memory for weights.
     with torch.device("meta"):
         return Transformer(recipe.network.config(recipe.vocabulary.size)).num_parameters

@@ -1,4 +1,4 @@
-"""``report``: bundles translate test sets, and a page says how well."""
+"""``report`` command: translates test sets with bundles and writes a quality report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run``: every hop, one after the other."""
+"""``run`` command: performs every hop of a run in order."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def add_to(commands: Commands) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Those of every hop that has any."""
+    """The options of every hop that has any."""
     for hop in HOPS:
         if hasattr(hop, "add_options"):
             hop.add_options(parser)
 
 
 def perform(options: argparse.Namespace) -> None:
-    """Take every hop; what is translated and prepared already stays as it is."""
+    """Perform every hop; finished translations and preparation are kept."""
     if is_distributed():
         raise Refusal(
             "torchrun starts several processes, of which every hop but `train` needs one: run "
-            "`prepare` first, then `train` alone by torchrun, then the rest"
+            "`prepare` first, then `train` alone by torchrun, then the remaining hops"
         )
     recipe = recipe_of(options)
     run = run_of(options, recipe)
-    # Nobody should train for days to hear that there is nothing to evaluate with.
+    # A missing test set is reported here rather than after days of training.
     for direction in recipe.data.directions:
         bitext_of(recipe.data.test, recipe.data, direction, options.data)
     for hop in HOPS:

@@ -1,4 +1,4 @@
-"""``shortlist``: which target pieces a source piece may become."""
+"""``shortlist`` command: builds the run's vocabulary shortlist."""
 
 from __future__ import annotations
 

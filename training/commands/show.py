@@ -1,4 +1,4 @@
-"""``show``: a recipe as a file to begin one's own with."""
+"""``show`` command: prints a recipe as JSON, as the start of a recipe file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``train``: token ids to checkpoints, by one process or by those that ``torchrun`` starts."""
+"""``train`` command: trains on token shards, in one process or in those of ``torchrun``."""
 
 from __future__ import annotations
 

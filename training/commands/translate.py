@@ -1,4 +1,4 @@
-"""``translate``: the sides of corpora that a bundle makes."""
+"""``translate`` command: machine-translates the corpora for distillation or back-translation."""
 
 from __future__ import annotations
 

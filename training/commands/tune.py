@@ -1,4 +1,4 @@
-"""``tune``: the beam and the length penalty that translate the validation set best."""
+"""``tune`` command: searches the best beam size and length penalty on the validation set."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From parallel text to batches of token ids."""
+"""Data pipeline: reads, cleans, augments and batches parallel text as token ids."""

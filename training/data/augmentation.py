@@ -1,11 +1,11 @@
-"""Augments parallel text: layout variants, and spans that a translation has to keep as they are.
+"""Data augmentation of parallel text: layout variants, and spans to be copied unchanged.
 
-A network trained on clean sentences alone corrupts what they lack: capitals, fragments, figures,
-URLs, emoji. ``Augmenter`` changes each pair in at most one way, on both sides alike, at the rates
-of ``recipe.Augmentation``. OpusTrainer (https://github.com/hplt-project/OpusTrainer) does the same
-while training, with word alignments; here spans go to places that need none: the ends of the
-sentence, and words that stand once on both sides. The random numbers of a corpus depend on the
-seed and its name alone, so preparation is reproducible.
+A network trained on clean sentences alone corrupts capitals, fragments, figures, URLs and emoji.
+``Augmenter`` applies at most one change to each pair, the same on both sides, at the rates of
+``recipe.Augmentation``. OpusTrainer (https://github.com/hplt-project/OpusTrainer) does so during
+training and needs word alignments. Here, spans are placed where no alignment is needed: at the
+ends of the sentence, and at words that occur once on both sides. The random numbers of a corpus
+depend only on the seed and its name, so preparation is reproducible.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ CARRIERS = {
         "numbers": ("number {}", "no. {}", "page {}", "{} people", "chapter {}", "about {}"),
     },
 }
-"""Words around a span, by language and kind; the n-th of one language translates the n-th of the
-other. Between languages without carriers, spans stand alone."""
+"""Phrases around a span, by language and kind; the n-th phrases of two languages are translations
+of each other. Between languages without carriers, a span stands alone."""
 
 _SCRIPTS = (
     ("абвгдежзийклмнопрстуфхцчшщыэюя", 3, 9),
@@ -64,11 +64,11 @@ _QUOTES = {"de": ("„“", '""', "»«"), "en": ("“”", '""', "“”")}
 _MARKS = ("- ", "– ", "— ", "• ", "* ", "· ", "> ", "# ", "→ ", "✓ ")
 
 Span = Pair
-"""The forms of one value in both languages; equal where the value is not localised."""
+"""One value in both languages; the forms are equal where the value is not localised."""
 
 
 class Augmenter:
-    """Changes the pairs of one language pair; ``counts`` says how many of each kind."""
+    """Augments the pairs of one language pair; ``counts`` holds the changes of each kind."""
 
     def __init__(self, rates: Augmentation, source: str, target: str, seed: int) -> None:
         self._rates = [(each.name, getattr(rates, each.name)) for each in fields(rates)]
@@ -79,7 +79,7 @@ class Augmenter:
         self.counts: Counter[str] = Counter()
 
     def augmented(self, pairs: Iterable[Pair], name: str) -> Iterator[Pair]:
-        """The pairs of the corpus ``name``, some changed, and some more."""
+        """The pairs of the corpus ``name``, some of them changed, and additional pairs."""
         rng = random.Random(f"{self._seed} {name}")
         pairs = iter(pairs)
         for pair in pairs:
@@ -116,7 +116,7 @@ class Augmenter:
         return self._carried(span_kind, SPANS[span_kind](rng, *self._locales), rng)
 
     def _changed(self, kind: str, pair: Pair, rng: random.Random) -> Pair | None:
-        """The pair, changed in the way ``kind``, or ``None`` if it does not suit."""
+        """The pair after a change of ``kind``, or ``None`` if the change does not apply."""
         match kind:
             case "upper_case":
                 return Pair(pair.source.upper(), pair.target.upper())
@@ -166,7 +166,7 @@ class Augmenter:
         return Pair(*sides)
 
     def _remember_names(self, pair: Pair, rng: random.Random) -> None:
-        """Keep some capitalised words that both sides share, as names for other pairs."""
+        """Sample capitalised words that both sides share, as names to insert into other pairs."""
         if rng.random() < 0.2:
             for word in _shared_words(pair, str.isalpha):
                 if word[0].isupper():
@@ -201,7 +201,7 @@ def _marked(pair: Pair, rng: random.Random) -> Pair:
 
 
 def _fragment(pair: Pair, rng: random.Random) -> Pair | None:
-    """The part before or after a mark that stands once on each side, if the parts fit."""
+    """The parts before or after a mark that occurs once on each side, if of similar length."""
     for mark in rng.sample((": ", " – ", ", ", "; "), 4):
         halves = [side.rstrip(FINAL).split(mark) for side in pair]
         if all(len(each) == 2 for each in halves):
@@ -214,7 +214,7 @@ def _fragment(pair: Pair, rng: random.Random) -> Pair | None:
 
 
 def _shared_words(pair: Pair, wanted: Callable[[str], bool]) -> list[str]:
-    """Words of three characters and more that stand just once on each side, marks excluded."""
+    """Words of three or more characters that occur once on each side, without punctuation."""
     counts = [Counter(word.strip(".,:;!?()\"'„“”") for word in side.split()) for side in pair]
     return [
         word
@@ -248,7 +248,7 @@ def _with_number_replaced(pair: Pair, rng: random.Random) -> Pair | None:
 
 
 def _with_span(pair: Pair, span: Span, rng: random.Random, glued: bool) -> Pair:
-    """The span at the beginning, before the final mark, or after it, on both sides alike."""
+    """Insert the span at the beginning, before the final mark, or after it, on both sides."""
     ended = all(side[-1] in FINAL for side in pair)
     patterns = (
         ("{side} {span}",) if glued else ("{side} {span}", "{span}: {side}", "{span} – {side}")
@@ -272,7 +272,7 @@ def _with_span(pair: Pair, span: Span, rng: random.Random, glued: bool) -> Pair:
 
 
 def _word(rng: random.Random, shortest: int = 2, longest: int = 9) -> str:
-    """Letters that read like a word of no language."""
+    """A random pronounceable word."""
     consonants, vowels = "bcdfghjklmnprstvwz", "aeiou"
     made = "".join(
         rng.choice((consonants, vowels)[i % 2]) for i in range(rng.randint(shortest, longest))
@@ -299,7 +299,7 @@ def _date(rng: random.Random, source: Locale, target: Locale) -> Span:
     day = date(1900, 1, 1) + timedelta(days=rng.randrange(55_000))
     drawn = rng.random()
     if drawn < 0.4:
-        # Written in digits a date is ambiguous between locales, so it is kept.
+        # A numeric date is ambiguous between locales, so both sides have the same.
         form = rng.choice(("%d.%m.%Y", "%d.%m.%y", "%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%m/%Y"))
         written = day.strftime(form)
         return Pair(written, written)
@@ -310,7 +310,7 @@ def _date(rng: random.Random, source: Locale, target: Locale) -> Span:
 def _time(rng: random.Random, source: Locale, target: Locale) -> Span:
     seconds = ":ss" if rng.random() < 0.1 else ""
     at = time(rng.randrange(24), rng.choice((0, 15, 30, 45, rng.randrange(60))), rng.randrange(60))
-    # A clock of 24 hours on both sides, so that the figures are the same.
+    # The 24-hour clock on both sides, so that the figures agree.
     return Pair(*(format_time(at, f"HH:mm{seconds}", locale=each) for each in (source, target)))
 
 
@@ -413,4 +413,4 @@ SPANS: dict[str, Callable[..., Span]] = {
     "placeholders": _same(_placeholder),
     "foreign": _same(_foreign),
 }
-"""Makes a span of each kind: of random numbers and the locales of both sides."""
+"""Span generators by kind, taking a random generator and the locales of both sides."""

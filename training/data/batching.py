@@ -1,8 +1,8 @@
-"""Batches of similar lengths under a budget of padded tokens, in an order that can be resumed.
+"""Batches sentence pairs of similar lengths under a budget of padded tokens, resumably.
 
-The order of an epoch follows from the seed, the epoch's number and the width of the length buckets
-alone, so a place in the data is two integers. What a batch is padded to is decided here as well:
-with buckets, the shapes of an epoch are few, and the same in every epoch.
+The order of an epoch depends only on the seed, the epoch's number and the width of the length
+buckets, so a position in the data is two integers. The padded shapes are chosen here as well: with
+buckets, an epoch has few shapes, the same in every epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.data.shards import Shards, Side
 Indices = NDArray[np.int64]
 
 _SHARES = 16
-"""With buckets, the real target positions are rounded up to so many parts of all positions."""
+"""With buckets, the number of real target positions is rounded up to a multiple of 1/16 of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,20 @@ class Batch:
     source_BS: Tensor
     """Each row ends with ``eos``."""
     input_BT: Tensor
-    """The target as the decoder reads it: ``bos`` first."""
+    """Decoder input: begins with ``bos``."""
     output_BT: Tensor
-    """The target as it should be predicted: ``eos`` last."""
+    """Decoder output to predict: ends with ``eos``."""
     positions_N: Tensor
-    """Where in the flattened ``output_BT`` something is to be predicted; filled up with zeros."""
+    """Indices into the flattened ``output_BT`` of the tokens to predict, padded with zeros."""
     targets_N: Tensor
-    """What is to be predicted there; filled up with padding."""
+    """The token ids to predict there, padded with ``pad``."""
 
     @property
     def num_target_tokens(self) -> int:
         return int((self.targets_N != 0).sum())
 
     def pinned(self) -> Batch:
-        """The same in memory that a CUDA device can read by itself."""
+        """A copy in page-locked memory, for asynchronous transfer to a CUDA device."""
         return Batch(*(getattr(self, name).pin_memory() for name in self.__slots__))
 
     def to(self, device: torch.device) -> Batch:
@@ -53,7 +53,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where in the data training stands: the next batch is ``batch`` of ``epoch``."""
+    """Position in the data: the next batch is number ``batch`` of ``epoch``."""
 
     epoch: int = 0
     batch: int = 0
@@ -61,15 +61,17 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Who is in a batch, and how many rows it has: as many, or more if its shape asks for it."""
+    """The pairs of a batch, and its number of rows, which is larger if the bucket's shape is."""
 
     indices: Indices
     rows: int
 
 
 class BatchLoader:
-    """Endless batches; ``cursor`` says where the next one is. No row is rounded up to more than
-    ``longest`` positions, those that the network has."""
+    """Endless iterator over batches; ``cursor`` is the position of the next one.
+
+    Rounding up a row's length stops at ``longest``, the network's maximum length.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class BatchLoader:
         )
 
     def plan(self) -> Planned:
-        """Who is in the next batch; moves ``cursor`` on."""
+        """The pairs of the next batch; advances ``cursor``."""
         if self._epoch != self.cursor.epoch:
             self._batches = self._shuffled(self.cursor.epoch)
             self._epoch = self.cursor.epoch
@@ -123,7 +125,7 @@ class BatchLoader:
         rng = np.random.default_rng((self._seed, epoch))
         order = rng.permutation(len(self.shards))
         source, target = self.shards.source.lengths[order], self.shards.target.lengths[order]
-        # Sorts of a shuffled order are stable: equal lengths meet other neighbours in every epoch.
+        # The stable sorts of a shuffled order put equal lengths together anew in every epoch.
         if self.length_multiple > 1:
             batches = in_buckets(order, source, target, self._budget, self.length_multiple)
         else:
@@ -135,7 +137,7 @@ class BatchLoader:
 def in_batches(order: Indices, lengths: Indices, budget: int) -> list[Indices]:
     """Cut ``order``, sorted by length, into batches of at most ``budget`` padded tokens each.
 
-    ``lengths`` are without ``bos`` or ``eos``, one of which every row adds. A sentence longer
+    ``lengths`` count neither ``bos`` nor ``eos``; every row adds one of them. A sentence longer
     than the budget gets a batch of its own.
     """
     by_length = np.argsort(lengths, kind="stable")
@@ -143,7 +145,7 @@ def in_batches(order: Indices, lengths: Indices, budget: int) -> list[Indices]:
     batches: list[Indices] = []
     start = 0
     while start < len(order):
-        # No row to come is shorter than the first.
+        # Rows are sorted by length, so no later row is shorter than the first.
         widths = lengths[start : start + max(1, budget // lengths[start])]
         tokens = widths * np.arange(1, len(widths) + 1)
         end = start + max(1, int(np.searchsorted(tokens, budget, side="right")))
@@ -155,12 +157,13 @@ def in_batches(order: Indices, lengths: Indices, budget: int) -> list[Indices]:
 def in_buckets(
     order: Indices, source: Indices, target: Indices, budget: int, multiple: int
 ) -> list[Planned]:
-    """Cut ``order`` into batches whose padded lengths are multiples, and rows follow from those.
+    """Cut ``order`` into batches of bucketed lengths, with a number of rows fixed per bucket.
 
     ``source`` and ``target`` are lengths in the order of ``order``, without ``bos`` or ``eos``.
-    The longer side decides a sentence's bucket, and the bucket how many rows fit the budget; who
-    is left over when a bucket has been cut goes to the next, so that only the last batch has rows
-    that nobody needs. Within a bucket, those whose shorter sides are alike stay together.
+    Lengths are rounded up to multiples of ``multiple``. The longer side decides a sentence's
+    bucket, and the bucket decides how many rows fit the budget. Sentences that do not fill a batch
+    move on to the next bucket, so only the last batch has unused rows. Within a bucket, sentences
+    are sorted by the shorter side.
     """
     source, target = (source + multiple) // multiple, (target + multiple) // multiple
     widths = np.maximum(source, target)
@@ -188,10 +191,10 @@ def collate(
     length_multiple: int = 1,
     longest: int | None = None,
 ) -> Batch:
-    """The pairs of ``indices``, framed and padded, as tensors on the CPU.
+    """The pairs of ``indices`` as padded CPU tensors with ``bos`` and ``eos``.
 
-    Rows beyond theirs are sentences of no words of which nothing is predicted: attention to
-    padding alone would be no number.
+    An unused row holds an empty sentence and nothing to predict, since attention over padding alone
+    would be NaN.
     """
     rows = len(indices) if rows is None else rows
     shape = _Shape(rows, length_multiple, longest)
@@ -228,7 +231,7 @@ def _padded(
     first: int | None = None,
     last: int | None = None,
 ) -> NDArray[np.int64]:
-    """The sequences of ``indices`` with one token more in front or behind, padded with 0."""
+    """Sequences of ``indices`` with ``first`` in front or ``last`` behind, padded with 0."""
     starts = side.offsets[indices]
     lengths = side.offsets[indices + 1] - starts
     longest = int(lengths.max(initial=0)) + 1

@@ -1,4 +1,4 @@
-"""Normalises text and drops pairs that would teach nothing; counts what each filter drops."""
+"""Normalises parallel text and filters bad pairs, counting the drops of each filter."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from training.data.seen import Seen
 
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 _LOOP = re.compile(r"(?:^| )(\S+(?: \S+){0,7})(?: \1){3,}(?= |$)|(\S{1,8}?)\2{7,}")
-"""Up to eight words four times in a row, or up to eight characters eight times."""
+"""Up to eight words repeated four times, or up to eight characters repeated eight times."""
 _DIGITS = re.compile(r"\d+")
 
 _PART = 2_000
-"""Pairs whose languages are identified at once, on all cores."""
+"""Pairs per language identification call, which uses all cores."""
 _LANGUAGES = ("EN", "DE", "FR", "ES", "IT", "NL")
-"""Languages that a side may be in by mistake, besides the two of the pair."""
+"""Languages to distinguish, besides the two of the pair."""
 _DISTANCE = 0.3
-"""Lead in confidence that one language needs over the next; below it a side is not judged."""
+"""Minimum lead in confidence over the next language; below it a side is not judged."""
 _FEWEST_WORDS = 4
-"""Words that a side needs for its language, its overlap, or its equality with a test sentence to
-mean something."""
+"""Minimum words of a side for its language, its overlap or its equality with a test sentence to
+be judged."""
 _MOST_SHARED = 0.6
-"""Share of the shorter side's words that may stand on the other side, too."""
+"""Maximum share of the shorter side's words that may also occur on the other side."""
 
 
 class _Visible(dict[int, int | str | None]):
-    """For ``str.translate``: white space and control characters to blanks, invisible ones away."""
+    """Table for ``str.translate``: white space and control characters become blanks, invisible
+    characters are removed."""
 
     def __missing__(self, codepoint: int) -> int | str | None:
         character = chr(codepoint)
@@ -55,45 +56,45 @@ _VISIBLE = _Visible()
 
 
 def normalise(text: str) -> str:
-    """Control and zero-width characters out, entities of HTML written out (``&amp;`` is ``&``),
-    NFC, every run of blanks one blank."""
+    """NFC text without control and zero-width characters, with HTML entities decoded (``&amp;`` is
+    ``&``) and every run of blanks collapsed to one."""
     while True:
         plain = _ENTITY.sub(_character, text) if "&" in text else text
-        # Composed last: a letter and its accent may have had something invisible between them.
+        # Composed last, because an invisible character may have separated a letter from its accent.
         plain = unicodedata.normalize("NFC", plain.translate(_VISIBLE))
         plain = " ".join(plain.split())
-        # Once more if an entity was written as one, or had something invisible within.
+        # Repeated for entities that were encoded twice or had an invisible character within.
         if plain == text or "&" not in plain:
             return plain
         text = plain
 
 
 def _character(entity: re.Match[str]) -> str:
-    # Of a name that HTML lacks, html.unescape would write out the beginning: "&notit;" is "¬it;".
+    # html.unescape decodes the prefix of an unknown name: "&notit;" would become "¬it;".
     known = entity[0][1] == "#" or entity[0][1:] in html5
     return html.unescape(entity[0]) if known else entity[0]
 
 
 @dataclass(slots=True, kw_only=True)
 class Cleaner:
-    """Filters pairs; ``dropped`` counts by the name of the first filter that objected."""
+    """Filters pairs; ``dropped`` counts by the name of the first filter that rejects a pair."""
 
     max_words: int
     max_ratio: float
     same_numbers: bool = False
     generated: bool = False
-    """Keep pairs of which both sides are the same, since copying may be the task, and pairs that
-    come again, since of one digit there are only ten."""
+    """Keep pairs with equal sides, because the task may be copying, and duplicates, because there
+    are only ten one-digit texts."""
     machine: Literal["source", "target"] | None = None
-    """The side that is a machine's work, and may loop or go on for ever."""
+    """The machine-translated side, which may repeat itself or be far too long."""
     noisy: tuple[str, str] | None = None
-    """The languages that the sides are asserted to be in; ``None`` if nobody doubts them."""
+    """The declared languages of the sides, to be verified; ``None`` to trust them."""
     held_out: Set[str] = frozenset()
-    """Texts to test with, as ``sides_of`` has them; no side may equal one."""
+    """Test sentences in the form of ``sides_of``; pairs with an equal side are dropped."""
     same_template: int | None = None
-    """How many pairs may be equal but for their figures."""
+    """Maximum number of pairs that differ only in their figures."""
     known: Seen = field(default_factory=Seen)
-    """Pairs that were kept, of this corpus and of others, and their templates."""
+    """Kept pairs and their templates, of this corpus and others."""
     seen: int = 0
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -140,7 +141,7 @@ class Cleaner:
             return "overlap"
         if not self.held_out.isdisjoint(sides_of(pair)):
             return "held out"
-        # Last, since these two remember what they are asked about.
+        # Last, because both record the pair in ``known``.
         if self.same_template is not None and not self._few_alike(pair):
             return "boilerplate"
         if not self.generated and not self.known.add(f"{pair.source}\n{pair.target}"):
@@ -156,7 +157,7 @@ class Cleaner:
 
 
 class _Identifier:
-    """Finds sides in another language than asserted, by ``lingua``."""
+    """Finds sides in another language than declared, with ``lingua``."""
 
     def __init__(self, source: str, target: str) -> None:
         codes = {code.partition("-")[0].upper() for code in (source, target)}
@@ -166,7 +167,7 @@ class _Identifier:
         self._detector = builder.with_minimum_relative_distance(_DISTANCE).build()
 
     def objections(self, pairs: Sequence[Pair]) -> list[str | None]:
-        """For each pair ``"other language"`` or ``None``."""
+        """``"other language"`` or ``None`` for each pair."""
         wrong = [False] * len(pairs)
         for side, wanted in zip(zip(*pairs, strict=True), self._wanted, strict=True):
             if wanted is None:
@@ -179,18 +180,18 @@ class _Identifier:
 
 
 def _language(code: str) -> Language | None:
-    """``lingua``'s name of a language; ``None`` if it does not know it."""
+    """``lingua``'s name of a language; ``None`` if it does not support it."""
     iso = getattr(IsoCode639_1, code.partition("-")[0].upper(), None)
     return None if iso is None else Language.from_iso_code_639_1(iso)
 
 
 def sides_of(pair: Pair) -> set[str]:
-    """The sides of four words and more, without case, blanks and marks."""
+    """The sides of four or more words, without case, blanks and marks."""
     return {_letters(side) for side in pair if len(side.split()) >= _FEWEST_WORDS}
 
 
 def _overlap(pair: Pair) -> float:
-    """Share of the shorter side's words that stand on the other side, too."""
+    """Share of the shorter side's words that also occur on the other side."""
     shorter, longer = sorted((side.casefold().split() for side in pair), key=len)
     if len(shorter) < _FEWEST_WORDS:
         return 0.0
@@ -198,5 +199,5 @@ def _overlap(pair: Pair) -> float:
 
 
 def _letters(text: str) -> str:
-    """What is left of a text without case, blanks and marks."""
+    """A text without case, blanks and marks."""
     return "".join(filter(str.isalnum, text.casefold()))

@@ -1,4 +1,4 @@
-"""Reads parallel text by name, plain or gzipped, line by line."""
+"""Reads parallel corpora by name, plain or gzipped, line by line."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Pair(NamedTuple):
 
 
 class CorpusError(Refusal):
-    """A corpus is missing or broken, and what to do."""
+    """A corpus is missing or broken; the message says what to do."""
 
 
 def default_data_directory() -> Path:
-    """Where corpora are looked for when nobody says."""
+    """The directory of corpora if none is given."""
     return Path(os.environ.get("TRAINING_DATA", "../shared/data"))
 
 
 def read_pairs(
     corpus: Corpus, source: str, target: str, directory: Path, translated: Path | None = None
 ) -> Iterator[Pair]:
-    """The pairs of a corpus, unchanged. What a bundle made of it lies below ``translated``.
+    """The pairs of a corpus, unchanged. Machine-translated sides are read from ``translated``.
 
     Raises ``CorpusError`` if a side is missing, is not UTF-8, or has more lines than the other.
     """
@@ -55,7 +55,7 @@ def read_pairs(
 def sides(
     corpus: Corpus, source: str, target: str, directory: Path, translated: Path | None = None
 ) -> tuple[Path, Path]:
-    """The files of a corpus that is not generated; raises ``CorpusError`` if one is missing."""
+    """The files of both sides of a corpus on disk; raises ``CorpusError`` if one is missing."""
     first, second = (
         find_translated(corpus, language, translated)
         if corpus.translated == side
@@ -66,7 +66,7 @@ def sides(
 
 
 def find_side(name: str, language: str, directory: Path, origin: str | None = None) -> Path:
-    """The file of one language of a corpus, plain or gzipped."""
+    """The file of one language of a corpus, plain or gzipped; raises ``CorpusError``."""
     plain = directory / f"{name}.{language}"
     zipped = directory / f"{name}.{language}.gz"
     for path in (plain, zipped):
@@ -79,7 +79,7 @@ def find_side(name: str, language: str, directory: Path, origin: str | None = No
 
 
 def translated_side(corpus: Corpus, language: str, translated: Path) -> Path:
-    """Where the hop ``translate`` puts what the corpus's translator makes of it."""
+    """Where the hop ``translate`` writes the side made by the corpus's translator."""
     if corpus.translator is None:
         raise ValueError(f"corpus {corpus.name!r} is found, not translated")
     return translated / Path(corpus.translator).name / f"{corpus.name}.{language}.gz"

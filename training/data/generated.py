@@ -1,9 +1,10 @@
-"""Corpora that are made rather than found: the toy problems.
+"""Generated corpora of the toy problems: copying and reversing digits.
 
-To copy is to copy ten digits. To reverse takes more: every second occurrence of a digit (its 2nd,
-4th, …) becomes ``X``; the result is reversed. The network has to count, to copy and to look in the
-other direction. To train on, a quarter of the sequences is of any length up to ten, so that nobody
-who asks for nine digits is disappointed: short ones share few batches, and each batch is one step.
+Copy: the target repeats the digits. Reverse: every second occurrence of a digit (its 2nd, 4th, …)
+becomes ``X``, and the result is reversed; the network has to count, copy and attend in the other
+direction. A quarter of the training sequences has any length up to ten, the other sequences have
+ten digits. Fewer would not teach short input, because short sequences fill few batches, and each
+batch is one step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Generator = Literal["copy", "reverse", "reverse-any-length"]
 
 
 def generate(generator: Generator, name: str, pairs: int) -> Iterator[tuple[str, str]]:
-    """``pairs`` pairs; the same for the same name, others for another."""
+    """``pairs`` pairs, seeded by ``name``."""
     rng = random.Random(name)
     for _ in range(pairs):
         any_length = generator == "reverse-any-length" and rng.random() < 0.25

@@ -1,8 +1,7 @@
-"""What one optimiser step learns from, and which part of it is a process's own.
+"""Distributes the batches of an optimiser step over the processes of data-parallel training.
 
-A recipe says how many batches make a step; the processes share them out, each batch whole where
-there are enough, and in rows where there are not. So the number of processes decides who computes
-what, never what is computed.
+The recipe sets the number of batches per step. The processes share them as whole batches where
+there are enough, otherwise as rows. So the number of processes never changes what is computed.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from training.data.shards import Shards
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much text there is in a step; padding counts nothing."""
+    """Amount of text in a step, without padding."""
 
     source_tokens: int = 0
     target_tokens: int = 0
     source_squares: int = 0
-    """Sum over sentences of the squared length: pairs of positions that attention compares."""
+    """Sum over sentences of the squared length: the position pairs of self-attention."""
     target_squares: int = 0
     products: int = 0
     """Sum over sentences of source length times target length."""
@@ -35,7 +34,7 @@ class Amount:
 
     @classmethod
     def of(cls, shards: Shards, indices: Indices) -> Amount:
-        """Of some pairs, each side with its ``bos`` or ``eos``."""
+        """The amount of the pairs ``indices``, each side with its ``bos`` or ``eos``."""
         offsets = shards.source.offsets, shards.target.offsets
         source, target = (each[indices + 1] - each[indices] + 1 for each in offsets)
         return cls(
@@ -49,21 +48,21 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One process's part of a step."""
+    """One process's share of a step."""
 
     batches: tuple[Batch, ...]
     amount: Amount
-    """Of the whole step, all processes together."""
+    """Of the whole step, over all processes."""
     begin: Cursor
     end: Cursor
-    """Where the next step begins."""
+    """Position in the data of the next step."""
 
 
 class PortionLoader:
-    """Endless steps, ``accumulate`` batches each; this process gets its part of every one.
+    """Endless iterator over steps of ``accumulate`` batches; returns this process's portions.
 
-    ``world`` processes are divided into as many groups as divide both their number and that of
-    the batches; batch j goes to group j modulo groups, whose members take every so many-th row.
+    The ``world`` processes form gcd(accumulate, world) groups. Batch j goes to group j modulo the
+    number of groups, and each of the m members of a group takes every m-th row.
     """
 
     def __init__(self, loader: BatchLoader, accumulate: int, rank: int = 0, world: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Keeps what is computed next ready: a thread runs ahead of whoever consumes."""
+"""Background thread that prefetches batches for the training loop."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Source(Protocol):
 
 
 class Prefetcher:
-    """Hands out what ``source`` gives, in its order, at most ``depth`` fetched ahead.
+    """Returns the portions of ``source`` in order, with at most ``depth`` fetched ahead.
 
-    Whatever ``source`` raises is raised by the ``next`` that would have returned its result.
-    Leaving the ``with`` block ends the thread, which waits for nothing but a fetch under way.
-    What was fetched and not consumed is gone: the place in the data is ``Portion.end`` of the
-    last one consumed. For a CUDA ``device`` it is put where that can read it by itself.
+    An exception of ``source`` is raised by the ``next`` that would have returned its portion.
+    Leaving the ``with`` block waits for the fetch in progress and ends the thread. Portions
+    fetched and not consumed are dropped: the position in the data is ``Portion.end`` of the last
+    one consumed. For a CUDA ``device``, portions are put into page-locked memory.
     """
 
     def __init__(self, source: Source, depth: int, device: torch.device | None = None) -> None:
@@ -37,7 +37,7 @@ class Prefetcher:
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
         self.waited = 0.0
-        """Seconds that consumers have waited so far."""
+        """Total seconds that ``next`` has waited."""
 
     def __enter__(self) -> Prefetcher:
         self._thread.start()
@@ -61,7 +61,7 @@ class Prefetcher:
                 self._changed.wait()
             found = self._ready[0]
             if isinstance(found, BaseException):
-                # It stays: whoever asks again is not left waiting.
+                # Kept in the queue, so that a further ``next`` raises it again instead of blocking.
                 raise found
             self._ready.popleft()
             self._changed.notify_all()
@@ -70,7 +70,7 @@ class Prefetcher:
 
     def _run(self) -> None:
         if self._device is not None:
-            # A thread begins on the first device, and would take memory there.
+            # A new thread uses the first CUDA device by default and would allocate memory there.
             torch.cuda.set_device(self._device)
         while True:
             with self._changed:

@@ -1,4 +1,4 @@
-"""Which texts have been seen, in some twenty bytes each."""
+"""Compact set of text hashes for deduplication, about twenty bytes per text."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from hashlib import blake2b
 
 
 class Seen:
-    """A set of texts that can only grow and be asked; keeps 64 bits of each.
+    """An add-only set of texts that keeps a 64-bit hash of each.
 
-    Among a hundred million texts, two different ones are taken for the same with a probability of
-    one in three thousand.
+    Among a hundred million texts, the probability of a collision is one in three thousand.
     """
 
     def __init__(self) -> None:
@@ -21,8 +20,8 @@ class Seen:
         return self._count
 
     def add(self, text: str) -> bool:
-        """Whether it is a text that has not been seen before."""
-        # Zero marks a free place.
+        """Add a text; returns whether it was absent."""
+        # Zero marks a free slot.
         key = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") or 1
         if not _put(self._places, key):
             return False
@@ -41,7 +40,7 @@ def _empty(places: int) -> array[int]:
 
 
 def _put(places: array[int], key: int) -> bool:
-    """Linear probing; false if the key is there already. There are powers of two of places."""
+    """Insert by linear probing; false if present. The number of slots is a power of two."""
     last = len(places) - 1
     place = key & last
     while found := places[place]:

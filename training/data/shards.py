@@ -1,4 +1,4 @@
-"""Token ids on disk, read through memory maps: ``<side>.tokens`` and ``<side>.offsets``."""
+"""Memory-mapped token shards on disk: ``<side>.tokens`` and ``<side>.offsets``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shards:
 
     @classmethod
     def open(cls, directory: Path) -> Shards:
-        """Raises ``FileNotFoundError`` saying to prepare the recipe first."""
+        """Raises ``FileNotFoundError`` with the command that prepares the recipe."""
         if not directory.is_dir():
             raise FileNotFoundError(
                 f"{directory} does not exist; run `python -m training prepare RECIPE` first"
@@ -57,7 +57,7 @@ class Shards:
 
 
 class ShardWriter:
-    """Appends pairs to new shards, keeping none of them in memory; use it as a context."""
+    """Context manager that appends pairs to new shards, holding none of them in memory."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ class ShardWriter:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """So far, of each side."""
+        """Number of tokens written so far, of each side."""
         return tuple(self._ends)
 
     def append(self, pairs: Sequence[IdPair]) -> None:

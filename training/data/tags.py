@@ -1,4 +1,4 @@
-"""Tags of languages: how a bidirectional network is told which language is wanted.
+"""Target-language tags, which select the direction of a bidirectional network.
 
 A tag is a piece of its own, put before the source. It is a control symbol of the vocabulary, so no
 text contains one (Johnson et al., 2017, section 3).
@@ -15,10 +15,10 @@ def tag_of(language: str) -> str:
 
 
 def tags_of(data: Data) -> tuple[str, ...]:
-    """All that a vocabulary needs; none where only one direction is learned."""
+    """The tags that the vocabulary needs; none for a single direction."""
     return (tag_of(data.target), tag_of(data.source)) if data.bidirectional else ()
 
 
 def source_prefix(data: Data, target: str, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The token ids before those of a text that is to be translated into ``target``."""
+    """Token ids prepended to a source text that is translated into ``target``."""
     return (tokenizer.id_of(tag_of(target)),) if data.bidirectional else ()

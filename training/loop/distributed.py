@@ -1,8 +1,8 @@
-"""The processes that train one network together, and what they tell one another.
+"""Data-parallel training over the processes that ``torchrun`` starts: all-reduce and broadcast.
 
-``torchrun`` starts them, on one machine or on several, and says in the environment who is who.
-Gradients travel by NCCL between CUDA devices and by Gloo between CPUs; everything else travels by
-Gloo, in a group that may wait for as long as the first process validates or saves.
+``torchrun`` starts processes on one or several machines and sets their ranks in the environment.
+NCCL transfers gradients between CUDA devices, Gloo between CPUs. Everything else uses a Gloo group
+whose timeout is long enough for the first process to validate or save.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """This process among the others; alone, it has nobody to tell anything."""
+    """Rank and process group of this process; collectives do nothing if ``size`` is 1."""
 
     rank: int = 0
     size: int = 1
@@ -33,24 +33,24 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that validates, writes and speaks."""
+        """Whether this process validates, writes files and prints."""
         return self.rank == 0
 
     def shared(self, module: nn.Module, device: torch.device) -> nn.Module:
-        """``module``, whose gradients are from here on the mean over all processes."""
+        """``module``, wrapped so that its gradients are the mean over all processes."""
         if self.size == 1:
             return module
         ids = [device.index] if device.type == "cuda" else None
         return DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over all processes, in place."""
+        """Sum over all processes, in place."""
         if self.size > 1:
             distributed.all_reduce(value)
         return value
 
     def told(self, value: T) -> T:
-        """The first process's ``value``; waits for the first process."""
+        """Broadcast the first process's ``value``; blocks until the first process arrives."""
         if self.size == 1:
             return value
         box: list[T] = [value]
@@ -58,7 +58,7 @@ class World:
         return box[0]
 
     def gathered(self, value: T) -> list[T]:
-        """Everybody's ``value``, in the first process; elsewhere nothing."""
+        """The values of all processes; an empty list in all processes but the first."""
         if self.size == 1:
             return [value]
         found: list[T | None] | None = [None] * self.size if self.first else None
@@ -67,7 +67,7 @@ class World:
 
 
 def unsynchronised(module: nn.Module, last: bool) -> AbstractContextManager[None]:
-    """Within it, gradients are added up in this process alone, unless it is the ``last`` pass."""
+    """Context that accumulates gradients locally, unless the pass is the step's ``last``."""
     if last or not isinstance(module, DistributedDataParallel):
         return nullcontext()
     return module.no_sync()
@@ -79,14 +79,14 @@ def is_distributed() -> bool:
 
 
 def own_device(device: torch.device) -> torch.device:
-    """Each process of a machine gets a CUDA device of its own."""
+    """The CUDA device of this process, by its local rank; any other device unchanged."""
     if device == torch.device("cuda"):
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     return device
 
 
 def join(device: torch.device) -> World:
-    """Meet the other processes, if there are any; ``leave`` parts."""
+    """Initialise the process group under ``torchrun``; undone by ``leave``."""
     if not is_distributed():
         return World()
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""What a run writes about itself: JSON lines and TensorBoard, both rewound on resuming."""
+"""Event log of a run as JSON lines and TensorBoard scalars, both rewound on resuming."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from training.disk import writing
 class RunLog:
     """Appends one JSON object per event, each with its ``step``, and the same as scalars.
 
-    Lines after ``resume_step`` were written by a run that was killed before its next checkpoint;
-    those steps are taken again, so their lines go. Raises ``CannotWrite`` if the disk is full; what
-    was written before stays.
+    Lines after ``resume_step`` are removed: a killed run wrote them after its last checkpoint, and
+    those steps are repeated. Raises ``CannotWrite`` if the disk is full and keeps what was written.
     """
 
     def __init__(self, path: Path, resume_step: int) -> None:
@@ -31,7 +30,7 @@ class RunLog:
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)
-            # Nothing is kept back that a full disk would refuse once more on closing.
+            # Unbuffered, so that closing does not fail on a full disk once more.
             self._file = path.open("ab", buffering=0)
             board = str(path.parent / "tensorboard")
             self._board = SummaryWriter(board, purge_step=resume_step + 1)
@@ -48,7 +47,7 @@ class RunLog:
                     self._board.add_scalar(f"{event}/{name}", value, step)
 
     def sync(self) -> None:
-        """Make what was written survive a crash of the machine; call before a checkpoint."""
+        """Flush to disk, to survive a machine crash; call before a checkpoint."""
         with writing(self._directory):
             os.fsync(self._file.fileno())
 
@@ -64,7 +63,7 @@ class RunLog:
 
 
 class SilentLog:
-    """In the place of a ``RunLog`` where another process writes it."""
+    """Null object for processes that do not write the ``RunLog``."""
 
     def write(self, event: str, step: int, **values: float | int | str) -> None:
         pass
@@ -80,7 +79,7 @@ class SilentLog:
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """A killed run may have left half a line at the end."""
+    """The complete lines; a killed run may have left a partial one at the end."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")

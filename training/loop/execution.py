@@ -1,6 +1,6 @@
-"""How a run is executed: what may differ from machine to machine and change no result's meaning.
+"""Execution options of a run: compilation, CUDA graphs, checkpointing, bucketing, prefetching.
 
-What decides the results is in the recipe.
+They may differ between machines. The recipe decides the results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from training.refusal import Refusal
 
 
 class ImpossibleExecution(Refusal):
-    """Options that exclude one another, and which to leave out."""
+    """Execution options exclude one another; the message says which to leave out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +23,12 @@ class Execution:
     cuda_graphs: bool = False
     """Replay recorded launches instead of launching kernel by kernel; needs ``compile``."""
     activation_checkpointing: bool = False
-    """Keep only what enters each layer, and compute the rest again on the way back."""
+    """Keep only each layer's input, and recompute the layer in the backward pass."""
     length_multiple: int = 1
-    """Lengths are rounded up to multiples of this, and rows follow from the length; 1: they are
-    not. It decides who shares a batch, so it stays the same for all of a run."""
+    """Lengths are rounded up to multiples of this, and the row count follows from the length; 1
+    disables both. It determines batch composition, so it stays the same throughout a run."""
     prefetch: int = 4
-    """Steps kept ready by a thread."""
+    """Number of steps that the prefetch thread keeps ready."""
 
     def __post_init__(self) -> None:
         if self.cuda_graphs and not self.compile:
@@ -46,7 +46,7 @@ class Execution:
 
     @classmethod
     def default_for(cls, device: torch.device) -> Execution:
-        """What is best where nothing else is asked for."""
+        """The default options on this kind of device."""
         plain = cls()
         if device.type == "cuda":
             return replace(plain, compile=True, length_multiple=4)

@@ -1,4 +1,4 @@
-"""One optimiser step: the loss of a portion, its gradients, and what they do to the weights."""
+"""One optimiser step: loss and gradients of a portion, clipping, and the weight update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training.refusal import Refusal
 
 
 class Diverged(Refusal):
-    """A loss or a gradient is no number any more."""
+    """A loss or a gradient is NaN or infinite."""
 
 
 class OutOfMemory(Refusal):
@@ -32,7 +32,7 @@ class OutOfMemory(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step was like, perhaps still being computed; ``read`` waits for it."""
+    """Loss and gradient norm of a step, perhaps still being computed; ``read`` waits for them."""
 
     step: int
     portion: Portion
@@ -42,7 +42,7 @@ class Outcome:
     def read(self) -> tuple[float, float]:
         """Loss per target token and the gradient's norm before clipping.
 
-        Raises ``Diverged`` naming step and batch if either is no number.
+        Raises ``Diverged`` naming step and batch if either is NaN or infinite.
         """
         loss, norm = float(self.loss), float(self.norm)
         for name, value in (("loss", loss), ("gradient's norm", norm)):
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Objective(nn.Module):
-    """The network and its loss as one module: what a compiler and DDP want to see."""
+    """The network and its loss as one module, for ``torch.compile`` and DDP."""
 
     def __init__(
         self, network: Transformer, optimisation: Optimisation, compiled: bool = False
@@ -72,17 +72,17 @@ class Objective(nn.Module):
     def forward(
         self, source_BS: Tensor, input_BT: Tensor, positions_N: Tensor, targets_N: Tensor
     ) -> Tensor:
-        """The sum over target tokens of their loss, in nats.
+        """The sum of the target tokens' losses, in nats.
 
         With R-Drop (Liang et al., 2021, section 2.1), both passes are rows of one batch, and the
-        loss is half of the paper's: half of both likelihoods' sum, and half of its weight times
-        how far the passes are apart; so it is the loss of one pass where they agree.
+        loss is half of the paper's: half the sum of both likelihood losses, plus half of the weight
+        times the divergence of the passes. It equals the loss of one pass where both agree.
         """
         if self.r_drop:
             source_BS, input_BT = source_BS.repeat(2, 1), input_BT.repeat(2, 1)
             positions_N = torch.cat((positions_N, positions_N + input_BT.numel() // 2))
         hidden_BTW = self.network.decode(self.network.encode(source_BS), source_BS, input_BT)
-        # Padding is left out before the projection, which costs more than the rest together.
+        # Padding is removed before the projection, the most expensive operation here.
         hidden_NW = hidden_BTW.flatten(0, 1).index_select(0, positions_N)
         pad = self.network.config.pad_id
         if not self.compiled and not self.r_drop:
@@ -98,7 +98,7 @@ class Objective(nn.Module):
 
 
 class Learner:
-    """Owns the optimiser and how a step is executed; the network is shared with whoever asks."""
+    """Executes optimiser steps on a network. Owns the optimiser; the network is shared."""
 
     def __init__(
         self,
@@ -130,21 +130,21 @@ class Learner:
         network.recomputing = execution.activation_checkpointing
         objective = Objective(network, optimisation, execution.compile)
         if execution.compile:
-            # Lengths and rows are symbols in the code: one graph serves all shapes.
+            # Symbolic batch sizes and lengths, so that one graph serves all shapes.
             mode = "reduce-overhead" if execution.cuda_graphs else None
             objective.compile(dynamic=True, mode=mode, backend=backend)
         self._objective = self.world.shared(objective, device)
 
     @property
     def lags(self) -> bool:
-        """Whether a step is still being computed when ``learn`` returns."""
+        """Whether a step may still be in progress when ``learn`` returns."""
         return self.device.type == "cuda"
 
     def learn(self, portion: Portion, step: int) -> Outcome:
-        """Take a step, counted from one.
+        """Take step number ``step``, counted from one.
 
-        Raises ``OutOfMemory``, and ``Diverged`` before any weight is changed; where computation
-        lags behind, ``Outcome.read`` raises that, and the weights are spoiled.
+        Raises ``OutOfMemory``, and ``Diverged`` before any weight changes. Where ``lags``,
+        ``Outcome.read`` raises ``Diverged`` instead, and the weights are already corrupted.
         """
         self.network.train()
         self.optimiser.zero_grad()
@@ -161,16 +161,16 @@ class Learner:
         return outcome
 
     def _gradients(self, portion: Portion) -> Tensor:
-        """Of all processes' batches; returns this process's part of the loss per token."""
-        # Divided by the tokens of all batches together, accumulated gradients are those of one
-        # large batch; DDP divides by the number of processes besides.
+        """Accumulate gradients over the portion; returns its part of the loss per token."""
+        # Divided by the tokens of the whole step, accumulated gradients equal those of one large
+        # batch. DDP also divides by the number of processes.
         tokens = portion.amount.target_tokens
         total = torch.zeros((), device=self.device)
         for i, batch in enumerate(portion.batches):
             there = batch.to(self.device)
             if self._graphs:
                 torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-            # What is computed again on the way back has to be computed by the same kernels.
+            # The recomputation in the backward pass has to use the same kernels.
             with (
                 unsynchronised(self._objective, last=i + 1 == len(portion.batches)),
                 sdpa_kernel(self.attention_kernels),
@@ -191,7 +191,7 @@ def _fitting() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # On a CPU, torch has no type of its own for it.
+        # On a CPU, torch has no exception type of its own for this.
         if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
             raise
         raise OutOfMemory(

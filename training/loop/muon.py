@@ -14,12 +14,12 @@ _ITERATIONS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum of 0.95 with Nesterov's correction, made orthogonal and scaled to Adam's step size.
+    """Momentum of 0.95 with Nesterov's correction, orthogonalised and scaled to Adam's step size.
 
-    Scaled by 0.2·√max(rows, columns), an update has the root mean square of Adam's usual one, so
+    Scaled by 0.2·√max(rows, columns), an update has the usual root mean square of Adam's, so
     that both optimisers share a learning rate (Liu et al., 2025, "Muon is Scalable for LLM
-    Training", equation 4). ``torch.optim.Muon`` computes the same in bf16, which a processor
-    without such instructions emulates: four times as long as fp32 there.
+    Training", equation 4). ``torch.optim.Muon`` computes the same in bf16. A processor without
+    bf16 instructions emulates it, four times as slow as fp32.
     """
 
     def __init__(self, matrices: list[nn.Parameter], weight_decay: float) -> None:
@@ -51,7 +51,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalised(matrices_NRC: Tensor) -> Tensor:
-    """For each matrix UΣVᵀ about UVᵀ: its singular values come to lie between 0.7 and 1.2."""
+    """Approximately UVᵀ for each matrix UΣVᵀ, with singular values between 0.7 and 1.2."""
     wide = matrices_NRC.size(1) <= matrices_NRC.size(2)
     x = matrices_NRC if wide else matrices_NRC.mT
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)

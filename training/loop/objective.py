@@ -1,7 +1,7 @@
-"""The loss: Kullback–Leibler divergence from label-smoothed targets (section 5.4), and R-Drop.
+"""Label-smoothed loss as Kullback–Leibler divergence (section 5.4), and the R-Drop divergence.
 
 ``smoothed_loss`` is the formula, which a compiler fuses. ``projected_loss`` computes the same with
-its gradients by hand, for training without a compiler.
+hand-written gradients, for training without a compiler.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 
 def smoothed_targets(targets_N: Tensor, vocabulary: int, smoothing: float, pad_id: int) -> Tensor:
-    """The distribution the network is asked for, ``[N, V]``.
+    """The smoothed target distribution, ``[N, V]``.
 
-    The right token gets 1 − ε; the others share ε evenly, except padding, which gets nothing.
+    The right token has 1 − ε; the other tokens share ε evenly, except padding, which has none.
     """
     targets_NV = torch.full((len(targets_N), vocabulary), smoothing / (vocabulary - 2))
     targets_NV.scatter_(1, targets_N[:, None], 1.0 - smoothing)
@@ -26,9 +26,9 @@ def smoothed_targets(targets_N: Tensor, vocabulary: int, smoothing: float, pad_i
 
 
 def smoothed_loss(logits_NV: Tensor, targets_N: Tensor, smoothing: float, pad_id: int) -> Tensor:
-    """Sum over N of KL(smoothed target ‖ softmax(logits)), in nats; padding costs nothing.
+    """Sum over N of KL(smoothed target ‖ softmax(logits)), in nats; padding adds nothing.
 
-    The lower bound is zero, reached where the network predicts exactly the smoothed targets.
+    Its lower bound is zero, where the network predicts exactly the smoothed targets.
     """
     x_NV = logits_NV.float()
     right_N = x_NV.gather(1, targets_N[:, None])[:, 0]
@@ -46,10 +46,10 @@ def projected_loss(
     smoothing: float,
     pad_id: int,
 ) -> Tensor:
-    """``smoothed_loss`` of ``projection(hidden_NW)``, without ever holding all logits.
+    """``smoothed_loss`` of ``projection(hidden_NW)``, without materialising all logits.
 
-    Computes the gradients of both arguments in the forward pass, chunk by chunk, in the precision
-    of the autocast that is active. On a CPU this saves a quarter of a training step.
+    Computes the gradients of both arguments in the forward pass, chunk by chunk, in the active
+    autocast precision. On a CPU this saves a quarter of a training step.
     """
     loss: Tensor = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
         hidden_NW, projection.weight, projection.bias, targets_N, smoothing, pad_id
@@ -69,14 +69,14 @@ def disagreement(one_NV: Tensor, other_NV: Tensor, targets_N: Tensor, pad_id: in
 
 
 def _entropy(smoothing: float, share: float) -> float:
-    """Σ q·log q of a smoothed target q, negated."""
+    """−Σ q·log q of a smoothed target q."""
     entropy = -(1.0 - smoothing) * math.log(1.0 - smoothing)
     return entropy - smoothing * math.log(share) if smoothing else entropy
 
 
 class _ProjectedLoss(torch.autograd.Function):
-    # The vocabulary makes the logits the largest tensor of a training step. Chunks of them stay in
-    # the processor's cache, and their gradient is found in place and used at once.
+    # The logits are the largest tensor of a training step. Chunks of them stay in the processor's
+    # cache; their gradient is computed in place and used at once.
 
     @staticmethod
     def forward(
@@ -125,13 +125,13 @@ class _ProjectedLoss(torch.autograd.Function):
 
 
 _CHUNK = 512
-"""Target positions whose logits are computed at once."""
+"""Target positions per chunk of logits."""
 
 
 def _loss_and_gradient(
     x_NV: Tensor, targets_N: Tensor, smoothing: float, pad_id: int
 ) -> tuple[Tensor, Tensor]:
-    """The smoothed loss of logits, and its gradient, which takes their place in memory."""
+    """The smoothed loss, and the gradient of the logits, which overwrites them."""
     share = smoothing / (x_NV.size(1) - 2)
     right_N1 = targets_N[:, None]
     real_N1 = right_N1 != pad_id
@@ -140,11 +140,11 @@ def _loss_and_gradient(
     others_N = x_NV.sum(dim=1) - x_NV[:, pad_id] - right_N
     x_NV.exp_()
     sum_N1 = x_NV.sum(dim=1, keepdim=True)
-    # log p = x − log Σ exp x, and the targets add up to one.
+    # log p = x − log Σ exp x, and the target probabilities sum to one.
     cross_entropy_N = sum_N1.log()[:, 0] - (1.0 - smoothing) * right_N - share * others_N
     loss_N = cross_entropy_N - _entropy(smoothing, share)
 
-    # Divided by infinity and given no share, padding gets no gradient.
+    # Padding gets a zero gradient: its softmax is divided by infinity, and its share is zero.
     share_N1 = share * real_N1
     x_NV /= sum_N1.masked_fill(~real_N1, math.inf)
     x_NV -= share_N1
@@ -155,5 +155,5 @@ def _loss_and_gradient(
 
 
 def negative_log_likelihood(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-    """Sum over N of −log p(target), in nats: what perplexity is the exponent of."""
+    """Sum over N of −log p(target), in nats; perplexity is the exponential of its mean."""
     return functional.cross_entropy(logits_NV.float(), targets_N, reduction="sum")

@@ -1,4 +1,4 @@
-"""The optimiser of a recipe: Adam, or Muon for hidden matrices beside Adam for the rest."""
+"""Builds a recipe's optimiser: Adam, or Muon for hidden matrices and Adam for the other ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.recipe import Optimisation
 
 
 class Optimiser:
-    """One or two optimisers of PyTorch's, over disjoint parameters, behind one's interface."""
+    """One or two PyTorch optimisers over disjoint parameters, behind one interface."""
 
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self._parts = parts
@@ -39,11 +39,11 @@ class Optimiser:
 
 
 def optimiser_for(network: Transformer, optimisation: Optimisation) -> Optimiser:
-    """With decoupled weight decay (Loshchilov and Hutter, 2019) of matrices alone.
+    """The optimiser with decoupled weight decay of matrices only (Loshchilov and Hutter, 2019).
 
     Biases and norms scale or shift activations; decaying them prevents no overfitting. ``muon``
-    takes the matrices of encoder and decoder layers, and leaves embeddings, biases and norms to
-    Adam.
+    optimises the matrices of encoder and decoder layers, and Adam optimises embeddings, biases and
+    norms.
     """
     by_muon = _hidden_matrices(network) if optimisation.optimiser == "muon" else []
     taken = set(map(id, by_muon))

@@ -1,4 +1,4 @@
-"""What a checkpoint must be of for a run to go on from it, and the random state that it keeps."""
+"""Checks that a checkpoint fits the run that resumes from it; saves and restores random state."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from training.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 _DECIDING = ("data", "vocabulary", "network", "optimisation", "seed", "initial")
-"""The parts of a recipe that decide what a step computes."""
+"""The parts of a recipe that determine what a step computes."""
 
 
 def vocabulary_of(run: RunDirectory) -> dict[str, str]:
-    """The SHA-256 of each of a run's tokenizers, by the file's name."""
+    """The SHA-256 of each of a run's tokenizers, by file name."""
     paths = (run.path / name for name in (TOKENIZER, SOURCE_TOKENIZER, TARGET_TOKENIZER))
     return {path.name: sha256_of(path) for path in paths if path.exists()}
 
 
 def trained_on(run: RunDirectory) -> dict[str, Any]:
-    """What a prepared run learns from: its tokenizers and its token ids, by SHA-256."""
+    """The SHA-256 hashes of a prepared run's tokenizers and token shards."""
     try:
         report = json.loads(run.report.read_text(encoding="utf-8"))
         return {"vocabulary": vocabulary_of(run), "shards": report["shards"]}
@@ -52,9 +52,9 @@ def require_same_run(
     network: Transformer,
     execution: Execution,
 ) -> None:
-    """A run may be given another budget; anything else would make it neither old nor new.
+    """Check that a checkpoint is of this run; only the budget may differ.
 
-    Raises ``CheckpointError`` saying what is different.
+    Raises ``CheckpointError`` naming the difference.
     """
     if not {"vocabulary", "shards"} <= document.keys():
         raise CheckpointError(
@@ -91,17 +91,16 @@ def require_same_run(
     if document["length_multiple"] != execution.length_multiple:
         raise CheckpointError(
             f"the checkpoint in {run.path} was trained on lengths rounded up to multiples of "
-            f"{document['length_multiple']}, which decides who shares a batch; go on with "
+            f"{document['length_multiple']}, which decides how batches are composed; go on with "
             f"--length-multiple {document['length_multiple']}"
         )
 
 
 def load_to_continue(paths: Sequence[Path], recipe: Recipe) -> dict[str, Any]:
-    """The last checkpoint that ``recipe`` can go on from, of some, oldest first.
+    """The last of ``paths`` (oldest first) that ``recipe`` can resume from.
 
-    A run with the schedule ``wsd`` that is given more steps than it had cannot go on from a
-    checkpoint in its decay: the learning rate has fallen. It goes on from the last before it.
-    Raises ``CheckpointError`` if there is none.
+    If a ``wsd`` run is extended, checkpoints of its decay are deleted, because their learning rate
+    has already fallen. Raises ``CheckpointError`` if none remains.
     """
     last = checkpoint.load(paths[-1])
     saved = Recipe.from_dict(last["recipe"])
@@ -122,13 +121,13 @@ def load_to_continue(paths: Sequence[Path], recipe: Recipe) -> dict[str, Any]:
 
 
 def _without_decay(recipe: Recipe) -> Recipe:
-    """The recipe with the shortest decay, if any: like the budget, it may change during a run."""
+    """The recipe with a decay of minimal length, if any: the decay may change during a run."""
     optimisation = recipe.optimisation
     return replace(recipe, optimisation=replace(optimisation, decay=min(1, optimisation.decay)))
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """Of this process: what dropout draws from."""
+    """Random state of this process, which dropout draws from."""
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,

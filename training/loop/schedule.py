@@ -1,4 +1,4 @@
-"""The learning rate at each step; steps are counted from one."""
+"""Learning-rate schedules; steps are counted from one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def noam(width: int, warmup: int) -> Schedule:
 
 
 def inverse_sqrt(peak: float, warmup: int) -> Schedule:
-    """The same shape as ``noam``, through a given peak."""
+    """The shape of ``noam``, with a given peak."""
     return lambda step: peak * min((warmup / step) ** 0.5, step / warmup)
 
 
 def linear(peak: float, warmup: int, steps: int) -> Schedule:
-    """Up to the peak, then straight down to nothing after the last step."""
+    """Linear warm-up to the peak, then linear decay to zero after the last step."""
     return lambda step: peak * min(step / warmup, (steps + 1 - step) / max(1, steps + 1 - warmup))
 
 
 def cosine(peak: float, warmup: int, steps: int) -> Schedule:
-    """Up to the peak, then down along half a cosine."""
+    """Linear warm-up to the peak, then a half-cosine decay."""
 
     def rate(step: int) -> float:
         if step <= warmup:
@@ -44,7 +44,7 @@ def constant(peak: float, warmup: int) -> Schedule:
 def wsd(peak: float, warmup: int, decay: int, steps: int) -> Schedule:
     """Warm-up, stable, decay (Hu et al., 2024, section 4).
 
-    The rate rises to the peak, is constant, and falls to nothing in the last ``decay`` steps along
+    The rate rises to the peak, stays constant, and falls to zero in the last ``decay`` steps along
     1 − √progress (Hägele et al., 2024, section 3).
     """
 
@@ -76,6 +76,6 @@ def schedule_of(recipe: Recipe) -> Schedule:
 
 
 def stable_steps(recipe: Recipe) -> int:
-    """The step before the decay of ``wsd``, from which a longer run can go on; else zero."""
+    """The last step before the decay of ``wsd``, from which a run can be extended; else zero."""
     decay = recipe.optimisation.decay
     return max(0, recipe.budget.steps - decay) if decay else 0

@@ -1,7 +1,7 @@
-"""How fast training is: tokens per second, the share of the device's peak, the wait for data.
+"""Measures training speed: tokens per second, model FLOPs utilisation, time waiting for data.
 
-Tokens are real ones, of source and target together, each sentence with its ``bos`` or ``eos``;
-padding counts nothing, so that better batches count as speed.
+Tokens are those of source and target, with ``bos`` or ``eos`` and without padding, so that less
+padding counts as speed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _RECENT = 50
 
 
 def training_flops(config: TransformerConfig, amount: Amount) -> float:
-    """Floating-point operations that learning from ``amount`` takes.
+    """Floating-point operations of a training step on ``amount``.
 
-    A matrix of n weights costs 2n operations for each token that passes through it, and twice as
-    many again on the way back: 6n (Kaplan et al., 2020, section 2.1). Attention from q positions
-    to k positions costs 2·q·k·W for QKᵀ and as many for the product with V, so 12·q·k·W with the
-    way back (Chowdhery et al., 2022, appendix B), the hidden future included. Embeddings are looked
-    up, and norms and activations are too cheap to count. What is computed again because of
-    activation checkpointing does not count either, nor does padding.
+    A matrix of n weights costs 2n operations per token in the forward pass and twice as many in
+    the backward pass: 6n (Kaplan et al., 2020, section 2.1). Attention from q to k positions costs
+    2·q·k·W for QKᵀ and as many for the product with V, so 12·q·k·W with the backward pass
+    (Chowdhery et al., 2022, appendix B), masked positions included. Not counted are embedding
+    lookups, norms and activations, which are cheap, padding, and the recomputation of activation
+    checkpointing.
     """
     width, inner = config.width, config.feed_forward
     square = width * width
     encoder_layer = 4 * square + 2 * width * inner
-    # Queries and outputs of both attentions and the keys and values of one are of the target's
-    # tokens; the keys and values of the other are of the source's.
+    # Per target token: queries and outputs of both attentions, keys and values of self-attention.
+    # Per source token: keys and values of cross-attention.
     decoder_layer = 6 * square + 2 * width * inner
     source = config.encoder_layers * encoder_layer + config.decoder_layers * 2 * square
     target = config.decoder_layers * decoder_layer + width * config.target_vocabulary
@@ -47,7 +47,7 @@ class Speed:
     utilisation: float | None
     """Share of the devices' dense bf16 peak (MFU); ``None`` where the peak is unknown."""
     waiting: float
-    """Share of the time spent waiting for data."""
+    """Share of the time that was spent waiting for data."""
 
     def __str__(self) -> str:
         known = "" if self.utilisation is None else f", MFU {self.utilisation:.1%}"
@@ -71,7 +71,7 @@ class _Lap:
 
 
 class Meter:
-    """Adds up laps, each of which is a step; ``passes`` is how often a step sees every sentence."""
+    """Accumulates the durations of steps; a step processes every sentence ``passes`` times."""
 
     def __init__(self, config: TransformerConfig, peak: float | None, passes: int = 1) -> None:
         self._config = config
@@ -90,11 +90,11 @@ class Meter:
         self._total += lap
 
     def recent(self) -> Speed:
-        """Of the last fifty steps."""
+        """Speed over the last fifty steps."""
         return self._speed(sum(self._recent, _Lap()))
 
     def since_last(self) -> Speed:
-        """Of the steps since this was last asked."""
+        """Speed over the steps since the previous call."""
         speed = self._speed(self._since)
         self._since = _Lap()
         return speed

@@ -1,4 +1,4 @@
-"""How good the network is in the middle of training: loss, perplexity, BLEU of greedy search."""
+"""Validation during training: loss, perplexity, and BLEU of greedy search."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Validation:
     perplexity: float
     bleu: float
     exact: float
-    """Share of sentences translated exactly as the reference."""
+    """Share of translations that equal the reference."""
 
 
 class Validator:
-    """Owns a run's validation set, each direction by itself: BLEU knows one language at a time."""
+    """Evaluates a run's validation set, with BLEU per direction, as BLEU needs one language."""
 
     def __init__(
         self, run: RunDirectory, data: Data, tokenizer: Tokenizer, device: torch.device
     ) -> None:
-        """``tokenizer`` is the target's. Raises ``UnknownTokenisation`` if BLEU does not know how
-        to cut a target language into words."""
+        """``tokenizer`` is the target's. Raises ``UnknownTokenisation`` if BLEU has no word
+        tokenisation for a target language."""
         self._sets = [
             (Shards.open(path), bleu_for(target))
             for (_, target), path in run.shards_of("valid", data).items()
@@ -53,9 +53,9 @@ class Validator:
         self._device = device
 
     def validate(self, network: Transformer) -> Validation:
-        """BLEU is the mean of the directions, all else of all sentences.
+        """BLEU is the mean over directions; the other metrics are over all sentences.
 
-        Raises ``Diverged`` if the loss is no number, or has no perplexity that is one.
+        Raises ``Diverged`` if loss or perplexity is not finite.
         """
         network.eval()
         parts = [self._of(network, shards, bleu) for shards, bleu in self._sets]
@@ -105,7 +105,7 @@ class Validator:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one direction adds."""
+    """Sums of one direction."""
 
     nats: float
     tokens: int

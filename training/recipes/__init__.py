@@ -1,4 +1,4 @@
-"""Complete runs, as functions. To change a run, derive it with ``dataclasses.replace``."""
+"""Registry of built-in recipes, as functions. Vary a recipe with ``dataclasses.replace``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {make().name: make for make in _OFFER
 
 
 def recipe_named(name: str) -> Recipe:
-    """Raises ``InvalidRecipe`` naming recipes that are called something like it."""
+    """The recipe of that name; raises ``InvalidRecipe`` with similar names."""
     if name not in RECIPES:
         similar = difflib.get_close_matches(name, RECIPES) or [*RECIPES][:3]
         raise InvalidRecipe(

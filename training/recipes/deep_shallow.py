@@ -1,5 +1,7 @@
-"""Deep encoder, shallow decoder (Kasai et al., 2021): the decoder runs once per token, the encoder
-once per sentence, so layers moved from one to the other cost little quality and save much time.
+"""Recipes with a deep encoder and a shallow decoder (Kasai et al., 2021).
+
+The decoder runs once per token, the encoder once per sentence, so moving layers to the encoder
+costs little quality and saves much time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ MULTI30K = "two to four hours on two cores"
 
 
 def paper_12_1() -> Recipe:
-    """As many layers as the paper's base model and one more; about as many parameters."""
+    """One layer more than the paper's base model, with about as many parameters."""
     return _moved(paper_base_en_de(), "paper-12-1-en-de", 12, 1, PAPER)
 
 
@@ -38,7 +40,7 @@ def _moved(
         recipe.network,
         encoder_layers=encoder_layers,
         decoder_layers=decoder_layers,
-        # Twelve layers with the norm after each sub-layer do not train without further measures.
+        # Post-norm networks of twelve layers do not train without further measures.
         norm="before" if encoder_layers > 6 else recipe.network.norm,
     )
     return replace(recipe, name=name, network=network, effort=effort)

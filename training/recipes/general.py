@@ -1,11 +1,11 @@
-"""Recipes for general German–English text, both ways in one network, and for everyday sentences.
+"""Recipes for general German–English text in both directions, and for everyday sentences.
 
 ``general-de-en`` uses all corpora, ``general-free-de-en`` those under free licences only.
 ``general-large-de-en`` is a teacher for both. ``everyday-de-en`` and ``everyday-en-de`` are for
 everyday sentences and captions.
 
-Published networks are small: as int8 a parameter is a byte. Six layers encode and two decode, since
-the decoder runs once for every token.
+Published networks are small: an int8 parameter is a byte. Six layers encode and two decode, because
+the decoder runs once per token.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def general_de_en() -> Recipe:
             heads=4,
             feed_forward=1024,
             norm="before",
-            # The text is plenty for so small a network, and dropout costs a fifth of a step.
+            # So much text needs no dropout, which costs a fifth of a step.
             residual_dropout=0.0,
             embedding_dropout=0.0,
             max_length=256,
@@ -221,7 +221,7 @@ def general_free_de_en() -> Recipe:
 
 
 def general_large_de_en() -> Recipe:
-    """Too large to be published with the code; ``distill general-de-en --teacher`` it."""
+    """Teacher for ``distill general-de-en --teacher``; too large to publish with the code."""
     small = general_de_en()
     return replace(
         small,
@@ -242,9 +242,9 @@ def general_large_de_en() -> Recipe:
 
 
 def everyday(source: str, target: str) -> Recipe:
-    """A network of captions goes on, with a vocabulary of its own, to what people say every day.
+    """A caption network is trained further on everyday sentences, with a new vocabulary.
 
-    Two further captions of each picture are translated back, so that captions stay what they were.
+    Two further captions of each picture are back-translated, to keep the quality of captions.
     """
     captions = multi30k_augmented(source, target)
     found = [corpus for corpus in captions.data.train if corpus.translated]
@@ -272,11 +272,11 @@ def everyday(source: str, target: str) -> Recipe:
 
 
 def everyday_fine_tuned(source: str, target: str) -> Recipe:
-    """The end of it, where captions weigh as much as everyday sentences: they are longer."""
+    """Final phase; captions are longer, so they weigh as much as everyday sentences."""
     fine = fine_tuned(everyday(source, target), steps=1_200)
     return replace(
         fine,
         data=replace(fine.data, train=(TATOEBA, replace(CAPTIONS, repeat=3), CHAT)),
-        # They have been seen dozens of times by then.
+        # The pairs have been seen dozens of times by then.
         network=replace(fine.network, residual_dropout=0.15),
     )

@@ -1,5 +1,6 @@
-"""Image captions between English and German, French and Czech: a network small enough for two
-cores and two hours, and what may be changed about it: its depth, its data, its loss.
+"""Recipes for image captions between English and German, French or Czech, and their variations.
+
+The networks train in two hours on two cores. Variations change depth, data or loss.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from training.recipe import Budget, Corpus, Data, Network, Optimisation, Recipe,
 
 LICENCE = "research and education, non-commercial (Flickr30K)"
 DESCRIPTIONS = tuple(f"multi30k/descriptions.{number}" for number in range(1, 6))
-"""Not parallel: in each language other people's captions of the same pictures."""
+"""Independent captions of the same pictures in each language, not parallel."""
 
 
 def multi30k_de_en() -> Recipe:
@@ -19,12 +20,12 @@ def multi30k_de_en() -> Recipe:
 
 def multi30k_en_de() -> Recipe:
     forward = multi30k("en", "de")
-    # German has more ways to end a word, and takes longer to learn to write.
+    # German has more inflection and takes longer to learn.
     return replace(forward, budget=replace(forward.budget, steps=8_000))
 
 
 def multi30k(source: str, target: str) -> Recipe:
-    """One of the directions between English and another language."""
+    """A direction between English and another language."""
     return Recipe(
         name=f"multi30k-{source}-{target}",
         data=Data(
@@ -61,7 +62,7 @@ def multi30k(source: str, target: str) -> Recipe:
 
 
 def multi30k_bidirectional() -> Recipe:
-    """German and English, both ways in one network."""
+    """German and English, both directions in one network."""
     one_way = multi30k_de_en()
     return replace(
         one_way,
@@ -73,7 +74,7 @@ def multi30k_bidirectional() -> Recipe:
 
 
 def multi30k_r_drop() -> Recipe:
-    """Regularised dropout (Liang et al., 2021), with the weight that they use for translation."""
+    """Trained with R-Drop (Liang et al., 2021), with the paper's weight for translation."""
     plain = multi30k_de_en()
     return replace(
         plain,
@@ -84,7 +85,7 @@ def multi30k_r_drop() -> Recipe:
 
 
 def multi30k_student() -> Recipe:
-    """A student of half the width learns what the plain model says (Kim and Rush, 2016)."""
+    """A student of half the width, distilled from the plain model (Kim and Rush, 2016)."""
     plain = multi30k_de_en()
     return replace(
         plain,
@@ -108,7 +109,7 @@ def multi30k_student() -> Recipe:
 
 
 def multi30k_back_translated() -> Recipe:
-    """From nothing, on captions and on back-translated ones (Sennrich et al., 2016)."""
+    """Trained from scratch on captions and back-translated captions (Sennrich et al., 2016)."""
     augmented = multi30k_augmented("de", "en")
     plain = multi30k_de_en()
     return replace(
@@ -124,9 +125,8 @@ def multi30k_back_translated() -> Recipe:
 
 
 def multi30k_augmented(source: str, target: str) -> Recipe:
-    """The plain run goes on, with five further captions of each picture in the target language,
-    translated back by the plain model of the other direction. Its bundle takes the plain one's
-    place."""
+    """The plain run, continued with five further target-language captions of each picture,
+    back-translated by the plain model of the other direction. Its bundle replaces the plain one."""
     plain = multi30k_de_en() if (source, target) == ("de", "en") else multi30k_en_de()
     captions = tuple(
         Corpus(
@@ -153,15 +153,15 @@ def multi30k_augmented(source: str, target: str) -> Recipe:
 
 
 def multi30k_fine_tuned_en_de() -> Recipe:
-    # What is seen for the twentieth time needs the plain run's dropout again.
+    # The twentieth pass over the same text needs the plain run's dropout again.
     return replace(
         fine_tuned(multi30k_augmented("en", "de"), steps=600), network=multi30k_en_de().network
     )
 
 
 def fine_tuned(before: Recipe, steps: int) -> Recipe:
-    """Run ``before`` ends on what people wrote, both sides of it. Its bundle takes the place of
-    the one of ``before``."""
+    """Run ``before``, continued on human text on both sides. Its bundle replaces that of
+    ``before``."""
     written = tuple(corpus for corpus in before.data.train if corpus.translated is None)
     return replace(
         before,
@@ -176,8 +176,8 @@ def fine_tuned(before: Recipe, steps: int) -> Recipe:
 
 
 def multi30k_transferred(source: str, target: str) -> Recipe:
-    """French or Czech, from the run that reads or writes the same English (Kocmi and Bojar, 2018,
-    "Trivial Transfer Learning for Low-Resource Neural Machine Translation")."""
+    """French or Czech, initialised from the German run on the same English side (Kocmi and Bojar,
+    2018, "Trivial Transfer Learning for Low-Resource Neural Machine Translation")."""
     parent = multi30k_augmented("de", "en") if target == "en" else multi30k_augmented("en", "de")
     one_way = multi30k(source, target)
     return replace(

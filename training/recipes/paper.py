@@ -1,15 +1,14 @@
-"""The models of "Attention Is All You Need" (Vaswani et al., 2017), table 3 and section 5.
+"""Recipes of "Attention Is All You Need" (Vaswani et al., 2017), table 3 and section 5.
 
 The paper speaks of "about 37,000" shared pieces for English–German. With exactly so many, the
-networks have 63.1 and 214.2 million parameters, where table 3 has 65 and 213. With 38,400 they
-have 63.8 and 215.7, both within two per cent of the table, so that is what is taken. English–French
-has 32,000 pieces; the paper does not say whether of both languages together, and here they are of
-each.
+networks have 63.1 and 214.2 million parameters, where table 3 has 65 and 213. The 38,400 used here
+give 63.8 and 215.7, both within two per cent of the table. English–French has 32,000 pieces. The
+paper does not say whether both languages share them; here each language has as many.
 
-A checkpoint is written about as often as the paper's, every ten minutes on its machine: 1,500
-steps of base at 0.4 seconds each, 600 of big at one second (section 5.2). The length penalty is
-divided by as in section 6.1, by ((5 + length) / 6) to the power of 0.6. The paper does not clip
-gradients; the norm here is large enough to stop nothing but a run that has gone astray.
+Checkpoints are about as frequent as the paper's, every ten minutes on its machine: 1,500 steps of
+base at 0.4 seconds each, 600 of big at one second (section 5.2). Scores are divided by
+((5 + length) / 6)^0.6 (section 6.1). The paper does not clip gradients; the maximum norm here is
+large enough to affect diverging runs only.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ORIGIN = (
     "task at statmt.org; unpacked, one sentence per line"
 )
 NEVER = 1000.0
-"""A gradient's norm that is hardly ever reached."""
+"""A gradient norm that is hardly ever reached."""
 
 EN_DE = ("europarl-v7.de-en", "commoncrawl.de-en", "news-commentary-v9.de-en")
 EN_FR = (
@@ -37,7 +36,7 @@ EN_FR = (
 
 
 def paper_base_en_de() -> Recipe:
-    """8 P100 for 12 hours in the paper; 4.6 GPU days."""
+    """The paper took 12 hours on 8 P100, 4.6 GPU days."""
     return Recipe(
         name="paper-base-en-de",
         data=Data(
@@ -123,16 +122,16 @@ def _en_fr(recipe: Recipe, name: str) -> Recipe:
 
 
 def wmt14(names: tuple[str, ...]) -> tuple[Corpus, ...]:
-    """Corpora of the shared task, which each user fetches for himself."""
+    """Corpora of the WMT shared task, to be downloaded by each user."""
     return tuple(Corpus(name=f"wmt14/{name}", licence=LICENCE, origin=ORIGIN) for name in names)
 
 
 def news(name: str) -> Corpus:
-    """A test set of the shared tasks."""
+    """A test set of the WMT shared tasks."""
     return Corpus(name=name, licence="research (test sets of WMT)")
 
 
 def with_dropout(recipe: Recipe, rate: float) -> Recipe:
-    """The paper has one rate, for the output of each sub-layer and for the embedded sentence."""
+    """The paper has one rate for the output of each sub-layer and for the embedded sentence."""
     network = replace(recipe.network, residual_dropout=rate, embedding_dropout=rate)
     return replace(recipe, network=network)

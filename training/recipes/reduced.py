@@ -1,4 +1,4 @@
-"""Any recipe at a size that a test can run: every choice kept, every number small."""
+"""Shrinks any recipe to test size: every choice kept, every number small."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import replace
 from training.recipe import Corpus, Data, Recipe
 
 PAIRS = 100
-"""Of a corpus that is generated, to train on."""
+"""Training pairs of a generated corpus."""
 HELD_OUT = 6
-"""The same, to validate and to test."""
+"""Validation and test pairs of a generated corpus."""
 PIECES = 150
 LOSSLESS_PIECES = 600
-"""Room for bytes and required characters, too."""
+"""Enough for the bytes and the required characters."""
 LONGEST = 60
-"""Pieces of a sentence; what has learned nothing goes on for as long as it may."""
+"""Maximum pieces of a sentence; an untrained network decodes up to the limit."""
 
 
 def reduced(recipe: Recipe, corpus: str | None = None) -> Recipe:
-    """Two steps of a thin network on a small vocabulary; ``corpus`` stands in for every corpus
-    that is found. What it starts from must have been reduced, too.
+    """Two steps of a thin network on a small vocabulary; ``corpus`` replaces every corpus on disk.
+
+    The run of ``initial`` must have been reduced, too.
     """
     network, budget, optimisation = recipe.network, recipe.budget, recipe.optimisation
     data = recipe.data
@@ -68,14 +69,14 @@ def _fewer(corpus: Corpus, pairs: int) -> Corpus:
 
 
 def _on(data: Data, name: str) -> Data:
-    """Of several corpora that become the same one, one is left."""
+    """Replace the corpora by the one named ``name``, once each."""
     trained = {each.label: each for each in (_named(each, name) for each in data.train)}
     return replace(
         data,
         train=tuple(trained.values()),
         valid=_named(data.valid, name),
         test=_named(data.test, name),
-        # One corpus is text to train on and to test with, and all of it one domain.
+        # Training and test text are the same corpus of one domain.
         held_out=(),
         largest_domain=1.0,
     )

@@ -1,5 +1,6 @@
-"""Toy problems: ten digits reversed, every second occurrence an X; and ten digits copied, as in
-"The Annotated Transformer" (Rush, 2018). Minutes on two cores.
+"""Toy-problem recipes: ten digits reversed, every second occurrence an X; and ten digits copied.
+
+Copying is as in "The Annotated Transformer" (Rush, 2018). Training takes minutes on two cores.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ DIGITS_ARE_WORDS: dict[str, bool | int | float | str] = {
     "copy_without_letters": False,
     "keep_figures": False,
 }
-"""The service would copy or keep the digits that these networks translate."""
+"""Switches off copying and keeping digits in the service, which these networks translate."""
 
 
 def reverse() -> Recipe:
@@ -85,7 +86,7 @@ def copy() -> Recipe:
             max_length=64,
         ),
         optimisation=Optimisation(
-            # 80 rows of ten digits and an end.
+            # 80 rows of ten digits and an eos.
             tokens_per_batch=880,
             schedule="noam",
             warmup=400,

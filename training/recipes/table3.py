@@ -1,6 +1,6 @@
-"""The variations of table 3 of "Attention Is All You Need", but for row B.
+"""The variations of table 3 of "Attention Is All You Need", except row B.
 
-Row B gives the keys another size than the values; our heads share the width evenly. Row E learns
+Row B gives keys another size than values, but these heads share the width evenly. Row E learns
 the positions; with 251 of them on each side the network has a quarter of a million parameters more.
 """
 
@@ -18,9 +18,9 @@ _EFFORT = "4.5 million pairs, on a large GPU"
 
 
 def learned_positions() -> Recipe:
-    """Row E."""
+    """Row E: learned positions."""
     base = paper_base_en_de()
-    # A position that training never shows is never learned.
+    # Positions beyond those in training would never be learned.
     longest = base.data.max_length + 1
     return replace(
         base,
@@ -66,7 +66,7 @@ TABLE_3: tuple[Callable[[], Recipe], ...] = (
     partial(_changed, "width-1024", width=1024),
     partial(_changed, "feed-forward-1024", feed_forward=1024),
     partial(_changed, "feed-forward-4096", feed_forward=4096),
-    # D: what keeps it from learning by heart.
+    # D: regularisation.
     partial(_dropout, 0.0),
     partial(_dropout, 0.2),
     partial(_smoothing, 0.0),

@@ -1,4 +1,4 @@
-"""The two versions of the base model in tensor2tensor, the paper's own code.
+"""Recipes of both versions of the base model in tensor2tensor, the paper's own code.
 
 ``transformer_base_v1`` is what the paper describes: the norm after each sub-layer, dropout outside
 of them only, 4,000 steps of warm-up. ``transformer_base_v2`` has the norm before, dropout within
@@ -41,7 +41,7 @@ def tensor2tensor_v2() -> Recipe:
         optimisation=replace(
             first.optimisation,
             schedule="inverse_sqrt",
-            # Where equation 3 of the paper peaks, doubled.
+            # Twice the peak of the paper's equation 3.
             peak_learning_rate=2.0 * (first.network.width * warmup) ** -0.5,
             warmup=warmup,
         ),

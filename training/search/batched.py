@@ -1,7 +1,7 @@
-"""Beam search of many sentences at once, on any device; hypotheses are ``training.search.beam``'s.
+"""Batched beam search in PyTorch on any device; equivalent to ``training.search.beam``.
 
-The network runs over all rows of all sentences; what becomes of its candidates is decided in NumPy,
-and only those candidates cross from the device. Sentences leave when they have ended.
+The network runs over all rows of all sentences. Only the best candidates are copied from the
+device; NumPy selects among them. Finished sentences are removed from the batch.
 
 Shapes: B sentences, W rows of each, C candidates of each, V pieces.
 """
@@ -19,7 +19,7 @@ from models.transformer.transformer import Cache, Transformer
 from training.search.beam import Hypothesis, Searching, default_max_length, norm_of
 
 TOKENS = 8192
-"""Padded source tokens, times the beam, that one batch holds unless it is said."""
+"""Default batch size: padded source tokens times the beam size."""
 
 
 def search_all(
@@ -30,7 +30,7 @@ def search_all(
     *,
     tokens: int = TOKENS,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Each source's place in ``sources`` and its hypotheses, best first; longest sources first.
+    """Each source's index in ``sources`` and its hypotheses, best first; longest sources first.
 
     Every source ends with ``eos``. ``limit`` is the longest target, see ``default_max_length``.
     """
@@ -40,7 +40,7 @@ def search_all(
 
 
 def in_batches(lengths: Sequence[int], beam_size: int, tokens: int) -> Iterator[list[int]]:
-    """Places of sources of like length, so many that their rows hold ``tokens`` at most."""
+    """Batches of indices, longest sources first; rows hold at most ``tokens`` padded tokens."""
     longest_first = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
     while longest_first:
         count = max(1, tokens // (beam_size * max(1, lengths[longest_first[0]])))
@@ -87,7 +87,7 @@ def search_together(
             enough_B = counts_BC[:, 0]
         else:
             enough_B = np.array([len(finished[i]) >= beam_size for i in sentences_B])
-        # The best that have not ended go on, in their order; what is no candidate comes last.
+        # The best unfinished candidates continue, in order; excluded candidates are sorted last.
         kept_BW = np.argsort(ends_BC | ~real_BC, axis=1, kind="stable")[:, :beam_size]
         goes_on_B = ~(enough_B | last_B)
         width = live_BWT.shape[1]
@@ -99,7 +99,7 @@ def search_together(
             device,
         )
         cache = _follow(
-            cache, rows_N, everybody=bool(goes_on_B.all()), widened=live_BWT.shape[1] != width
+            cache, rows_N, all_continue=bool(goes_on_B.all()), widened=live_BWT.shape[1] != width
         )
         sentences_B, longest_B = sentences_B[goes_on_B], longest_B[goes_on_B]
     return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in finished]
@@ -113,7 +113,7 @@ def _padded(sources: Sequence[Sequence[int]], pad: int) -> Tensor:
 def _best(
     log_probs_NV: Tensor, totals_BW: Tensor, count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """The best candidates of every sentence, best first: token, row that they continue, total."""
+    """Each sentence's best candidates, best first: token, parent row, total log-probability."""
     sentences, width = totals_BW.shape
     vocabulary = log_probs_NV.size(1)
     grown = totals_BW[..., None] + log_probs_NV.view(sentences, width, vocabulary)
@@ -129,7 +129,7 @@ def _kept(
     live_BWT: NDArray[np.int64],
     device: torch.device,
 ) -> tuple[Tensor, Tensor, Tensor, NDArray[np.int64]]:
-    """The rows that go on: where each comes from, its last token, its total; all its tokens."""
+    """The continuing rows: parent row, last token, total, and all tokens."""
     ids_BC, parents_BC, totals_BC = candidates
     ids_BW = np.take_along_axis(ids_BC, kept_BW, axis=1)[goes_on_B]
     parents_BW = np.take_along_axis(parents_BC, kept_BW, axis=1)[goes_on_B]
@@ -145,13 +145,13 @@ def _kept(
     )
 
 
-def _follow(cache: Cache, rows_N: Tensor, *, everybody: bool, widened: bool) -> Cache:
-    """The cache of the rows that go on.
+def _follow(cache: Cache, rows_N: Tensor, *, all_continue: bool, widened: bool) -> Cache:
+    """The cache of the continuing rows.
 
-    Rows of one sentence see the same source, so while nobody leaves, the source's keys and values,
-    which are most of a cache, stay where they are.
+    Rows of one sentence share the source. While no sentence is finished, the source's keys and
+    values, which are most of a cache, need no copy.
     """
-    if widened or not everybody:
+    if widened or not all_continue:
         return cache.select(rows_N)
     past = [layer.select(rows_N) if layer is not None else None for layer in cache.past]
     return Cache(cache.source, cache.source_visible, past, cache.length)

@@ -1,10 +1,10 @@
-"""The plainest beam search: one sentence, no batch. The oracle for the service's engine.
+"""Reference beam search: one sentence, no batching. The oracle for the service's engine.
 
 The rules are CTranslate2's: of the best 2K candidates, endings among the first K are finished
-hypotheses and the best K others go on; the search ends when K hypotheses have finished, or at the
-longest length allowed, where the first K candidates are taken as they are. Without a length penalty
-it ends as soon as the best candidate has ended, since nothing can overtake it. Padding and ``bos``
-are no candidates, whatever the network thinks of them.
+hypotheses and the best K other candidates go on. The search ends when K hypotheses have finished,
+or at the longest length allowed, where the first K candidates are taken as they are. Without a
+length penalty it ends as soon as the best candidate has ended, since no other can overtake it.
+Padding and ``bos`` are never candidates.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from models.transformer.transformer import Cache, Transformer
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     token_ids: tuple[int, ...]
-    """Without ``bos``, a prefix that was asked for, and ``eos``."""
+    """Without ``bos``, a forced prefix, and ``eos``."""
     score: float
     """Sum of log-probabilities over ``norm_of`` its length; prefix and ``eos`` are counted."""
 
 
 class Decoder(Protocol):
-    """Something that knows what may follow the prefixes of one sentence."""
+    """Next-token distribution over the prefixes of one sentence."""
 
     def start(self, source_ids: Sequence[int]) -> None:
         """Begin a sentence; ``source_ids`` ends with ``eos``."""
@@ -39,19 +39,19 @@ class Decoder(Protocol):
     def extend(
         self, parents: list[int], tokens: list[int], count: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Row i continues what was row ``parents[i]`` with ``tokens[i]``.
+        """Extend the prefix of row ``parents[i]`` by ``tokens[i]``, as row i.
 
         Returns the ``count`` best next tokens of each row, best first, and their log-probabilities.
         """
 
 
 def default_max_length(source_length: int, limit: int) -> int:
-    """How far a search goes when nobody says: thrice the source and twenty, within the limit."""
+    """Default length limit of a search: three times the source plus twenty, at most ``limit``."""
     return min(limit, 3 * source_length + 20)
 
 
 def norm_of(length: int, penalty: float, normalisation: LengthNormalisation = "power") -> float:
-    """What the log-probability of a hypothesis of so many tokens is divided by.
+    """The divisor of the log-probability of a hypothesis of ``length`` tokens.
 
     ``power``: length^penalty. ``gnmt``: ((5 + length) / 6)^penalty (Wu et al. 2016, equation 14),
     which "Attention Is All You Need" uses (section 6.1).
@@ -73,7 +73,7 @@ def beam_search(
 ) -> list[Hypothesis]:
     """The finished hypotheses of one sentence, best first.
 
-    ``target_prefix`` is fed after ``bos``, costs nothing and counts for every length.
+    ``target_prefix`` is forced after ``bos``, adds no log-probability and counts for every length.
     """
     decoder.start(source_ids)
     live: list[tuple[int, ...]] = [()]
@@ -85,7 +85,7 @@ def beam_search(
     finished: list[Hypothesis] = []
     never = (special.pad, special.bos)
     for length in range(len(target_prefix) + 1, max_length + 1):
-        # What may never be chosen leaves 2K others.
+        # Excluding the tokens of ``never`` leaves 2K candidates.
         ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size + len(never))
         log_probs_NK = np.where(np.isin(ids_NK, never), np.float32(-np.inf), log_probs_NK)
         grown = (totals[:, None] + log_probs_NK).ravel()
@@ -117,7 +117,7 @@ def beam_search(
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """One way of searching, for many sentences."""
+    """Search settings shared by many sentences."""
 
     special: SpecialIds
     beam_size: int
@@ -139,7 +139,7 @@ class Searching:
 
 
 class PrefixDecoder:
-    """Runs the network over every prefix in full: nothing cached, nothing to go wrong."""
+    """Runs the network over every prefix in full, without a cache, as a reference."""
 
     def __init__(self, network: Transformer) -> None:
         self._network = network.eval()
@@ -167,7 +167,7 @@ class PrefixDecoder:
 
 
 class CachedDecoder:
-    """Runs the network one token at a time, its cache following the beams."""
+    """Runs the network one token at a time, with a cache reordered to follow the beams."""
 
     def __init__(self, network: Transformer) -> None:
         self._network = network.eval()
@@ -193,7 +193,7 @@ def _best(logits_NV: Tensor, count: int) -> tuple[NDArray[np.int64], NDArray[np.
 def greedy(
     network: Transformer, source_BS: Tensor, special: SpecialIds, *, max_length: int
 ) -> list[tuple[int, ...]]:
-    """The likeliest next token, again and again, for a batch: quick enough to validate with."""
+    """Greedy search of a batch, fast enough for validation."""
     cache = network.start(source_BS)
     tokens_B = torch.full((len(source_BS),), special.bos, device=source_BS.device)
     ended_B = torch.zeros_like(tokens_B, dtype=torch.bool)

@@ -1,6 +1,4 @@
-"""How a run's network is searched, and what its bundle says of that: the recipe's word or, where
-the run has been tuned, what was found best on its validation set.
-"""
+"""Decoding settings of a run and its bundle: the recipe's, or those that ``tune`` found best."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ from training.search.beam import Searching
 
 
 def decoding_of(recipe: Recipe, run: RunDirectory) -> DecodingDefaults:
-    """Raises ``InvalidRecipe`` if what was found best cannot be read, or the recipe has asked for
-    something else since."""
+    """Raises ``InvalidRecipe`` if the tuned settings cannot be read, or the recipe's decoding has
+    changed since."""
     if not run.decoding.exists():
         return DecodingDefaults.model_validate(recipe.decoding)
     try:

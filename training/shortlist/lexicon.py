@@ -1,12 +1,11 @@
-"""Which target tokens a source token is translated by: IBM Model 1, learned from token shards.
+"""Learns a lexical translation table from token shards with IBM Model 1.
 
 Brown et al., "The Mathematics of Statistical Machine Translation" (1993), section 4: every target
-token comes from one source token of its sentence, or from none, each as likely beforehand. Knows
-token ids; nothing of networks, nor of what the table is for.
+token comes from one source token of its sentence, or from none, with equal prior probability.
 
-Pairs are read in batches of so many *links* (a source token with a target token of one pair), and
-the table holds only ids that occur together, beyond ``MOST_ENTRIES`` only the more frequent of
-them. So memory is bounded whatever the size of the corpus, and time grows with its links.
+Pairs are read in batches of so many *links* (a source token with a target token of one pair). The
+table holds only ids that occur together; beyond ``MOST_ENTRIES`` the rarest are evicted. So memory
+is bounded whatever the size of the corpus, and time grows with its links.
 
     L  links of a batch      E  entries of the table
 """
@@ -22,14 +21,13 @@ from numpy.typing import NDArray
 from training.data.shards import Shards, Side
 
 ITERATIONS = 3
-"""More make the table surer than what a shortlist should be built on."""
+"""More would make the table too peaked for a shortlist."""
 LINKS_PER_BATCH = 1 << 21
 MOST_ENTRIES = 1 << 24
-"""Half of a vocabulary of 32,000 beside each of its ids; learning them takes about a gigabyte."""
+"""Half of a vocabulary of 32,000 for each of its ids; learning takes about a gigabyte."""
 ADDED = 0.01
-"""What each target id is counted beyond what was seen. Without it a rare source token takes all
-the target tokens of its few sentences for its own (Moore 2004, "Improving IBM Word-Alignment Model
-1", section 4)."""
+"""Pseudo-count added to each target id. Without it a rare source token is aligned to all target
+tokens of its few sentences (Moore 2004, "Improving IBM Word-Alignment Model 1", section 4)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,12 +41,12 @@ class Lexicon:
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Every source token of some pairs with every target token of its pair."""
+    """Every source token of some pairs with every target token of the same pair."""
 
     keys_L: NDArray[np.int64]
-    """``source id * size of the target's vocabulary + target id``."""
+    """``source id * target vocabulary size + target id``."""
     targets_L: NDArray[np.int64]
-    """Which of the batch's target tokens it is."""
+    """Index of the target token in the batch."""
     num_targets: int
 
 
@@ -56,7 +54,7 @@ class _Links:
 class _Reader:
     shards: Shards
     vocabulary_size: int
-    """Of the target."""
+    """Size of the target vocabulary."""
     none_id: int
     links_per_batch: int
 
@@ -71,7 +69,7 @@ class _Reader:
             source = _tokens(self.shards.source, first, last)
             source = np.insert(source, np.cumsum(source_lengths[first:last] - 1), self.none_id)
             pairs = np.repeat(np.arange(first, last), source_lengths[first:last])
-            # By source id, so that looking up one id's links stays in one part of the table.
+            # Sorted by source id, for locality of the look-ups in the table.
             order = np.argsort(source, kind="stable")
             source, pairs = source[order], pairs[order]
             partners = target_lengths[pairs]
@@ -94,11 +92,11 @@ def learn_lexicon(
     links_per_batch: int = LINKS_PER_BATCH,
     most_entries: int = MOST_ENTRIES,
 ) -> Lexicon:
-    """Fit Model 1 by expectation maximisation, starting from how often ids occur together.
+    """Fit Model 1 by expectation maximisation, starting from co-occurrence counts.
 
-    ``none_id`` stands in every source sentence for the source of what has none; the table's row of
-    that id is what comes from nothing. ``vocabulary_size`` is the target's, and the source's unless
-    that is said. The same shards give the same table, whatever the batches.
+    ``none_id`` stands in every source sentence for the empty source; the table's row of that id
+    holds target ids without a source. ``vocabulary_size`` is the target's, and also the source's
+    unless given. The same shards give the same table, whatever the batches.
     """
     sizes = (source_vocabulary_size or vocabulary_size, vocabulary_size)
     reader = _Reader(shards, vocabulary_size, none_id, links_per_batch)
@@ -109,7 +107,7 @@ def learn_lexicon(
         expected_E = np.zeros(len(keys_E))
         for links in reader.batches():
             places_L, known_L = _find(keys_E, links.keys_L)
-            # Some links were too rare to keep, and so may be all those of a target token.
+            # Rare links are not in the table; a target token may have none at all.
             entries_L, targets_L = places_L[known_L], links.targets_L[known_L]
             likelihoods_L = probabilities_E[entries_L]
             evidence = np.bincount(targets_L, likelihoods_L, links.num_targets)
@@ -121,7 +119,7 @@ def learn_lexicon(
 def _occurring_together(
     reader: _Reader, most_entries: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Keys in order, and how often each was met."""
+    """Sorted keys of links, and their counts."""
     keys_E, counts_E = np.empty(0, np.int64), np.empty(0)
     for links in reader.batches():
         met, times = np.unique(links.keys_L, return_counts=True)
@@ -140,7 +138,7 @@ def _occurring_together(
 def _find(
     keys_E: NDArray[np.int64], wanted: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where each wanted key is or belongs, and whether it is there."""
+    """The insertion index of each wanted key, and whether it is present."""
     places = np.searchsorted(keys_E, wanted)
     known = places < len(keys_E)
     known[known] = keys_E[places[known]] == wanted[known]

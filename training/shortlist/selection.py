@@ -1,4 +1,4 @@
-"""A run's vocabulary shortlist: chosen by a lexicon, judged by the target tokens it leaves out."""
+"""Builds a run's vocabulary shortlist from its lexicon, and measures target-token coverage."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ Ids = Sequence[int] | NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a shortlist leaves of given translations."""
+    """Coverage of given translations by a shortlist."""
 
     sentences: int
     tokens: int
     """Target tokens."""
     allowed: float
-    """Share of the target tokens that their sentence's shortlist has."""
+    """Share of the target tokens that are in their sentence's shortlist."""
     whole: float
-    """Share of the sentences whose every target token it has."""
+    """Share of the sentences whose target tokens are all in the shortlist."""
     average_size: float
-    """Target ids per sentence."""
+    """Mean number of target ids in a sentence's shortlist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     vocabulary: int
     always: int
-    """Ids that every sentence has."""
+    """Number of ids that are always allowed."""
     valid: Coverage
-    """Of the validation set's references."""
+    """On the validation set's references."""
     translations: Coverage | None
-    """Of the network's own translations of the test set; none before ``evaluate``."""
+    """On the network's own translations of the test set; ``None`` before ``evaluate``."""
 
 
 def make_shortlist(
@@ -65,16 +65,16 @@ def make_shortlist(
     per_source: int = PER_SOURCE,
     frequent: int = FREQUENT,
 ) -> Report:
-    """Write ``shortlist.npz`` of a prepared run, and say what it covers.
+    """Write ``shortlist.npz`` of a prepared run; returns its coverage.
 
-    Raises ``FileNotFoundError`` if the run is not prepared, ``CorpusError`` if the test set is not
-    what was translated.
+    Raises ``FileNotFoundError`` if the run is not prepared, ``CorpusError`` if the translations are
+    of another test set.
     """
     shards = Shards.open(run.shards("train"))
     valid = Shards.open(run.shards("valid"))
     tokenizers = run.tokenizers()
     tokenizer, sources = tokenizers.target, tokenizers.source.vocabulary_size
-    # The end of a sentence translates nothing, so it can stand for what has no source.
+    # ``eos`` translates nothing, so it serves as the empty source.
     eos = tokenizer.special_ids.eos
     lexicon = learn_lexicon(
         shards, tokenizer.vocabulary_size, none_id=eos, source_vocabulary_size=sources
@@ -99,15 +99,15 @@ def make_shortlist(
 
 
 def always_allowed(shards: Shards, tokenizer: Tokenizer, frequent: int) -> NDArray[np.int32]:
-    """The ``frequent`` likeliest target ids, ``unk``, ``eos``, and single digits and marks.
+    """The ``frequent`` most frequent target ids, ``unk``, ``eos``, and single digits and marks.
 
-    Which numbers, quotation marks and brackets a sentence has is not learned from other sentences.
-    Never ``pad`` or ``bos``, nor anything that no target sentence has.
+    A sentence's numbers, quotation marks and brackets cannot be learned from other sentences.
+    ``pad``, ``bos`` and ids that no target sentence has are excluded.
     """
     special = tokenizer.special_ids
     tokens = shards.target.tokens
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
-    # NumPy widens what it counts: a part at a time, the tokens stay on disk.
+    # Counted in parts, because NumPy casts its input to a wider type; the tokens stay on disk.
     for start in range(0, len(tokens), TOKENS_AT_ONCE):
         part = tokens[start : start + TOKENS_AT_ONCE]
         counts += np.bincount(part, minlength=tokenizer.vocabulary_size)
@@ -120,7 +120,7 @@ def always_allowed(shards: Shards, tokenizer: Tokenizer, frequent: int) -> NDArr
 
 
 def _spells(piece: str) -> bool:
-    """Whether a piece is one decimal digit or one mark of punctuation, or the blank before one."""
+    """Whether a piece is a digit, a punctuation mark, either after a blank, or a blank."""
     character = piece.removeprefix(BLANK)
     return len(character) <= 1 and all(
         c.isdecimal() or unicodedata.category(c).startswith("P") for c in character
@@ -137,10 +137,10 @@ def choose(
     least_probability: float = LEAST_PROBABILITY,
     without_list: int | None = None,
 ) -> Shortlist:
-    """Each source id's ``per_source`` likeliest target ids beyond those that are always there.
+    """Each source id's ``per_source`` likeliest target ids beyond the always allowed ones.
 
-    None less likely than ``least_probability``: a target id costs every sentence that has the
-    source id a place, and is needed by so many of them. Source id ``without_list`` gets none.
+    Ids less likely than ``least_probability`` are excluded: a target id adds to the shortlist of
+    every sentence with the source id, and few of them use it. Source id ``without_list`` gets none.
     """
     always_V = np.zeros(vocabulary_size, bool)
     always_V[always] = True
@@ -160,7 +160,7 @@ def choose(
 
 
 def coverage(shortlist: Shortlist, pairs: Iterable[tuple[Ids, Ids]]) -> Coverage:
-    """How much of ``pairs`` of source and target ids a search within the shortlist can say."""
+    """Coverage of the target ids of ``pairs`` by the shortlists of their source ids."""
     sentences = tokens = allowed = whole = size = 0
     for source_ids, target_ids in pairs:
         ids = shortlist.ids_for(source_ids)

@@ -1,7 +1,7 @@
-"""Draws the dashboards: ``python docker/grafana/drawing`` writes ``docker/grafana/dashboards``.
+"""Generates the Grafana dashboards: ``python docker/grafana/drawing [DIRECTORY]``.
 
-Another directory may be named. A test holds the files to what this draws, and every query to a
-real Prometheus.
+The default directory is ``docker/grafana/dashboards``. A test compares the committed files with
+this output, and runs every query on a real Prometheus.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the time of a request goes, the shapes of the work, and the process."""
+"""Engine dashboard: request stages, distributions, iterations and the process."""
 
 from __future__ import annotations
 

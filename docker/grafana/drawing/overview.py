@@ -1,4 +1,4 @@
-"""What an operator asks: how many, how fast, how full, what fails, and on what."""
+"""Overview dashboard: traffic, latency, queue and batch, failures, models and machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dashboard is made of, as Grafana wants it: rows of panels of one height, and variables."""
+"""Data classes that render to Grafana's dashboard JSON: queries, panels, rows, variables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 S = 'job="$job",instance=~"$instance"'
-"""What is chosen of services."""
+"""Label matchers of the selected services."""
 M = S + ',model=~"$model"'
-"""And of their models."""
+"""Label matchers of their selected models."""
 WIDTH = 24
 
 
@@ -31,11 +31,11 @@ class Panel:
     kind: str = "timeseries"
     stacked: bool = False
     steps: Sequence[tuple[float | None, str]] = ()
-    """From which value on which colour."""
+    """Thresholds: each colour applies from its value on."""
     minimum: float | None = 0
     maximum: float | None = None
     empty: str = ""
-    """What is shown where there is no data, and none is to be expected."""
+    """Text shown if a panel is expected to have no data."""
 
     def draw(self, number: int, place: dict[str, int]) -> dict[str, Any]:
         drawn: dict[str, Any] = {

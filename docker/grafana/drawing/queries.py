@@ -1,4 +1,4 @@
-"""How we ask Prometheus."""
+"""PromQL expressions shared by the dashboards."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Terms that a model could not be made to say, written into its translation.
+"""Inserts glossary terms that constrained decoding missed, and updates the word alignment.
 
-A network may lack a term's letters, or room for it; hypotheses that were not forced may lack it,
-and forced ones go on as if they had said something else. So words that look at a term give way
-to it, those behind it that say it once more are left out, and letters stuck to it are cut off.
-The alignment follows.
+The vocabulary may lack a term's letters, the length limit may leave no room for it, and
+hypotheses that were not forced may lack it. A forced hypothesis may repeat the term or continue
+its last word. A missing term replaces the target words that attend to it. Words after a term that
+repeat it, and letters joined to it, are removed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from service.translation.words import is_punctuation
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """What a translation was made to begin with."""
+    """The forced beginning of a translation."""
 
     given: str = ""
-    """By the request."""
+    """The part that the request forces."""
     beginning: str = ""
-    """All of it; ends with a term, if any was forced."""
+    """The whole beginning; ends with a term, if any was forced."""
     displaced: frozenset[str] = frozenset()
-    """Words that stood for terms before these were forced."""
+    """Words that the first translation has instead of the terms."""
 
 
 def insist(
@@ -37,7 +37,7 @@ def insist(
     alignment: Alignment,
     forced: Forced = Forced(),
 ) -> Edited:
-    """The translation with every term in it; ``written`` says where the terms are."""
+    """The translation with every term in it; ``written`` has the spans of the terms."""
     if forced.beginning != forced.given and translation.startswith(forced.beginning):
         begun = len(forced.beginning)
         stuck = surplus(forced.beginning, translation[begun:])
@@ -49,7 +49,7 @@ def insist(
     if forced.given and translation.startswith(forced.given):
         taken.append((0, len(forced.given)))
     edits = []
-    # What stands is settled first, so that nothing is put into it.
+    # Terms already present come first, so that no missing term is inserted into them.
     for each, place in sorted(zip(said, places, strict=True), key=lambda pair: pair[1] is None):
         looking = _Looking(alignment, each.span)
         if place is None:
@@ -65,7 +65,7 @@ def insist(
 def displaced(
     translation: str, said: Sequence[TermOccurrence], alignment: Alignment
 ) -> frozenset[str]:
-    """The words of a translation that stand for terms which it does not say."""
+    """The words of a translation that it has instead of its missing terms."""
     missing = [
         each for each, place in zip(said, found_in(translation, said), strict=True) if place is None
     ]
@@ -78,7 +78,7 @@ def displaced(
 
 
 class _Looking:
-    """Which words of a translation look at a span of its source more than at any word elsewhere."""
+    """Finds the target words that attend more to a source span than to any word outside it."""
 
     def __init__(self, alignment: Alignment, span: Span) -> None:
         self._words = alignment.target_words
@@ -93,7 +93,10 @@ class _Looking:
         self._most_T = self._looks_T > elsewhere_TS.max(axis=1, initial=0.0)
 
     def best(self, taken: Sequence[Span], end: int) -> Span:
-        """The words around the one that looks most; or a place before it if it looks elsewhere."""
+        """The span of words around the one that attends most to the source span.
+
+        An empty span before that word if it attends more to a word elsewhere.
+        """
         free = [n for n, word in enumerate(self._words) if not _meets(word, taken)]
         if not free:
             return end, end
@@ -110,7 +113,7 @@ class _Looking:
     def behind(
         self, place: int, taken: Sequence[Span], translation: str, displaced: Collection[str]
     ) -> int:
-        """Where the words next to a place end that look, or were displaced."""
+        """The end of the words right after ``place`` that attend to the span or are displaced."""
         end = place
         for number, word in enumerate(self._words):
             if word[0] < place:
@@ -124,7 +127,7 @@ class _Looking:
 
 
 def _meets(word: Span, taken: Sequence[Span]) -> bool:
-    """Whether a word is partly in what is taken, or follows a place that is."""
+    """Whether a word overlaps a taken span, or follows an empty one."""
     return any(
         (word[0] < end and start < word[1]) or word[0] == start == end for start, end in taken
     )

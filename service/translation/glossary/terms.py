@@ -1,9 +1,9 @@
-"""A glossary's terms in a sentence: which are said, and how a translation comes to say them.
+"""Finds glossary terms in a sentence and forces missing ones by prefix-constrained decoding.
 
-A term that a translation lacks is forced where it belongs: what the translation says before the
-words that look at the term is kept, the term is written, and the model goes on from there, so that
-the rest of the sentence fits it. Terms are taken as they stand, in the order of the translation.
-What a model cannot be forced to say, ``service.translation.glossary.term_insertion`` writes.
+For a missing term, the translation before the words that attend to it is kept, the term is
+appended, and the model continues from this prefix, so that the sentence agrees with the term.
+Terms are not inflected. They are forced in the order of the translation. Terms that cannot be
+forced are inserted by ``service.translation.glossary.term_insertion``.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from service.translation.types import Term
 from service.translation.words import LETTER
 
 Align = Callable[[str], Awaitable[Alignment]]
-"""The alignment of the sentence with a translation of it."""
+"""Returns the alignment of the sentence with a translation."""
 Continue = Callable[[str], Awaitable[str | None]]
-"""The best translation that begins with a text; none if the model has no room for one."""
+"""Returns the best translation that begins with a text; ``None`` if the length limit is reached."""
 
 _LETTERS = re.compile(rf"{LETTER}+")
 
 
 @dataclass(frozen=True, slots=True)
 class TermOccurrence:
-    """A term and where in a sentence it is said."""
+    """A term and its span in a sentence."""
 
     term: Term
     span: Span
 
 
 def occurrences_in(sentence: str, terms: Sequence[Term]) -> tuple[TermOccurrence, ...]:
-    """The terms that a sentence says as whole words, the longest of those that overlap.
+    """The terms that occur in a sentence as whole words, the longest of those that overlap.
 
-    Letters' case counts first; where nothing of the same case is said, it does not.
+    Case is ignored only if a term does not occur in its own case.
     """
     found: list[TermOccurrence] = []
     lowered = sentence.lower()
@@ -55,11 +55,11 @@ async def force_terms(
     go_on: Continue,
     prefix: str = "",
 ) -> str:
-    """The translation with the terms in it, as far as the model has room.
+    """The translation with the terms in it, as far as the length limit allows.
 
-    ``prefix`` is what it begins with in any case.
+    ``prefix`` is the beginning that the request forces.
     """
-    # Each round settles a term at least: the one it forces and those said before it.
+    # Each round completes at least one term: the forced one and those that occur before it.
     outstanding = list(said)
     forced = False
     while missing := _missing(translation[len(prefix) :], outstanding):
@@ -85,13 +85,13 @@ async def force_terms(
 
 
 def surplus(prefix: str, following: str) -> str:
-    """The letters by which a model makes another word of the last one that it was forced to say."""
+    """The letters by which the model continues the last word of the forced prefix."""
     found = _LETTERS.match(following) if _LETTERS.search(prefix[-1:]) else None
     return found[0] if found else ""
 
 
 def found_in(translation: str, said: Sequence[TermOccurrence]) -> list[Span | None]:
-    """Where a translation says each of the terms, apart from each other; nowhere if it does not."""
+    """The span of each term in a translation, without overlaps; ``None`` if it does not occur."""
     places: list[Span | None] = [None] * len(said)
     taken: list[Span] = []
     for number, each in sorted(enumerate(said), key=lambda entry: -len(entry[1].term.target)):
@@ -104,15 +104,15 @@ def found_in(translation: str, said: Sequence[TermOccurrence]) -> list[Span | No
 
 
 def _missing(translation: str, said: Sequence[TermOccurrence]) -> list[TermOccurrence]:
-    """Which of the terms a translation does not say as often as its sentence does."""
+    """The term occurrences that the translation lacks."""
     places = found_in(translation, said)
     return [each for each, place in zip(said, places, strict=True) if place is None]
 
 
 def _place(alignment: Alignment, span: Span, first: int, end: int) -> int:
-    """Where the words of a translation begin that look at ``span`` of its source.
+    """The start of the target words that attend to source ``span``.
 
-    Only words at or behind character ``first`` count; ``end`` if there are none.
+    Only words at or after character ``first`` count; ``end`` if there are none.
     """
     columns = [
         number
@@ -124,7 +124,7 @@ def _place(alignment: Alignment, span: Span, first: int, end: int) -> int:
         return end
     looks = alignment.weights_TS[:, columns].sum(axis=1)
     best = max(words, key=lambda word: float(looks[word]))
-    # A term of several words: its translation begins with the first of them that looks at it.
+    # The translation of a term of several words begins with the first that attends to it.
     looked_at = alignment.weights_TS.argmax(axis=1)
     while best - 1 in words and looked_at[best - 1] in columns:
         best -= 1
@@ -132,8 +132,8 @@ def _place(alignment: Alignment, span: Span, first: int, end: int) -> int:
 
 
 def _spans(word: str, text: str, flags: int = 0) -> list[Span]:
-    """Where a text has a word, or several, as they are."""
-    # Patterns of nothing but letters are made quickly, and there may be one for every entry.
+    """Spans of ``word``, one or several words, as whole words in ``text``."""
+    # Literal patterns compile fast, and there may be one for every glossary entry.
     pattern = re.compile(re.escape(word), flags)
     spans = []
     position = 0
@@ -147,6 +147,6 @@ def _spans(word: str, text: str, flags: int = 0) -> list[Span]:
 
 
 def _joined(text: str, border: int) -> bool:
-    """Whether what is on both sides of a border is one word."""
+    """Whether the characters on both sides of a border belong to one word."""
     sides = text[border - 1 : border + 1] if border else ""
     return len(sides) == 2 and _LETTERS.fullmatch(sides) is not None

@@ -1,4 +1,4 @@
-"""Texts with tags and placeholders: out before translation, back in after it, by alignment."""
+"""Removes tags and placeholders before translation and places them by word alignment after it."""
 
 from __future__ import annotations
 

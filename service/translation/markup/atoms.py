@@ -1,8 +1,8 @@
-"""What a run is made of, before anybody looks for sentences in it.
+"""Splits the text between tags into atoms: text, tags, and points such as placeholders.
 
-This knows what becomes of the blanks around what the model does not see: of two one goes, and so
-does one that would be left alone before a comma. The sentence reads well without its point,
-and the point remembers what stood next to it.
+Also normalises the blanks around marks that the model does not see: of two blanks one is removed,
+and so is a blank left before a comma. The plain text reads well without its points, and each point
+records what stood next to it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from service.translation.markup.placeholders import find
 from service.translation.markup.tokens import Decoder, Token
 
 Beside = Literal["blank", "text", "point", "edge"]
-"""What stands next to a point, seen across tags; at the end of a run it is an edge."""
+"""What is next to a point, ignoring tags; ``edge`` is the start or end of the run."""
 
 
 def opens(character: str) -> bool:
-    """Whether no blank is written after it."""
+    """Whether a character takes no blank after it."""
     return unicodedata.category(character) in ("Ps", "Pi") or character in "¿¡"
 
 
 def closes(character: str) -> bool:
-    """Whether no blank is written before it."""
+    """Whether a character takes no blank before it."""
     if unicodedata.category(character) in ("Pe", "Pf"):
         return True
     return unicodedata.normalize("NFKC", character)[0] in ".,;:!?%、。"
@@ -38,10 +38,10 @@ def _quotes(character: str) -> bool:
 
 @dataclass(slots=True)
 class Atom:
-    """``raw`` is how it was written and ``plain`` what the model sees of it.
+    """A piece of a run: ``raw`` as in the input, ``plain`` as the model reads it.
 
-    A text whose two are not alike is never cut. Marks have no ``plain``; ``solid`` ones are seen
-    by readers as a word is. Where in the run's plain text a mark stands is ``at``.
+    A text whose ``raw`` and ``plain`` differ is never split. Marks have no ``plain``. ``solid``
+    marks are visible to readers, as a word is. ``at`` is the offset in the run's plain text.
     """
 
     kind: Literal["text", "open", "close", "point"]
@@ -49,7 +49,7 @@ class Atom:
     plain: str = ""
     solid: bool = False
     protected: bool = False
-    """It stood in the text as a word of it."""
+    """Whether it takes the place of a word, such as a placeholder."""
     flowing: bool = False
     at: int = 0
     left: Beside = "edge"
@@ -119,7 +119,7 @@ def _literal(raw: str, flowing: bool) -> Iterator[Atom]:
 
 
 def settle(run: list[Atom]) -> list[Atom]:
-    """Say what is beside each mark, take out blanks that nobody would write, and count."""
+    """Set each mark's neighbours, remove superfluous blanks, and set the offsets."""
     _look_around(run)
     return list(_count(_without_lonely_blanks(run)))
 
@@ -144,7 +144,7 @@ def _seen(atom: Atom, before: Beside, first: bool = False) -> Beside:
 def _without_lonely_blanks(run: list[Atom]) -> list[Atom]:
     following = _following_texts(run)
     kept: list[Atom] = []
-    """Texts so far that the model sees."""
+    """Text atoms so far whose ``plain`` is not empty."""
     result: list[Atom] = []
     for index, atom in enumerate(run):
         result.append(atom)
@@ -179,7 +179,7 @@ def _close_up(kept: list[Atom], point: Atom, coming: Atom, result: list[Atom]) -
 
 
 def _following_texts(run: list[Atom]) -> list[tuple[int, Atom] | None]:
-    """For each atom the next text with something to see, and its number."""
+    """For each atom the index of the next text whose ``plain`` is not empty, and that text."""
     following: list[tuple[int, Atom] | None] = []
     coming: tuple[int, Atom] | None = None
     for index in range(len(run) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Alignments as placement needs them: whole, finite, and as fine as the tags are."""
+"""Prepares word alignments for tag placement: finite weights, words split at tags inside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.translation.words import words
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """Words of both sides, in order; all but blanks of the target is in one of its words.
+    """Words of both sides in order; every non-blank character of the target is in a word.
 
     ``weights_TS`` are finite and not negative.
     """
@@ -29,10 +29,10 @@ class Attention:
 def attention(
     source: str, target: str, alignment: Alignment | None, whole: Sequence[Span] = ()
 ) -> Attention:
-    """An alignment with the target's words made ours; each span in ``whole`` is one.
+    """An alignment for ``words(target, whole)``; each span in ``whole`` is one word.
 
-    Without one, each word of the target comes from the word of the source that is as far into
-    its sentence, by characters.
+    Without ``alignment``, each target word is aligned with the source word at the same relative
+    position, counted in characters.
     """
     target_words = words(target, whole)
     if alignment is None:
@@ -51,9 +51,9 @@ def attention(
 
 
 def refined(aligned: Attention, source: str, target: str, borders: Iterable[int]) -> Attention:
-    """Split words at tags inside them, if the target has the very same word, H<sub>2</sub>O.
+    """Split words at tags inside them, as in H<sub>2</sub>O, if the target has the same word.
 
-    The same number will do, as in 1<sup>st</sup>.
+    The same number in it is enough, as in 1<sup>st</sup>.
     """
     inside: dict[int, list[int]] = {}
     starts = [start for start, _ in aligned.source_words]
@@ -76,7 +76,7 @@ def refined(aligned: Attention, source: str, target: str, borders: Iterable[int]
 
 
 def _alike(source: str, cuts: list[int], target: str) -> list[int]:
-    """Where a word of the target is to be split as one of the source is; nowhere if unlike it."""
+    """Offsets that split a target word as ``cuts`` split the source word; empty if unlike."""
     if source == target:
         return cuts
     head, tail = source[: cuts[0]], source[cuts[-1] :]
@@ -90,7 +90,7 @@ def _alike(source: str, cuts: list[int], target: str) -> list[int]:
 def _split(
     aligned: Attention, source: tuple[int, Sequence[int]], target: tuple[int, Sequence[int]]
 ) -> Attention:
-    """Both words in as many parts, each of which has to do with its like only."""
+    """Split both words into the same number of parts, each aligned with its counterpart only."""
     (column, source_cuts), (row, target_cuts) = source, target
     parts = len(source_cuts) + 1
     rows, columns = aligned.weights_TS.shape
@@ -127,16 +127,16 @@ def _proportional(
 
 
 def _rows_for(
-    ours: Sequence[Span], theirs: Sequence[Span], weights_TS: NDArray[np.float32]
+    new_words: Sequence[Span], old_words: Sequence[Span], weights_TS: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """For each of our words the mean of the rows of theirs that it overlaps."""
-    rows = np.zeros((len(ours), weights_TS.shape[1]), dtype=np.float32)
+    """For each new word the mean of the rows of the old words that it overlaps."""
+    rows = np.zeros((len(new_words), weights_TS.shape[1]), dtype=np.float32)
     first = 0
-    for number, (start, end) in enumerate(ours):
-        while first < len(theirs) and theirs[first][1] <= start:
+    for number, (start, end) in enumerate(new_words):
+        while first < len(old_words) and old_words[first][1] <= start:
             first += 1
         last = first
-        while last < len(theirs) and theirs[last][0] < end:
+        while last < len(old_words) and old_words[last][0] < end:
             last += 1
         if first < last:
             rows[number] = weights_TS[first:last].mean(axis=0)

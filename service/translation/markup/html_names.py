@@ -1,4 +1,4 @@
-"""What is known of HTML's elements by their names."""
+"""Sets of HTML element names by behaviour: void, raw text, block, optional end tag."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ def _names(listed: str) -> frozenset[str]:
 
 
 VOID = _names("area base br col embed hr img input link meta param source track wbr")
-"""They have no contents and no end tag."""
+"""Elements without contents and end tag."""
 
 RAW_TEXT = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes"})
-"""What they hold is neither markup nor a text for people."""
+"""Elements whose contents are neither markup nor visible text."""
 
 TEXT_ONLY = frozenset({"title", "textarea"})
-"""What they hold is text, whatever it looks like."""
+"""Elements whose contents are text, even if they look like markup."""
 
 UNTOUCHED = frozenset({"code", "kbd", "samp", "var", "math", "svg", "template"})
-"""What they hold means the same in all languages."""
+"""Elements whose contents are not translated."""
 
 BREAKING = _names(
     """
@@ -30,7 +30,7 @@ BREAKING = _names(
     noscript
     """
 )
-"""A sentence does not go on across their tags."""
+"""Elements whose tags end a sentence."""
 
 _BLOCKS = _names(
     """
@@ -53,4 +53,4 @@ CLOSED_BY: dict[str, frozenset[str]] = {
     "thead": frozenset({"tbody", "tfoot"}),
     "tbody": frozenset({"tbody", "tfoot"}),
 }
-"""Elements whose end tag may be left out, and what begins only after they have ended."""
+"""Elements with an optional end tag, and the start tags that end them."""

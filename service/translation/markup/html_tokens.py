@@ -1,7 +1,7 @@
-"""HTML as people write it. Nothing is refused and nothing is lost.
+"""Lossless tokenizer for HTML that need not be well formed.
 
-Tags and comments are found as browsers find them, with one difference: a ``<`` that cannot begin
-a tag, because another one comes before any ``>``, is text. Attributes are not translated.
+Tags and comments are found as browsers find them, with one difference: a ``<`` that is followed by
+another ``<`` before any ``>`` is text. Attributes are not translated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Piece:
 
 
 def read(text: str, markup: Markup) -> Iterator[Token]:
-    """The tokens of a text; see ``Token`` for what holds of them."""
+    """The tokens of a text; see ``Token``."""
     return _Nesting(markup).tokens(_Lexer(text).pieces())
 
 
@@ -61,7 +61,7 @@ def decode(raw: str) -> list[tuple[str, str]]:
 
 
 class _Nesting:
-    """Which elements are open. An inline end tag reaches no further than to the next block."""
+    """Stack of open elements. An inline end tag closes no element outside the innermost block."""
 
     def __init__(self, markup: Markup) -> None:
         self._breaking = (BREAKING | markup.splitting_tags) - markup.non_splitting_tags
@@ -69,7 +69,7 @@ class _Nesting:
         self._open: list[str] = []
         self._blocks: dict[str, int] = {}
         self._inline: list[dict[str, int]] = [{}]
-        """How many are open of each name; inline ones since each open block."""
+        """Number of open elements by name; inline ones since each open block."""
         self._preformatted = 0
 
     def tokens(self, pieces: Iterator[_Piece]) -> Iterator[Token]:
@@ -109,9 +109,9 @@ class _Nesting:
         yield self._pop(piece.raw)
 
     def _is_closed_by(self, name: str) -> bool:
-        """Whether the innermost element ends where another begins.
+        """Whether a start tag ends the innermost element.
 
-        One that may stand in a sentence does not: its tags may move, so it is nested as written.
+        Never for an inline element: its tags may move, so its nesting is kept as written.
         """
         last = self._open[-1]
         return last in self._breaking and name in CLOSED_BY.get(last, ())
@@ -135,7 +135,7 @@ class _Nesting:
 
 
 def _closes_itself(attributes: str) -> bool:
-    """Whether the slash at the end is one of XML's, and not of an unquoted value."""
+    """Whether the slash at the end closes the tag and is not part of an unquoted value."""
     tail = attributes[max(map(attributes.rfind, " \t\n\f\r\"'")) + 1 :]
     return tail.endswith("/") and "=" not in tail
 
@@ -151,14 +151,14 @@ def _asks_not_to(attributes: str) -> bool:
 
 
 class _Lexer:
-    """Goes through a text once."""
+    """Finds tags, comments and text in linear time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._quotes_lost_until = 0
-        """Quotes were of no help up to here, so each ``>`` ends a tag."""
+        """Up to here quotes are unbalanced, so each ``>`` ends a tag."""
         self._missing: set[str] = set()
-        """Not to be found in the rest of the text."""
+        """Terminators that do not occur after the current position."""
 
     def pieces(self) -> Iterator[_Piece]:
         text = self._text
@@ -216,7 +216,7 @@ class _Lexer:
         return _Piece("start", text[start : end + 1], name, text[found.end() : end])
 
     def _end_tag(self, name: str, position: int) -> Span:
-        """Where the contents of an element end that has no others in it, and where its tag does."""
+        """Start and end of the end tag of an element without child elements."""
         found = re.compile(rf"</{name}[^<>]*+>", re.IGNORECASE).search(self._text, position)
         return found.span() if found else (len(self._text),) * 2
 

@@ -1,4 +1,4 @@
-"""Tags and points of one sentence, and the tree that they make."""
+"""Tags and points of one sentence, and the element tree built from them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from service.translation.markup.atoms import Beside
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One end of an element, or something that stands at one place; before character ``at``.
+    """A start tag, an end tag or a point, before character ``at``.
 
-    An end without its other half belongs to an element that goes on beyond the sentence.
+    A tag without its partner belongs to an element that continues beyond the sentence.
     """
 
     kind: Literal["open", "close", "point"]
@@ -26,10 +26,10 @@ class Mark:
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """A part of the sentence and, once it is placed, of its translation.
+    """An element of the sentence and, once placed, of its translation.
 
-    ``words`` are those of the source that belong to it, ``place`` those of the target: ranges,
-    from the first and without the last. ``pinned`` elements go on beyond the sentence there.
+    ``words`` is its half-open range of source words, ``place`` that of target words. A ``pinned``
+    element continues beyond the sentence on that side.
     """
 
     opening: Mark | None
@@ -41,7 +41,7 @@ class Element:
     words: tuple[int, int] = (0, 0)
     place: tuple[int, int] = (0, 0)
     order: list[tuple[int, Element | Zero]] = field(default_factory=list)
-    """What is in it, by the place where it begins; elements have a place of more than nothing."""
+    """Its contents with their start in target words; the place of an ``Element`` is not empty."""
 
     @property
     def has_words(self) -> bool:
@@ -50,10 +50,9 @@ class Element:
 
 @dataclass(slots=True, eq=False)
 class Zero:
-    """Marks that stand together in one place.
+    """Marks that are written together, without words between them.
 
-    ``left`` and ``right`` are those of its solid marks. Without any it is not solid either, and
-    readers do not see it.
+    ``left`` and ``right`` are those of its solid marks. It is ``solid`` if any mark is.
     """
 
     raw: str
@@ -61,12 +60,12 @@ class Zero:
     left: Beside
     right: Beside
     holds_left: bool = False
-    """In the source it touches the word before, and does so where it is placed."""
+    """Whether no blank separates it from the word before, in the source and as placed."""
     holds_right: bool = False
 
 
 def tree(marks: Sequence[Mark], length: int) -> Element:
-    """The elements of a sentence of so many characters, in one that stands for all of it."""
+    """The element tree of a sentence of ``length`` characters; the root is the whole sentence."""
     root = Element(None, 0, length)
     path = [root]
     for mark in marks:

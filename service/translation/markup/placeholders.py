@@ -1,7 +1,7 @@
-"""What programs wrote into a text for programs: placeholders, URLs and e-mail addresses.
+"""Finds format placeholders, URLs and e-mail addresses, which are not translated.
 
-Nothing here looks at tags, but for the ``<x id="7"/>`` of translation files, which stand in texts
-that are otherwise plain. Every pattern reads a text once, however it is made.
+Tags are not matched, except the ``<x id="7"/>`` of translation files, which occur in otherwise
+plain texts. Every pattern takes linear time on any text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 
 def find(text: str) -> list[Span]:
-    """Where the placeholders and addresses of a text are, in order."""
+    """The spans of the placeholders and addresses in a text, in order."""
     spans = []
     position = 0
     while found := _SPECIAL.search(text, position):
@@ -50,7 +50,7 @@ def find(text: str) -> list[Span]:
 
 
 def _without_trailing(text: str, start: int, end: int) -> int:
-    """Where an address ends that punctuation of the sentence may follow."""
+    """The end of an address without the sentence's punctuation after it."""
     address = text[start:end]
     surplus = {close: address.count(close) - address.count(_BRACKETS[close]) for close in _BRACKETS}
     while end > start:

@@ -1,9 +1,10 @@
-"""Where in a translation the elements of its source go.
+"""Places the elements of a source sentence in its translation by word alignment.
 
-From the whole sentence inwards, each word of the target goes to that child of an element that
-most of its attention to the element's words goes to, and each child gets the one range of words,
-within its parent's and apart from its siblings', that has the most of its words and the fewest of
-others'. What got no words stands between two, next to what its neighbours became.
+Elements are placed from the whole sentence inwards. Among the children of an element, each target
+word belongs to the child that most of its attention to the element's words goes to. Each child gets
+one range of target words inside its parent's range and outside its siblings' ranges: the range with
+the most of its own words and the fewest of its siblings'. Elements and points without words are
+placed between two words, next to the translations of their neighbours.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from service.translation.markup.attention import Attention
 from service.translation.markup.marks import Element, Mark, Zero, flat
 from service.translation.words import is_punctuation
 
-_OWN, _NOBODY = 0, -1
+_OWN, _UNALIGNED = 0, -1
 _INDIFFERENT = -0.25
-"""What a word counts in a range that is nobody's, or is only punctuation."""
+"""Score in a range of a word that is unaligned or punctuation."""
 _TIE = 1e-3
 _CERTAIN = 0.2
-"""From what weight on a word is followed that other words have more to do with."""
+"""Minimum weight to follow a word that is aligned more strongly elsewhere."""
 
 
 class Placement:
-    """One sentence's elements on their way into its translation."""
+    """Places the elements of one sentence."""
 
     def __init__(self, root: Element, aligned: Attention, source: str, target: str) -> None:
         self._root = root
@@ -40,7 +41,7 @@ class Placement:
         self._target_marks = [target[start:end] for start, end in aligned.target_words]
 
     def place(self) -> None:
-        """Give all elements their ``words``, their ``place`` and what is in them an ``order``."""
+        """Set ``words``, ``place`` and ``order`` of all elements."""
         if self._source_words:
             self._give_words()
         self._root.place = (0, len(self._target_marks))
@@ -51,7 +52,10 @@ class Placement:
             waiting.extend(child for _, child in element.order if isinstance(child, Element))
 
     def _give_words(self) -> None:
-        """A word is in the innermost element that it is partly in, the largest part first."""
+        """Set ``words``: a word belongs to the innermost element that it overlaps.
+
+        Of several equally deep ones, to the element with the largest part of it.
+        """
         order: list[Element] = []
         depths: dict[Element, int] = {self._root: 0}
         waiting = [self._root]
@@ -80,7 +84,7 @@ class Placement:
                 element.words = min(first for first, _ in ranges), max(last for _, last in ranges)
 
     def _owners(self) -> list[Element]:
-        """For each character of the source the innermost element around it."""
+        """The innermost element around each character of the source."""
         owners: list[Element] = []
         path: list[tuple[Element, int]] = [(self._root, 0)]
         while path:
@@ -166,7 +170,10 @@ class Placement:
     def _labels(
         self, parent: Element, children: list[Element]
     ) -> tuple[list[int], NDArray[np.float32]]:
-        """For each target word whose it is, and how much of it is each child's."""
+        """For each target word its child number, and the attention mass of each child, [C+1, T].
+
+        Number 0 is the parent itself, children count from 1, and -1 is unaligned.
+        """
         (low, high), (first, last) = parent.place, parent.words
         sums = np.cumsum(self._weights_TS[low:high, first:last], axis=1, dtype=np.float32)
         sums = np.pad(sums, ((0, 0), (1, 0)))
@@ -177,20 +184,20 @@ class Placement:
             ]
         )
         masses[_OWN] = np.maximum(sums[:, -1] - masses.sum(axis=0), 0.0)
-        labels = np.where(masses.max(axis=0) > _TIE, masses.argmax(axis=0), _NOBODY)
+        labels = np.where(masses.max(axis=0) > _TIE, masses.argmax(axis=0), _UNALIGNED)
         return labels.tolist(), masses
 
     def _score(self, word: int, label: int, number: int) -> float:
         if label == number:
             return 1.0
-        if label == _NOBODY or is_punctuation(self._target_marks[word]):
+        if label == _UNALIGNED or is_punctuation(self._target_marks[word]):
             return _INDIFFERENT
         return -1.0
 
     def _neat(
         self, child: Element, start: int, end: int, low: int, free: list[bool]
     ) -> tuple[int, int]:
-        """Punctuation at the edges only if the source has it there, and then surely."""
+        """Trim punctuation at the edges that the source element lacks, and extend to one it has."""
         first, last = child.words
         if child.pinned != "left" and not is_punctuation(self._source_marks[first]):
             while start < end - 1 and is_punctuation(self._target_marks[start]):
@@ -209,7 +216,7 @@ class Placement:
         return start, end
 
     def _projected(self, child: Element | Mark, zero: Zero, parent: Element) -> int:
-        """Between which words of the parent's place something without words stands."""
+        """The target word before which content without words is placed."""
         low, high = parent.place
         if low == high:
             return low
@@ -246,13 +253,13 @@ class Placement:
         return right
 
     def _may_touch(self, source: int, target: int) -> bool:
-        """Whether what touches a word touches what it became: no address runs on into letters."""
+        """Whether a mark may touch a target word: an address must not be joined to letters."""
         return is_punctuation(self._target_marks[target]) or not is_punctuation(
             self._source_marks[source]
         )
 
     def _stronger(self, before: int, behind: int, zero: Zero) -> int:
-        """Which neighbour to follow: no comma, rather whom it touches, whoever is more certain."""
+        """The neighbour to follow: preferably no comma, then one it touches, then by weight."""
 
         def weight(word: int, touches: bool) -> tuple[bool, bool, float]:
             peak = float(self._weights_TS[:, word].max(initial=0.0))
@@ -262,7 +269,7 @@ class Placement:
         return before if left >= right else behind
 
     def _became(self, word: int, parent: Element, least: float = _TIE) -> int | None:
-        """The word in the parent's place that has most to do with one of the source."""
+        """The target word in the parent's place that attends most to source word ``word``."""
         low, high = parent.place
         column = self._weights_TS[low:high, word]
         best = int(column.argmax())
@@ -274,7 +281,7 @@ def _start(content: Element | Mark) -> int:
 
 
 def _best_range(scores: list[float], free: list[bool], pinned: str | None) -> tuple[int, int]:
-    """The free range with the highest sum above zero; a pinned one touches its end."""
+    """The free range with the highest positive sum; a ``pinned`` one touches that end."""
     if pinned == "right":
         start, end = _best_range(scores[::-1], free[::-1], "left")
         return len(scores) - end, len(scores) - start

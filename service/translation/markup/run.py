@@ -1,7 +1,7 @@
-"""A marked-up text as what is to be translated and what is not.
+"""Splits a marked-up text into runs of translatable text and the markup between them.
 
-Joining what was not translated gives the text, to the byte. Sentences are found by others, in the
-plain text of a run; to cut it there is to say which marks go with which sentence.
+Joining the untranslated parts gives the text, to the byte. The caller finds sentences in the plain
+text of a run; ``Run.cut`` assigns the marks to them.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ _LINE_BREAK = re.compile(r"(<[bB][rR] ?/?>)")
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Sentences and what is around them, as it is written; one more of these than of those."""
+    """Sentences and the raw separators around them, one more than there are sentences."""
 
     separators: tuple[str, ...]
     sentences: tuple[MarkedSentence, ...]
 
     def join(self, sentences: Sequence[str]) -> str:
-        """The run with ``sentences``, as they are written, in the places of its own."""
+        """The run with its sentences replaced by the raw ``sentences``."""
         return _woven(self.separators, sentences)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """Runs of text in which sentences may be, and what is between them."""
+    """Runs of text that may contain sentences, and the raw text between them."""
 
     runs: tuple[Run, ...]
     between: tuple[str, ...]
 
     def join(self, runs: Sequence[str]) -> str:
-        """The text with ``runs``, as they are written, in the places of its own."""
+        """The text with its runs replaced by the raw ``runs``."""
         return _woven(self.between, runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Text that nothing stands in that would end a sentence.
+    """Text without tags that end a sentence.
 
-    ``text`` is what a model is to see of it: without tags, placeholders and addresses, and with
-    character references resolved.
+    ``text`` is the model's input: without tags, placeholders and addresses, and with character
+    references resolved.
     """
 
     text: str
@@ -61,15 +61,15 @@ class Run:
 
     @property
     def raw(self) -> str:
-        """The run as it is written."""
+        """The run as in the input."""
         return "".join(atom.raw for atom in self.atoms)
 
     def cut(self, spans: Sequence[Span]) -> Cut:
-        """Give each sentence its marks.
+        """Assign the marks to sentences.
 
         ``spans`` are of ``text``, in order, and neither empty nor overlapping. Marks around whole
-        sentences go to the separators; an element that begins in one sentence and ends in another
-        leaves each of them half of its marks.
+        sentences go to the separators. If an element starts in one sentence and ends in another,
+        each of them has one of its tags.
         """
         _Cutter.check(spans, len(self.text))
         cutter = _Cutter(self)
@@ -93,7 +93,7 @@ class Run:
 
 
 def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
-    """Take a text apart. Raises ``MalformedMarkup`` for XML that is not well formed."""
+    """Split a text into runs. Raises ``MalformedMarkup`` for XML that is not well formed."""
     tokens: Iterable[Token]
     decode: Decoder
     match markup.kind:
@@ -131,18 +131,18 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
 
 
 def _lines(text: str) -> Iterator[Token]:
-    """Plain text, but for the line breaks that subtitle editors write into it as HTML does."""
+    """Tokens of plain text; ``<br>``, which subtitle editors write, is a line break."""
     for number, piece in enumerate(_LINE_BREAK.split(text)):
         if piece:
             yield Token("empty", piece, breaks=True) if number % 2 else Token("text", piece)
 
 
 Place = tuple[int, int]
-"""An atom's number and how many of its characters are before."""
+"""Index of an atom and character offset in it."""
 
 
 class _Cutter:
-    """The places of a run's atoms, and which of its marks belong together."""
+    """Locates sentences in a run's atoms, and pairs start tags with end tags."""
 
     def __init__(self, run: Run) -> None:
         self._atoms = run.atoms
@@ -166,7 +166,7 @@ class _Cutter:
             end_of_last = end
 
     def bounds(self, start: int, end: int) -> tuple[Place, Place]:
-        """Where a sentence begins and ends, with the marks that cannot stay outside."""
+        """Start and end of a sentence, including tags whose partner is inside the sentence."""
         first = self._text_at(start)
         last = self._text_at(end - 1)
         first_offset = start - self._atoms[first].at
@@ -195,7 +195,7 @@ class _Cutter:
         )
 
     def raw(self, first: Place, last: Place) -> str:
-        """What is written from one place to another."""
+        """The raw text from one place to another."""
         parts = []
         for number in range(first[0], last[0] + (last[1] > 0)):
             atom = self._atoms[number]
@@ -211,7 +211,7 @@ class _Cutter:
         return self._texts[bisect_right(self._starts, offset) - 1]
 
     def _within(self, mark: int, first: int, last: int) -> bool:
-        """Whether the other half of a mark is between the atoms of a sentence."""
+        """Whether the partner of a tag is between the atoms of a sentence."""
         return first < self._partners.get(mark, -1) < last
 
 

@@ -1,4 +1,4 @@
-"""A sentence with its marks, on the way to its translation with the same marks."""
+"""A sentence with its tags and points, rendered into its translation by word alignment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.translation.markup.spacing import escape, write
 
 @dataclass(frozen=True, slots=True)
 class MarkedSentence:
-    """``text`` is what the model translates, ``raw`` the sentence as it is written."""
+    """``text`` is the model's input, ``raw`` the sentence with its markup."""
 
     text: str
     raw: str
@@ -27,12 +27,11 @@ class MarkedSentence:
         return bool(self.marks)
 
     def render(self, target: str, alignment: Alignment | None, whole: Sequence[Span] = ()) -> str:
-        """The translation as it is written, with every mark in it and nested as it was.
+        """The translation with every mark of the sentence, nested as in the source.
 
-        ``alignment`` is of ``text`` and ``target``; without one, marks are placed as far into
-        the translation as they are into the sentence. Nothing is put into the spans of the target
-        in ``whole``. Raises ``ValueError`` for weights that do
-        not fit the words.
+        ``alignment`` is of ``text`` and ``target``; without one, marks are placed at the same
+        relative position. No mark is placed inside the target spans ``whole``. Raises
+        ``ValueError`` for weights that do not fit the words.
         """
         if not self.marks:
             return escape(target) if self.escaped else target

@@ -1,7 +1,7 @@
-"""Placed elements written out, with blanks where readers want them.
+"""Writes placed elements and target words as text, and decides the blanks between them.
 
-Tags hug the words that they are around. A placeholder or an address has the blanks it had in the
-source: whatever it touched there, and stands next to here, it touches.
+Tags are written without blanks next to the words that they enclose. A placeholder or an address
+has a blank or none next to a word as in the source.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Event = _Tag | Zero
 
 
 def write(root: Element, target: str, target_words: Sequence[Span], escaped: bool) -> str:
-    """The translation with the marks of ``root``, all of whose elements are placed."""
+    """The translation with the marks of ``root``, whose elements must all be placed."""
     written = _Writer(target, target_words, escaped)
     for event in _events(root):
         written.add(event)
@@ -34,7 +34,7 @@ def write(root: Element, target: str, target_words: Sequence[Span], escaped: boo
 
 
 def escape(text: str) -> str:
-    """Text as it is written between tags."""
+    """Text escaped for use between tags."""
     return html.escape(text, quote=False)
 
 
@@ -65,7 +65,7 @@ def _tag(mark: Mark) -> _Tag:
 
 
 class _Writer:
-    """Writes word by word, and decides about a blank when it knows what is on both sides."""
+    """Writes word by word; a gap is written once the word after it is known."""
 
     def __init__(self, target: str, target_words: Sequence[Span], escaped: bool) -> None:
         self._target = target
@@ -107,7 +107,7 @@ class _Writer:
                 self._parts.append(points[number].raw)
 
     def _blanks(self, points: list[Zero], blank: str, following: str | None) -> list[str]:
-        """Before the first point, between each two, and after the last."""
+        """Blanks before the first point, between each two, and after the last."""
         last = self._last
         if last is None:
             before = blank
@@ -128,7 +128,7 @@ class _Writer:
 
 
 def _with_blank(side: list[_Event], blank: str) -> Iterator[str]:
-    """A blank comes after end tags and before start tags."""
+    """Insert the blank after end tags and before start tags."""
     cut = 0
     for number, event in enumerate(side, start=1):
         if isinstance(event, _Tag) and not event.opens:

@@ -1,7 +1,7 @@
-"""What the readers of HTML and XML find, in one form.
+"""Common token type of the HTML and XML tokenizers.
 
-The ``raw`` of all tokens together is the text, to the byte. ``open`` and ``close`` are nested
-properly: where a text does not close an element, a ``close`` with nothing in it does.
+The concatenated ``raw`` of all tokens is the text, to the byte. ``open`` and ``close`` are properly
+nested: an element that the text does not close gets a ``close`` with empty ``raw``.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``empty`` is an element without contents, or with contents that are nobody's business.
+    """A piece of marked-up text.
 
-    ``silent`` is what does not show, such as a comment or an end tag that ends nothing.
+    ``empty`` is an element without contents or with untranslated contents. ``silent`` is invisible,
+    such as a comment or an end tag without a start tag.
     """
 
     kind: Literal["text", "open", "close", "empty", "silent"]
     raw: str
     breaks: bool = False
-    """It ends sentences."""
+    """Whether it ends a sentence."""
     untouched: bool = False
-    """What it holds is not translated."""
+    """Whether its contents are not translated."""
     flowing: bool = False
-    """Any blanks of this text are as good as one."""
+    """Whether a run of blanks in this text equals one blank."""
 
 
 Decoder = Callable[[str], list[tuple[str, str]]]
-"""Takes a raw text apart, into raw and plain; parts that are not alike cannot be cut."""
+"""Splits raw text into pairs of raw and plain text; pairs that differ cannot be split further."""
 
 
 def literal(raw: str) -> list[tuple[str, str]]:
@@ -37,7 +38,7 @@ def literal(raw: str) -> list[tuple[str, str]]:
 
 
 def gathered(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Make one token of each element that is untouched, and of each that holds nothing."""
+    """Merge each element that is untouched or has no contents into one ``empty`` token."""
     pending: Token | None = None
     held: list[str] = []
     depth = 0

@@ -1,4 +1,4 @@
-"""How a text is marked up, and what a caller may say about it."""
+"""Markup options of a request, and the error for malformed XML."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from service.translation.errors import TranslationError
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """Names of tags are in lower case for HTML, as they are for XML."""
+    """Markup kind and tag options. Tag names are in lower case for HTML, case-sensitive for XML."""
 
     kind: Literal["text", "html", "xml"] = "text"
     ignore_tags: frozenset[str] = frozenset()
-    """What they hold is not translated."""
+    """Tags whose contents are not translated."""
     splitting_tags: frozenset[str] = frozenset()
-    """They end sentences; beside those of HTML or those that ``outline_detection`` finds."""
+    """Tags that end sentences, besides those of HTML or found by ``outline_detection``."""
     non_splitting_tags: frozenset[str] = frozenset()
-    """They never do, not even if they are among ``splitting_tags``."""
+    """Tags that never end sentences; overrides ``splitting_tags``."""
     outline_detection: bool = True
-    """XML only: whether tags that no text stands next to end sentences."""
+    """XML only: whether tags without text next to them end sentences."""
 
 
 PLAIN = Markup()
 
 
 class MalformedMarkup(TranslationError, ValueError):
-    """XML that no parser accepts. Lines count from 1, columns from 0."""
+    """The XML is not well formed. Lines count from 1, columns from 0."""
 
     def __init__(self, reason: str, line: int, column: int) -> None:
         super().__init__(f"the XML is not well formed at line {line}, column {column}: {reason}")

@@ -1,7 +1,7 @@
-"""Well-formed XML, or a piece of it. What is not well formed is refused.
+"""Lossless tokenizer for XML documents and fragments; rejects malformed XML.
 
-There are no names that mean anything. Unless told otherwise, an element is part of a sentence if
-it stands in one: if its parent has text of its own, or is itself part of a sentence.
+Tag names have no predefined meaning. By default, an element is inline if its parent has text of its
+own or is itself inline.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ _WRAPPER = "fragment"
 
 
 def read(text: str, markup: Markup) -> Iterator[Token]:
-    """The tokens of a text; see ``Token`` for what holds of them.
-
-    Raises ``MalformedMarkup``.
-    """
+    """The tokens of a text, see ``Token``; raises ``MalformedMarkup``."""
     _check(text)
     position = 0
     inline = _inline(text, markup)
@@ -73,11 +70,11 @@ def decode(raw: str) -> list[tuple[str, str]]:
 
 
 def _inline(text: str, markup: Markup) -> Iterator[bool]:
-    """Of each element, in the order of their start tags, whether it may stand in a sentence."""
+    """For each element, in the order of start tags, whether it is inline."""
     parents: list[int] = []
     names: list[str] = []
     has_text = [not markup.outline_detection]
-    """Of the whole, then of each element."""
+    """Index 0 is the whole text, then one entry per element."""
     path = [0]
     position = 0
     for found in _TOKEN.finditer(text):
@@ -107,7 +104,7 @@ def _inline(text: str, markup: Markup) -> Iterator[bool]:
 
 
 def _check(text: str) -> None:
-    """Raise ``MalformedMarkup`` unless ``text`` can be what an element holds."""
+    """Raise ``MalformedMarkup`` unless ``text`` is well-formed content of an element."""
     if declaration := _DECLARATION.match(text):
         text = re.sub(r"\S", " ", declaration[0]) + text[declaration.end() :]
     parser = expat.ParserCreate("utf-8")
@@ -133,7 +130,7 @@ def _check(text: str) -> None:
     try:
         parser.Parse(wrapped, True)
     except expat.ExpatError as error:
-        # Expat points behind the "<!", which would be fine in a comment.
+        # Expat reports the position after "<!".
         if wrapped.startswith(b"<!DOCTYPE", parser.CurrentByteIndex - 2):
             raise fail("a document type is not accepted") from error
         raise fail(expat.ErrorString(error.code)) from error

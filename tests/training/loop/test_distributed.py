@@ -1,4 +1,4 @@
-"""Two processes, which speak by Gloo, train as one does."""
+"""Training by two Gloo processes is equivalent to training by one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def train(recipe: Recipe, path: Path, rank: int, port: int) -> None:
 @pytest.fixture(scope="module")
 def context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    # An optimiser imports the compiler of torch, which takes longer than a whole run here.
+    # An optimiser imports torch's compiler, which takes longer than a whole run here.
     context.set_forkserver_preload([__name__, "torch._dynamo"])
     return context
 
@@ -106,23 +106,23 @@ def last(run: RunDirectory) -> dict[str, Any]:
 
 
 def assert_alike(one: RunDirectory, other: RunDirectory) -> None:
-    """To rounding; softmax does not see the biases of keys, whose gradients are rounding alone."""
-    ours, theirs = last(one), last(other)
+    """Equal up to rounding, except key biases: softmax ignores them; their gradients are noise."""
+    actual, reference = last(one), last(other)
     for part in ("progress", "cursor", "vocabulary"):
-        assert ours[part] == theirs[part]
-    for name, weight in ours["network"].items():
+        assert actual[part] == reference[part]
+    for name, weight in actual["network"].items():
         if not name.endswith("key.bias"):
-            torch.testing.assert_close(weight, theirs["network"][name], atol=2e-5, rtol=1e-3)
+            torch.testing.assert_close(weight, reference["network"][name], atol=2e-5, rtol=1e-3)
     for line, expected in zip(logged(one, "train"), logged(other, "train"), strict=True):
         assert line.pop("event") == expected.pop("event")
         assert line == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("accumulate", [2, 1, 3])
-def test_two_processes_with_half_of_every_step_each_equal_one(
+def test_two_processes_equal_one(
     context: ForkServerContext, data: RunDirectory, tmp_path: Path, accumulate: int
 ) -> None:
-    """Whole batches where their number is even, and halves of each where it is not."""
+    """The processes get whole batches if their number is even, otherwise half of each."""
     recipe = with_optimisation(NO_DROPOUT, accumulate=accumulate)
     together, alone = run_on(data, tmp_path / "together"), run_on(data, tmp_path / "alone")
     train_by_two(context, recipe, together)
@@ -131,29 +131,29 @@ def test_two_processes_with_half_of_every_step_each_equal_one(
     assert [line["step"] for line in logged(together, "valid")] == [3, 6]
 
 
-def test_two_processes_go_on_bit_for_bit_and_drop_out_what_they_would_have(
+def test_two_processes_resume_bit_for_bit_with_dropout(
     context: ForkServerContext, data: RunDirectory, tmp_path: Path
 ) -> None:
     unbroken, broken = run_on(data, tmp_path / "unbroken"), run_on(data, tmp_path / "broken")
     train_by_two(context, RECIPE, unbroken)
     train_by_two(context, with_budget(RECIPE, steps=3), broken)
     train_by_two(context, RECIPE, broken)
-    ours, theirs = last(broken), last(unbroken)
-    for name, weight in ours["network"].items():
-        assert torch.equal(weight, theirs["network"][name])
+    actual, reference = last(broken), last(unbroken)
+    for name, weight in actual["network"].items():
+        assert torch.equal(weight, reference["network"][name])
     assert logged(broken, "train") == logged(unbroken, "train")
-    # Each process drops out something else, and both are remembered.
-    states = [state["torch"] for state in ours["random"]]
-    assert all(map(torch.equal, states, (state["torch"] for state in theirs["random"])))
+    # Each process has its own dropout, and checkpoints hold the random state of both.
+    states = [state["torch"] for state in actual["random"]]
+    assert all(map(torch.equal, states, (state["torch"] for state in reference["random"])))
     assert len(states) == 2
     assert not torch.equal(*states)
-    # Another number of processes may go on: the data stays the same, dropout does not.
+    # Resuming with another number of processes keeps the data order, but not the dropout.
     progress = Trainer(with_budget(RECIPE, steps=7), broken, CPU).train()
     assert progress.step == 7
     assert len(last(broken)["random"]) == 1
 
 
-def test_torchrun_trains_and_one_process_speaks(data: RunDirectory, tmp_path: Path) -> None:
+def test_torchrun_trains_and_one_process_prints(data: RunDirectory, tmp_path: Path) -> None:
     run = run_on(data, tmp_path / "tiny")
     launcher = f"torch.distributed.run --nproc-per-node 2 --master-port {free_port()}"
     program = "tests.support.tiny_training train tiny --steps 4 --threads 1 --device cpu --runs"

@@ -24,7 +24,7 @@ def write_steps(path: Path, resume_step: int, steps: range, loss: float = 1.0) -
 
 
 def grow_old(directory: Path) -> None:
-    """TensorBoard orders files by the second in their names, and tests are quicker than that."""
+    """Backdate the files: TensorBoard orders them by the second in their names."""
     (file,) = directory.iterdir()
     file.rename(directory / "events.out.tfevents.0000000001.host")
 
@@ -53,14 +53,14 @@ def test_a_line_is_readable_as_soon_as_it_is_written(tmp_path: Path) -> None:
     log.close()
 
 
-def test_numbers_lose_nothing_in_the_log(tmp_path: Path) -> None:
+def test_logged_numbers_are_exact(tmp_path: Path) -> None:
     log = RunLog(tmp_path / "log.jsonl", 0)
     log.write("train", 1, loss=0.1 + 0.2)
     log.close()
     assert lines(tmp_path / "log.jsonl")[0]["loss"] == 0.1 + 0.2
 
 
-def test_steps_that_are_taken_again_are_logged_once(tmp_path: Path) -> None:
+def test_repeated_steps_are_logged_once(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     write_steps(path, 0, range(1, 8))
     write_steps(path, 4, range(5, 10), loss=2.0)
@@ -70,7 +70,7 @@ def test_steps_that_are_taken_again_are_logged_once(tmp_path: Path) -> None:
     ]
 
 
-def test_half_a_line_at_the_end_is_cut_off(tmp_path: Path) -> None:
+def test_partial_line_at_the_end_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     write_steps(path, 0, range(1, 3))
     with path.open("a", encoding="utf-8") as file:
@@ -91,7 +91,7 @@ def test_tensorboard_shows_a_resumed_run_once(tmp_path: Path) -> None:
     ]
 
 
-def test_tensorboard_forgets_a_run_that_never_reached_a_checkpoint(tmp_path: Path) -> None:
+def test_tensorboard_drops_a_run_without_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     write_steps(path, 0, range(1, 4))
     grow_old(tmp_path / "tensorboard")
@@ -99,13 +99,12 @@ def test_tensorboard_forgets_a_run_that_never_reached_a_checkpoint(tmp_path: Pat
     assert scalars(tmp_path / "tensorboard", "train/loss") == [(1, 2.0), (2, 2.0)]
 
 
-def test_a_full_disk_is_named_and_what_was_written_stays(
+def test_full_disk_raises_and_keeps_written_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log.jsonl"
     with RunLog(path, 0) as log:
         log.write("train", 1, loss=1.0)
-        # A device that is always full.
         with Path("/dev/full").open("ab", buffering=0) as full:
             monkeypatch.setattr(log, "_file", full)
             with pytest.raises(CannotWrite, match="is full"):

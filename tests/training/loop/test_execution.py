@@ -18,7 +18,7 @@ from training.loop.execution import Execution, ImpossibleExecution
         ({"prefetch": 0}, "1 is the least"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], complaint: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ImpossibleExecution, match=complaint):
         Execution(**options)
 
@@ -40,7 +40,7 @@ def test_a_device_has_defaults_that_options_overrule() -> None:
     assert chosen("cuda", "--cuda-graphs").cuda_graphs
 
 
-def test_torchrun_is_for_the_hop_train_alone(
+def test_torchrun_is_refused_for_hops_other_than_train(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RANK", "0")

@@ -57,8 +57,8 @@ def steps(learner: Learner, loader: PortionLoader, count: int) -> list[tuple[flo
 
 
 def weights(network: Transformer) -> list[Tensor]:
-    """But for biases of keys: softmax does not see them, so their gradients are rounding errors,
-    which Adam makes as large as any other's."""
+    """Without key biases: softmax ignores them, so their gradients are rounding errors, which Adam
+    scales up to its usual step size."""
     named = network.named_parameters()
     return [p.detach().clone() for name, p in named if not name.endswith("key.bias")]
 
@@ -98,7 +98,7 @@ def test_matrices_decay_and_neither_biases_nor_norms() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_recomputed_activations_change_no_step_and_keep_less(
+def test_activation_checkpointing_gives_equal_steps_in_less_memory(
     shards: Shards, precision: Literal["fp32", "bf16"]
 ) -> None:
     optimisation = replace(PLAIN, precision=precision)
@@ -130,9 +130,7 @@ def compiled(backend: str | Callable[..., object], shards: Shards, multiple: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("multiple", [1, 4])
-def test_compiled_steps_are_plain_ones_and_few_graphs_serve_all_shapes(
-    shards: Shards, multiple: int
-) -> None:
+def test_compiled_steps_equal_eager_ones_with_few_graphs(shards: Shards, multiple: int) -> None:
     torch.compiler.reset()
     counter = CompileCounterWithBackend("eager")
     ours = compiled(counter, shards, multiple)
@@ -147,12 +145,12 @@ def test_compiled_steps_are_plain_ones_and_few_graphs_serve_all_shapes(
         found = ours.learn(portion, step).read()
         assert found == pytest.approx(plain.learn(same.next(), step).read(), rel=1e-4)
     assert len(shapes) >= 10
-    # One for all shapes; one more where source and target are equally long, or a size is 1.
+    # One graph for all shapes, plus special cases: equal source and target lengths, or a size of 1.
     assert counter.frame_count <= 3
     torch.testing.assert_close(weights(ours.network), weights(plain.network), atol=1e-5, rtol=1e-3)
 
 
-def test_in_buckets_the_longer_side_decides_how_many_rows_there_are(shards: Shards) -> None:
+def test_bucket_length_determines_the_number_of_rows(shards: Shards) -> None:
     loader = portions(shards, multiple=4)
     rows: dict[int, set[int]] = {}
     for _ in range(60):
@@ -164,13 +162,13 @@ def test_in_buckets_the_longer_side_decides_how_many_rows_there_are(shards: Shar
     assert len(rows) > 2
 
 
-def test_recorded_passes_cannot_be_added_up() -> None:
+def test_cuda_graphs_with_accumulation_are_refused() -> None:
     recorded = Execution(compile=True, cuda_graphs=True)
     with pytest.raises(ImpossibleExecution, match="leave out --cuda-graphs"):
         learner(without_dropout(), replace(PLAIN, accumulate=2), execution=recorded)
 
 
-def test_r_drop_is_its_formula(shards: Shards) -> None:
+def test_r_drop_loss_matches_the_formula(shards: Shards) -> None:
     alpha = 3.0
     optimisation = replace(PLAIN, r_drop=alpha)
     network = tiny_network(residual_dropout=0.2).train()
@@ -190,7 +188,7 @@ def test_r_drop_is_its_formula(shards: Shards) -> None:
     torch.testing.assert_close(found, (likelihoods + alpha * apart / 2) / 2)
 
 
-def test_r_drop_costs_nothing_where_passes_agree(shards: Shards) -> None:
+def test_r_drop_adds_nothing_if_passes_agree(shards: Shards) -> None:
     (batch,) = portions(shards).next().batches
     given = batch.source_BS, batch.input_BT, batch.positions_N, batch.targets_N
     network = without_dropout().train()
@@ -206,7 +204,7 @@ def test_r_drop_costs_nothing_where_passes_agree(shards: Shards) -> None:
         RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to"),
     ],
 )
-def test_a_step_that_does_not_fit_says_what_would(
+def test_out_of_memory_error_suggests_settings(
     shards: Shards, monkeypatch: pytest.MonkeyPatch, error: RuntimeError
 ) -> None:
     taking = learner(without_dropout())
@@ -219,7 +217,7 @@ def test_a_step_that_does_not_fit_says_what_would(
         taking.learn(portions(shards).next(), 1)
 
 
-def test_an_error_of_another_kind_stays_what_it_is(
+def test_other_runtime_errors_propagate_unchanged(
     shards: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taking = learner(without_dropout())
@@ -232,8 +230,8 @@ def test_an_error_of_another_kind_stays_what_it_is(
         taking.learn(portions(shards).next(), 1)
 
 
-def test_accumulated_batches_of_rounded_up_shapes_are_the_same_step(shards: Shards) -> None:
-    """Padding of rows, of lengths and of positions counts nothing."""
+def test_accumulated_bucketed_batches_give_the_same_step(shards: Shards) -> None:
+    """Padding of rows, lengths and positions adds nothing."""
     found = []
     for multiple in (1, 4):
         network = without_dropout()

@@ -32,17 +32,19 @@ def test_orthogonalised_matrices_have_singular_values_near_one(
 def test_updates_equal_those_of_torch_but_for_the_precision() -> None:
     torch.manual_seed(1)
     start = torch.randn(8, 16)
-    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    mine = Muon([ours], weight_decay=0.1)
-    library = torch.optim.Muon([theirs], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    actual, reference = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    mine = Muon([actual], weight_decay=0.1)
+    library = torch.optim.Muon(
+        [reference], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
+    )
     mine.param_groups[0]["lr"] = 0.01
     for _ in range(5):
         gradient = torch.randn(8, 16)
-        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        actual.grad, reference.grad = gradient.clone(), gradient.clone()
         mine.step()
         library.step()
-    # bf16 has three significant digits, and the updates are about 0.05.
-    torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=0)
+    # bf16 has three significant digits; updates are about 0.05.
+    torch.testing.assert_close(actual, reference, atol=2e-3, rtol=0)
 
 
 def test_muon_takes_layer_matrices_and_adam_everything_else() -> None:

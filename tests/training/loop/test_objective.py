@@ -28,19 +28,22 @@ PAD = 0
     smoothing=st.just(0.0) | st.floats(1e-6, 0.9),
     scale=st.floats(0.0, 8.0),
 )
-def test_the_loss_and_its_gradient_are_those_of_kl_div(
+def test_smoothed_loss_and_gradient_equal_kl_div(
     seed: int, rows: int, vocabulary: int, smoothing: float, scale: float
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, vocabulary, generator=generator) * scale
     targets = torch.randint(1, vocabulary, (rows,), generator=generator)
-    ours, theirs = (logits.clone().requires_grad_() for _ in range(2))
-    loss = smoothed_loss(ours, targets, smoothing, PAD)
+    actual, reference = (logits.clone().requires_grad_() for _ in range(2))
+    loss = smoothed_loss(actual, targets, smoothing, PAD)
     wanted = smoothed_targets(targets, vocabulary, smoothing, PAD)
-    expected = functional.kl_div(theirs.log_softmax(-1), wanted, reduction="sum")
+    expected = functional.kl_div(reference.log_softmax(-1), wanted, reduction="sum")
     torch.testing.assert_close(loss, expected, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(
-        torch.autograd.grad(loss, ours), torch.autograd.grad(expected, theirs), atol=1e-5, rtol=1e-4
+        torch.autograd.grad(loss, actual),
+        torch.autograd.grad(expected, reference),
+        atol=1e-5,
+        rtol=1e-4,
     )
 
 
@@ -81,12 +84,12 @@ def test_projected_loss_under_bf16_autocast_is_close_to_fp32() -> None:
         found = projected_loss(hidden, projection, targets, 0.1, PAD)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, expected, rtol=0.01, atol=0.01)
-    for ours, theirs in zip(
+    for actual, reference in zip(
         torch.autograd.grad(found, [hidden, projection.weight]),
         torch.autograd.grad(expected, [hidden, projection.weight]),
         strict=True,
     ):
-        torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.02)
+        torch.testing.assert_close(actual, reference, rtol=0.05, atol=0.02)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -104,9 +107,9 @@ def test_padding_adds_no_loss_and_gets_no_gradient(smoothing: float) -> None:
     assert not all_.grad[3:].any()
 
 
-def test_passes_that_agree_are_not_apart() -> None:
+def test_disagreement_of_equal_passes_is_zero() -> None:
     logits = torch.randn(4, 9)
-    # Softmax does not see what is added to all.
+    # Softmax ignores a constant added to all logits.
     apart = disagreement(logits, logits + 3.0, torch.tensor([1, 2, 3, 4]), PAD)
     assert float(apart) == pytest.approx(0.0, abs=1e-6)
 
@@ -120,12 +123,12 @@ def test_disagreement_is_both_divergences_halved_and_has_their_gradient() -> Non
     )
     found = disagreement(one, other, targets, PAD)
     torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
-    for ours, theirs in zip(
+    for actual, reference in zip(
         torch.autograd.grad(found, [one, other]),
         torch.autograd.grad(expected, [one, other]),
         strict=True,
     ):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(actual, reference, atol=1e-5, rtol=1e-4)
 
 
 @given(vocabulary=st.integers(3, 50), smoothing=st.floats(0.0, 1.0))
@@ -140,20 +143,20 @@ def test_smoothed_targets_are_distributions_without_padding(
     torch.testing.assert_close(right, torch.full_like(right, 1.0 - smoothing))
 
 
-def test_the_loss_of_a_perfect_prediction_is_nothing() -> None:
+def test_loss_of_a_perfect_prediction_is_zero() -> None:
     targets = torch.tensor([1, 4, 2])
     logits = smoothed_targets(targets, 6, 0.1, PAD).clamp(min=1e-30).log()
     assert float(smoothed_loss(logits, targets, 0.1, PAD)) == pytest.approx(0.0, abs=1e-4)
 
 
-def test_without_smoothing_the_loss_is_the_likelihoods() -> None:
+def test_loss_without_smoothing_is_the_negative_log_likelihood() -> None:
     logits, targets = torch.randn(5, 7), torch.tensor([1, 2, 3, 4, 5])
     torch.testing.assert_close(
         smoothed_loss(logits, targets, 0.0, PAD), negative_log_likelihood(logits, targets)
     )
 
 
-def test_knowing_nothing_costs_the_logarithm_of_the_vocabulary() -> None:
+def test_loss_of_uniform_logits_is_the_log_of_the_vocabulary() -> None:
     likelihood = negative_log_likelihood(torch.zeros(3, 20), torch.tensor([1, 2, 3]))
     assert float(likelihood) == pytest.approx(3 * math.log(20))
 

@@ -1,6 +1,6 @@
-"""A run that is killed, whenever that may be, computes what an unbroken one does, bit for bit.
+"""A run that is killed at any moment and resumed equals an unbroken run, bit for bit.
 
-Every run is a process of its own and dies by SIGKILL, which nothing can be done about. They are
+Every run is a process of its own, killed by SIGKILL, which it cannot handle. The processes are
 forked from a server that has imported torch once.
 """
 
@@ -31,7 +31,7 @@ from training.run_directory import RunDirectory
 STEPS = 60
 KILLS = 12
 PATIENCE_SECONDS = 300.0
-"""Longer than any run takes on a machine that has other things to do, too."""
+"""Longer than any run takes on a busy machine."""
 
 RECIPE = with_optimisation(
     with_budget(tiny_recipe(), steps=STEPS, validate_every=3, save_every=2, keep_checkpoints=2),
@@ -44,8 +44,8 @@ RECIPE = with_optimisation(
 RECIPE = replace(
     RECIPE, data=replace(RECIPE.data, augmentation=Augmentation(joined=0.2, numbers=0.2))
 )
-"""Dropout, accumulation, augmented text, Muon, a decay, more than one epoch, and a checkpoint every
-few milliseconds, also between validations; batches are fetched ahead."""
+"""Dropout, accumulation, augmented text, Muon, a decay, more than one epoch, prefetching, and a
+checkpoint every few milliseconds, also between validations."""
 
 
 def train(recipe: Recipe, path: Path) -> None:
@@ -59,7 +59,7 @@ def die(*_: object, **__: object) -> NoReturn:
 
 
 def on_call(number: int, then: Callable[..., None], otherwise: Callable[..., None]) -> Any:
-    """Something that does ``then`` when it is called for the ``number``-th time."""
+    """A function that calls ``then`` on its ``number``-th call and ``otherwise`` on other calls."""
     calls = 0
 
     def counting(*arguments: Any, **named: Any) -> None:
@@ -91,7 +91,7 @@ def train_until_half_a_line_is_written(recipe: Recipe, path: Path) -> None:
         die()
 
     write = RunLog.write
-    # Set as a function, so that it is bound to the log it is called on.
+    # A plain function, so that it is bound to the log as a method.
     counting = on_call(11, write_half, write)
     RunLog.write = lambda *arguments, **named: counting(*arguments, **named)  # type: ignore[method-assign]
     train(recipe, path)
@@ -100,7 +100,7 @@ def train_until_half_a_line_is_written(recipe: Recipe, path: Path) -> None:
 @pytest.fixture(scope="module")
 def context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    # An optimiser imports the compiler of torch, which takes longer than a whole run here.
+    # An optimiser imports torch's compiler, which takes longer than a whole run here.
     context.set_forkserver_preload([__name__, "torch._dynamo"])
     return context
 
@@ -148,7 +148,7 @@ def finish(context: ForkServerContext, run: RunDirectory) -> None:
 
 
 def moments(process: ForkServerProcess) -> Iterator[None]:
-    """Moments to look at a run, as many as possible until it ends by itself."""
+    """Yields as often as possible until the process ends."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while process.is_alive():
         assert time.monotonic() < deadline, "the run hangs"
@@ -167,13 +167,13 @@ def saving(run: RunDirectory) -> bool:
 def killed_after_some_writing(
     context: ForkServerContext, run: RunDirectory, rng: random.Random
 ) -> bool:
-    """Start, let the log grow, kill at once or as soon as a checkpoint is being written."""
+    """Start, let the log grow, then kill at once or while a checkpoint is written."""
     process = started(context, run)
     enough = 0
     grown = rng.randint(1, 1200)
     while_saving = rng.random() < 0.5
     for _ in moments(process):
-        # The log is rewound when a run resumes, so it shrinks first.
+        # Resuming rewinds the log, so it shrinks first.
         enough = enough or written(run) + grown
         if written(run) >= enough and (saving(run) or not while_saving):
             process.kill()
@@ -185,14 +185,14 @@ def killed_after_some_writing(
 
 def assert_equal_bit_for_bit(run: RunDirectory, unbroken: RunDirectory) -> None:
     assert lines_of(run) == lines_of(unbroken)
-    ours, theirs = checkpoint.checkpoints(run.path), checkpoint.checkpoints(unbroken.path)
-    assert [path.name for path in ours] == [path.name for path in theirs]
-    for one, other in zip(ours, theirs, strict=True):
+    actual, reference = checkpoint.checkpoints(run.path), checkpoint.checkpoints(unbroken.path)
+    assert [path.name for path in actual] == [path.name for path in reference]
+    for one, other in zip(actual, reference, strict=True):
         assert flattened(checkpoint.load(one)) == flattened(checkpoint.load(other))
 
 
 def lines_of(run: RunDirectory) -> list[dict[str, Any]]:
-    """What was logged; nobody is as fast twice."""
+    """Logged events other than speed, which differs between runs."""
     lines = map(json.loads, run.log.read_text(encoding="utf-8").splitlines())
     return [line for line in lines if line["event"] != "speed"]
 
@@ -208,7 +208,7 @@ def flattened(document: Any, name: str = "") -> dict[str, object]:
     return {name: document}
 
 
-def test_an_unbroken_run_is_what_it_should_be(unbroken: RunDirectory) -> None:
+def test_unbroken_run_logs_every_step_and_passes_two_epochs(unbroken: RunDirectory) -> None:
     lines = lines_of(unbroken)
     steps = [line["step"] for line in lines if line["event"] == "train"]
     assert steps == list(range(1, STEPS + 1))
@@ -217,7 +217,7 @@ def test_an_unbroken_run_is_what_it_should_be(unbroken: RunDirectory) -> None:
     assert cursor["epoch"] >= 2
 
 
-def test_a_run_killed_again_and_again_equals_an_unbroken_one(
+def test_run_killed_repeatedly_equals_an_unbroken_one(
     context: ForkServerContext, new_run: RunDirectory, unbroken: RunDirectory
 ) -> None:
     rng = random.Random(1)
@@ -239,7 +239,7 @@ def test_a_run_killed_again_and_again_equals_an_unbroken_one(
         train_until_half_a_line_is_written,
     ],
 )
-def test_a_run_killed_at_the_worst_moment_equals_an_unbroken_one(
+def test_run_killed_during_a_write_equals_an_unbroken_one(
     context: ForkServerContext,
     new_run: RunDirectory,
     unbroken: RunDirectory,

@@ -60,7 +60,7 @@ def test_inverse_sqrt_is_noam_through_another_peak() -> None:
 
 
 @given(warmup=st.integers(1, 200), further=st.integers(1, 300))
-def test_rates_climb_to_the_peak_and_never_climb_again(warmup: int, further: int) -> None:
+def test_rates_rise_to_the_peak_and_then_never_rise(warmup: int, further: int) -> None:
     steps = warmup + further
     for name, schedule in through_a_peak(warmup, steps).items():
         rates = [schedule(step) for step in range(1, steps + 1)]
@@ -72,7 +72,7 @@ def test_rates_climb_to_the_peak_and_never_climb_again(warmup: int, further: int
         assert rates[0] == pytest.approx(PEAK / warmup), name
 
 
-def test_where_each_schedule_ends() -> None:
+def test_final_rate_of_each_schedule() -> None:
     ends = {name: schedule(1000) for name, schedule in through_a_peak(100, 1000).items()}
     assert ends["constant"] == PEAK
     assert ends["inverse_sqrt"] == pytest.approx(PEAK * (100 / 1000) ** 0.5)
@@ -80,7 +80,6 @@ def test_where_each_schedule_ends() -> None:
     assert 0 < ends["cosine"] < PEAK / 10_000
     assert linear(PEAK, 100, 1000)(1001) == 0.0
     assert cosine(PEAK, 100, 1000)(1001) == pytest.approx(0.0)
-    # Half way down.
     assert linear(PEAK, 1, 999)(500) == pytest.approx(PEAK / 2, rel=0.01)
     assert cosine(PEAK, 1, 999)(500) == pytest.approx(PEAK / 2, rel=0.01)
 

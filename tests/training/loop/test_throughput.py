@@ -12,19 +12,19 @@ from training.loop.throughput import Meter, training_flops
 
 
 @pytest.mark.parametrize(("source", "target"), [(5, 7), (12, 3)])
-def test_the_operations_counted_are_those_that_torch_counts(source: int, target: int) -> None:
+def test_training_flops_equal_the_count_of_torch(source: int, target: int) -> None:
     config = tiny_config(width=32, heads=4, feed_forward=96, encoder_layers=3, decoder_layers=2)
     network = build(config, seed=1)
     source_BS, target_BT = torch.full((4, source), 5), torch.full((4, target), 5)
     amount = Amount(4 * source, 4 * target, 4 * source**2, 4 * target**2, 4 * source * target)
     with FlopCounterMode(display=False) as counter:
-        # With maps, attention is spelt out in products that torch counts everywhere.
+        # Unfused attention is products that torch counts on every device.
         logits, _ = network.attention_maps(source_BS, target_BT)
         logits.sum().backward()  # type: ignore[no-untyped-call]
     assert counter.get_total_flops() == pytest.approx(training_flops(config, amount), rel=1e-6)
 
 
-def test_speed_is_tokens_and_operations_by_the_second() -> None:
+def test_speed_reports_tokens_per_second_and_utilisation() -> None:
     config = tiny_config()
     amount = Amount(30, 20, 90, 60, 70)
     flops = training_flops(config, amount)
@@ -40,7 +40,7 @@ def test_speed_is_tokens_and_operations_by_the_second() -> None:
     assert meter.recent() == meter.total()
 
 
-def test_what_a_step_sees_twice_is_twice_the_work_and_the_same_text() -> None:
+def test_two_passes_double_utilisation_and_not_tokens() -> None:
     config, amount = tiny_config(), Amount(30, 20, 90, 60, 70)
     once, twice = (Meter(config, 1e9, passes) for passes in (1, 2))
     for meter in (once, twice):
@@ -50,14 +50,14 @@ def test_what_a_step_sees_twice_is_twice_the_work_and_the_same_text() -> None:
     assert twice.total().utilisation == pytest.approx(2 * once.total().utilisation)
 
 
-def test_utilisation_is_not_made_up_where_the_peak_is_unknown() -> None:
+def test_utilisation_is_none_if_the_peak_is_unknown() -> None:
     meter = Meter(tiny_config(), peak_flops("Some Other Device"))
     meter.lap(Amount(1, 1, 1, 1, 1), 1.0, 0.0)
     assert meter.total().utilisation is None
     assert meter.total().waiting == 0.0
 
 
-def test_nothing_is_divided_by_no_time() -> None:
+def test_speed_without_laps_is_zero() -> None:
     assert Meter(tiny_config(), 1.0).total().tokens_per_second == 0.0
 
 
@@ -74,10 +74,10 @@ def test_nothing_is_divided_by_no_time() -> None:
         ("Tesla T4", None),
     ],
 )
-def test_devices_are_known_by_the_names_they_give(name: str, peak: float | None) -> None:
+def test_peak_flops_of_device_names(name: str, peak: float | None) -> None:
     assert peak_flops(name) == peak
 
 
-def test_a_longer_name_is_looked_for_first() -> None:
+def test_longer_device_names_precede_those_they_contain() -> None:
     for shorter, longer in ((a, b) for a in _PEAKS for b in _PEAKS if a != b and a in b):
         assert list(_PEAKS).index(longer) < list(_PEAKS).index(shorter)

@@ -23,7 +23,7 @@ def validator(tmp_path: Path, recipe: Recipe) -> Validator:
     return Validator(run, recipe.data, run.tokenizers().target, CPU)
 
 
-def test_a_direction_is_as_important_as_the_other(tmp_path: Path) -> None:
+def test_bleu_is_the_mean_of_both_directions(tmp_path: Path) -> None:
     one_way = tiny_recipe().data
     both_ways = replace(one_way, bidirectional=True)
     recipe = replace(tiny_recipe(), data=both_ways, vocabulary=Vocabulary(size=17, kind="word"))
@@ -40,12 +40,12 @@ def test_a_direction_is_as_important_as_the_other(tmp_path: Path) -> None:
     assert forth.bleu != back.bleu
     together = Validator(run, both_ways, tokenizer, CPU).validate(network)
     assert together.bleu == pytest.approx((forth.bleu + back.bleu) / 2)
-    # There are as many tokens on either side of reversed sequences.
+    # Reversed sequences have as many tokens as their sources, so both directions weigh the same.
     assert together.loss == pytest.approx((forth.loss + back.loss) / 2)
     assert together.perplexity == pytest.approx(math.exp(together.loss))
 
 
-def test_words_are_those_of_the_target_language(
+def test_bleu_tokenisation_follows_the_target_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = tiny_recipe()
@@ -55,7 +55,7 @@ def test_words_are_those_of_the_target_language(
         validator(tmp_path, japanese)
 
 
-def test_a_loss_without_a_perplexity_ends_the_run(tmp_path: Path) -> None:
+def test_infinite_perplexity_raises_diverged(tmp_path: Path) -> None:
     validate, network = validator(tmp_path, tiny_recipe()), tiny_network()
     for factor in (1e8, float("nan")):
         with torch.no_grad():

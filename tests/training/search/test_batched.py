@@ -23,7 +23,7 @@ sources = st.lists(st.integers(4, VOCABULARY_SIZE - 1), max_size=9).map(
 
 
 def undecided(hypotheses: list[Hypothesis]) -> bool:
-    """Whether rounding may put one before another."""
+    """Whether scores are so close that rounding may change the order."""
     return any(one.score - other.score < CLOSE for one, other in itertools.pairwise(hypotheses))
 
 
@@ -36,7 +36,7 @@ def undecided(hypotheses: list[Hypothesis]) -> bool:
     length_normalisation=st.sampled_from(["power", "gnmt"]),
     target_prefix=st.sampled_from([(), (5,), (6, 4)]),
 )
-def test_sentences_together_find_what_each_finds_alone(
+def test_batched_search_equals_the_search_of_each_sentence(
     network: Transformer,
     together: list[tuple[int, ...]],
     beam_size: int,
@@ -56,7 +56,7 @@ def test_sentences_together_find_what_each_finds_alone(
             assert [h.token_ids for h in ours] == [h.token_ids for h in expected]
 
 
-def test_a_small_budget_changes_the_company_and_not_the_hypotheses() -> None:
+def test_batch_size_does_not_change_hypotheses() -> None:
     texts = [(*range(4, 5 + i % 9), SPECIAL_IDS.eos) for i in range(20)]
     searching = Searching(SPECIAL_IDS, 3, 1.0)
     whole = dict(search_all(NETWORKS[0], texts, searching, LIMIT))
@@ -71,7 +71,7 @@ def test_a_small_budget_changes_the_company_and_not_the_hypotheses() -> None:
     beam_size=st.integers(1, 6),
     tokens=st.integers(1, 900),
 )
-def test_batches_hold_everybody_once_the_longest_first_and_no_more_than_the_budget(
+def test_batches_cover_all_sentences_longest_first_within_budget(
     lengths: list[int], beam_size: int, tokens: int
 ) -> None:
     batches = list(in_batches(lengths, beam_size, tokens))
@@ -83,8 +83,8 @@ def test_batches_hold_everybody_once_the_longest_first_and_no_more_than_the_budg
         assert padded <= tokens or len(batch) == 1
 
 
-def test_padding_and_bos_are_never_written() -> None:
-    """Not even by a network that thinks of nothing else."""
+def test_hypotheses_never_contain_padding_or_bos() -> None:
+    """Even if the network assigns them a high probability."""
     network = tiny_network(2, tying="none")
     never = {SPECIAL_IDS.pad, SPECIAL_IDS.bos}
     before = search_together(network, [(4, 5, SPECIAL_IDS.eos)], Searching(SPECIAL_IDS, 4, 1.0), 9)

@@ -30,7 +30,7 @@ Distribution = Callable[[tuple[int, ...]], NDArray[np.float32]]
 
 
 class ScriptedDecoder:
-    """Answers from a function of the prefix; remembers how often it was asked."""
+    """A decoder with a scripted distribution by prefix; counts its steps."""
 
     def __init__(self, log_probs_of: Distribution) -> None:
         self._log_probs_of = log_probs_of
@@ -46,7 +46,7 @@ class ScriptedDecoder:
         self._prefixes = [
             (*self._prefixes[parent], token) for parent, token in zip(parents, tokens, strict=True)
         ]
-        # The first token of a prefix is bos.
+        # The prefix without bos.
         table = np.stack([self._log_probs_of(prefix[1:]) for prefix in self._prefixes])
         best = np.argsort(-table, axis=1, kind="stable")[:, :count]
         return best, np.take_along_axis(table, best, axis=1)
@@ -63,7 +63,7 @@ def random_distribution(seed: int) -> Distribution:
 
 
 def fixed(**probabilities: dict[int, float]) -> Distribution:
-    """By prefix, written as digits: what may follow it, and how probably; else the end."""
+    """Next-token probabilities by prefix, written as digits; eos for other prefixes."""
 
     def log_probs_of(prefix: tuple[int, ...]) -> NDArray[np.float32]:
         table = np.full(VOCABULARY, 1e-9)
@@ -102,7 +102,7 @@ def search(
 def every_ending(
     log_probs_of: Distribution, max_length: int, length_penalty: float
 ) -> list[Hypothesis]:
-    """All there are, best first, without any search."""
+    """All hypotheses, best first, by enumeration."""
     never = {EOS, SPECIAL_IDS.pad, SPECIAL_IDS.bos}
     words = [token for token in range(VOCABULARY) if token not in never]
     found = []
@@ -116,7 +116,7 @@ def every_ending(
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32), length_penalty=st.sampled_from([0.6, 1.0, 1.5]))
-def test_a_beam_as_wide_as_the_space_finds_everything(seed: int, length_penalty: float) -> None:
+def test_beam_as_wide_as_the_space_equals_enumeration(seed: int, length_penalty: float) -> None:
     expected = every_ending(random_distribution(seed), 3, length_penalty)
     found = search(
         ScriptedDecoder(random_distribution(seed)),
@@ -125,16 +125,16 @@ def test_a_beam_as_wide_as_the_space_finds_everything(seed: int, length_penalty:
         max_length=3,
     )
     assert {h.token_ids for h in found} == {h.token_ids for h in expected}
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours.score == pytest.approx(theirs.score, rel=1e-5)
+    for actual, reference in zip(found, expected, strict=True):
+        assert actual.score == pytest.approx(reference.score, rel=1e-5)
 
 
 @pytest.mark.parametrize("beam_size", [1, 2, 4])
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
-def test_the_cache_does_not_change_a_search(beam_size: int, length_penalty: float) -> None:
+def test_cached_search_equals_uncached_search(beam_size: int, length_penalty: float) -> None:
     for seed in range(4):
-        # A network at random may write padding in the middle of a sentence, which only the
-        # plain decoder would hide from what follows; a network without padding cannot.
+        # A random network may choose padding within a sentence, which only the uncached decoder
+        # would mask; a network without padding cannot.
         network = tiny_network(seed, norm="before" if seed % 2 else "after", pad_id=-1)
         source = (4 + seed, 6, 7, 5, EOS)
         plain, cached = (
@@ -160,15 +160,15 @@ def test_a_beam_of_one_is_greedy(seed: int) -> None:
         assert [h.token_ids for h in best] == [expected]
 
 
-def test_a_wider_beam_never_finds_less() -> None:
-    """Not a law, but with the whole space in view it is one."""
+def test_wider_beam_finds_an_equal_or_better_score() -> None:
+    """True if the beam covers the whole space, though not in general."""
     for seed in range(10):
         whole = search(ScriptedDecoder(random_distribution(seed)), beam_size=300, max_length=3)
         narrow = search(ScriptedDecoder(random_distribution(seed)), beam_size=2, max_length=3)
         assert whole[0].score >= narrow[0].score - 1e-6
 
 
-def test_a_beam_keeps_what_greed_would_lose() -> None:
+def test_beam_finds_a_hypothesis_that_greedy_search_misses() -> None:
     model = ScriptedDecoder(
         fixed(
             after={4: 0.6, 5: 0.4},
@@ -188,7 +188,7 @@ def test_the_score_counts_eos_and_divides_by_length() -> None:
     assert scores[(4,)] == pytest.approx((math.log(0.5) + math.log(0.8)) / 2**1.5, rel=1e-5)
 
 
-def test_a_search_that_finds_no_end_is_cut_at_the_longest_length() -> None:
+def test_search_without_eos_ends_at_the_longest_length() -> None:
     def endless(prefix: tuple[int, ...]) -> NDArray[np.float32]:
         table = np.full(VOCABULARY, -10.0, np.float32)
         table[4], table[5], table[EOS] = -0.1, -3.0, -50.0
@@ -218,7 +218,7 @@ def test_without_a_length_penalty_the_search_ends_with_the_best_candidate() -> N
     assert model.steps == 3
 
 
-def test_an_ending_that_is_only_second_does_not_end_a_search_without_penalty() -> None:
+def test_second_best_ending_does_not_end_a_search_without_penalty() -> None:
     model = ScriptedDecoder(
         fixed(
             after={4: 0.6, EOS: 0.4},
@@ -232,7 +232,7 @@ def test_an_ending_that_is_only_second_does_not_end_a_search_without_penalty() -
     assert found[1].token_ids == ()
 
 
-def test_the_papers_length_penalty_is_told_by_its_name() -> None:
+def test_gnmt_length_normalisation_matches_the_paper() -> None:
     model = ScriptedDecoder(fixed(after={4: 0.5, 5: 0.3}, after4={EOS: 0.8}, after5={EOS: 0.7}))
     found = search(model, length_penalty=0.6, length_normalisation="gnmt")
     scores = {h.token_ids: h.score for h in found}
@@ -240,7 +240,7 @@ def test_the_papers_length_penalty_is_told_by_its_name() -> None:
     assert scores[(4,)] == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_forced_prefix_costs_nothing_counts_for_the_length_and_is_not_told() -> None:
+def test_forced_prefix_adds_length_but_no_score_and_is_not_returned() -> None:
     model = ScriptedDecoder(
         fixed(after={5: 1.0}, after6={4: 0.6, 5: 0.4}, after64={EOS: 0.9}, after65={EOS: 0.9})
     )
@@ -249,7 +249,7 @@ def test_a_forced_prefix_costs_nothing_counts_for_the_length_and_is_not_told() -
     assert found[0].score == pytest.approx((math.log(0.6) + math.log(0.9)) / 3, rel=1e-5)
 
 
-def test_padding_and_bos_are_no_candidates() -> None:
+def test_padding_and_bos_are_never_candidates() -> None:
     model = ScriptedDecoder(fixed(after={SPECIAL_IDS.pad: 0.5, SPECIAL_IDS.bos: 0.4, 4: 0.1}))
     assert search(model)[0].token_ids == (4,)
 
@@ -260,7 +260,7 @@ def test_hypotheses_come_best_first() -> None:
         assert scores == sorted(scores, reverse=True)
 
 
-def test_greedy_search_gives_each_row_what_it_gets_alone() -> None:
+def test_greedy_search_of_a_batch_equals_that_of_each_row() -> None:
     network = tiny_network(3)
     rows = [np.array(ids) for ids in ([4, 5, 6, EOS], [7, EOS], [8, 9, 10, 11, 12, 13, EOS])]
     together = greedy(network, padded(rows), SPECIAL_IDS, max_length=16)
@@ -269,12 +269,12 @@ def test_greedy_search_gives_each_row_what_it_gets_alone() -> None:
     assert all(EOS not in ids and len(ids) <= 16 for ids in together)
 
 
-def test_greedy_search_stops_when_everybody_has_ended() -> None:
+def test_greedy_search_stops_when_all_rows_have_ended() -> None:
     network = tiny_network(1, tying="none", norm="before")
     norm = network.decoder_norm
     assert isinstance(norm, torch.nn.LayerNorm)
     with torch.no_grad():
-        # Every output vector points the same way, and eos is the furthest out.
+        # All decoder outputs are equal, and eos has the largest logit.
         norm.weight.zero_()
         norm.bias.fill_(1.0)
         network.generator.weight.fill_(0.0)
@@ -288,5 +288,5 @@ def test_greedy_search_stops_when_everybody_has_ended() -> None:
 @pytest.mark.parametrize(
     ("source", "limit", "longest"), [(1, 512, 23), (10, 512, 50), (10, 30, 30)]
 )
-def test_how_far_a_search_goes_when_nobody_says(source: int, limit: int, longest: int) -> None:
+def test_default_max_length(source: int, limit: int, longest: int) -> None:
     assert default_max_length(source, limit) == longest

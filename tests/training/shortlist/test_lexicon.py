@@ -31,7 +31,7 @@ def as_table(lexicon: Lexicon) -> dict[tuple[int, int], float]:
 
 
 def plain_model_1(pairs: Pairs, iterations: int) -> dict[tuple[int, int], float]:
-    """The paper's algorithm, one link at a time."""
+    """The paper's algorithm, one link at a time, as a reference."""
     with_none = [((*source, NONE), target) for source, target in pairs]
     counts: dict[tuple[int, int], float] = defaultdict(float)
     for source, target in with_none:
@@ -54,9 +54,7 @@ def plain_model_1(pairs: Pairs, iterations: int) -> dict[tuple[int, int], float]
 
 
 @given(pairs=corpora, iterations=st.integers(0, 3))
-def test_the_table_is_that_of_the_plain_algorithm(
-    directory: Path, pairs: Pairs, iterations: int
-) -> None:
+def test_table_equals_that_of_the_reference(directory: Path, pairs: Pairs, iterations: int) -> None:
     shards = Shards.write(directory, pairs)
     table = as_table(learn_lexicon(shards, VOCABULARY_SIZE, NONE, iterations=iterations))
     assert list(table) == sorted(table)
@@ -64,7 +62,7 @@ def test_the_table_is_that_of_the_plain_algorithm(
 
 
 @given(pairs=corpora, links_per_batch=st.integers(1, 40))
-def test_the_batches_make_no_difference(
+def test_batch_size_does_not_change_the_table(
     directory: Path, pairs: Pairs, links_per_batch: int
 ) -> None:
     shards = Shards.write(directory, pairs)
@@ -74,7 +72,7 @@ def test_the_batches_make_no_difference(
 
 
 @given(pairs=corpora, most_entries=st.integers(0, 10), links_per_batch=st.integers(1, 40))
-def test_the_table_never_holds_more_than_it_may(
+def test_table_never_exceeds_most_entries(
     directory: Path, pairs: Pairs, most_entries: int, links_per_batch: int
 ) -> None:
     lexicon = learn_lexicon(
@@ -88,13 +86,13 @@ def test_the_table_never_holds_more_than_it_may(
     assert np.all((lexicon.probabilities_E > 0) & (lexicon.probabilities_E <= 1))
 
 
-def test_what_is_rarest_makes_room(tmp_path: Path) -> None:
+def test_rarest_links_are_evicted(tmp_path: Path) -> None:
     shards = Shards.write(tmp_path, [((4,), (6,))] * 3 + [((5,), (7,))] * 2 + [((4,), (7,))])
     table = as_table(learn_lexicon(shards, VOCABULARY_SIZE, NONE, most_entries=4))
     assert table.keys() == {(NONE, 6), (NONE, 7), (4, 6), (5, 7)}
 
 
-def test_a_digit_that_becomes_a_letter_is_found_to(tmp_path: Path) -> None:
+def test_toy_lexicon_is_learned(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     digits = [tuple(rng.integers(4, 14, rng.integers(3, 9)).tolist()) for _ in range(500)]
     pairs = [(source, tuple(i + 10 for i in reversed(source))) for source in digits]

@@ -51,7 +51,7 @@ def lexicon_of(table: dict[tuple[int, int], float]) -> Lexicon:
     per_source=st.integers(0, 4),
     least=st.sampled_from((0.0, 0.1, 0.5)),
 )
-def test_a_source_token_adds_its_likeliest_targets(
+def test_choose_takes_each_source_tokens_likeliest_targets(
     table: dict[tuple[int, int], float], always: set[int], per_source: int, least: float
 ) -> None:
     shortlist = choose(
@@ -74,7 +74,7 @@ def test_a_source_token_adds_its_likeliest_targets(
     assert as_lists(shortlist) == (sorted(always), likeliest)
 
 
-def test_each_digit_gets_the_letter_it_becomes(tmp_path: Path) -> None:
+def test_toy_shortlist_has_each_digits_translation(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     digits = [tuple(rng.permutation(np.arange(4, 14))[:4].tolist()) for _ in range(500)]
     pairs = [(source, tuple(i + 10 for i in source)) for source in digits]
@@ -86,7 +86,7 @@ def test_each_digit_gets_the_letter_it_becomes(tmp_path: Path) -> None:
     assert shortlist.ids_for((never_seen, EOS)).tolist() == [UNK, EOS]
 
 
-def test_frequent_targets_are_always_there(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_frequent_targets_are_always_allowed(tmp_path: Path, tokenizer: Tokenizer) -> None:
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     rare, common = [i for i, piece in enumerate(pieces) if piece.isalpha()][:2]
     pairs = [((rare,), (common, common, rare)), ((common,), (common,))]
@@ -96,7 +96,7 @@ def test_frequent_targets_are_always_there(tmp_path: Path, tokenizer: Tokenizer)
     assert always_allowed(shards, tokenizer, 100).tolist() == [UNK, EOS, rare, common]
 
 
-def test_digits_and_marks_of_the_target_are_always_there(
+def test_digits_and_marks_of_the_target_are_always_allowed(
     tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
     shards = Shards.write(tmp_path / "train", [((), tokenizer.encode(text)) for text in TEXTS[:2]])
@@ -105,14 +105,14 @@ def test_digits_and_marks_of_the_target_are_always_there(
     assert not {"a", "b", "c", "d", "ab", "cd", "9", "(", "„"} & set(pieces)
 
 
-def test_padding_and_beginnings_are_never_there(run: RunDirectory) -> None:
+def test_padding_and_bos_are_never_allowed(run: RunDirectory) -> None:
     make_shortlist(tiny_recipe(), run, run.path)
     shortlist = Shortlist.load(run.shortlist)
     assert not {PAD, BOS} & {*shortlist.always.tolist(), *shortlist.targets.tolist()}
     assert {UNK, EOS} <= set(shortlist.always.tolist())
 
 
-# --- judging
+# --- coverage
 
 
 def test_coverage_counts_tokens_and_whole_sentences() -> None:
@@ -123,15 +123,15 @@ def test_coverage_counts_tokens_and_whole_sentences() -> None:
     )
 
 
-def test_coverage_of_nothing_is_none() -> None:
+def test_coverage_of_no_pairs_is_zero() -> None:
     shortlist = Shortlist(ids(), ids(0, 0), ids())
     assert coverage(shortlist, []) == Coverage(0, 0, 0.0, 0.0, 0.0)
 
 
-# --- the command's work
+# --- make_shortlist
 
 
-def test_a_shortlist_is_of_the_run_s_vocabulary(run: RunDirectory) -> None:
+def test_shortlist_has_the_runs_vocabulary_size(run: RunDirectory) -> None:
     report = make_shortlist(tiny_recipe(), run, run.path)
     shortlist = Shortlist.load(run.shortlist)
     assert shortlist.source_vocabulary_size == report.vocabulary == VOCABULARY_SIZE
@@ -148,7 +148,7 @@ def test_the_same_run_gives_the_same_shortlist(run: RunDirectory) -> None:
     assert not list(run.path.glob("*.partial"))
 
 
-def test_the_network_s_own_translations_are_judged_once_there_are_some(run: RunDirectory) -> None:
+def test_coverage_of_translations_is_reported_once_they_exist(run: RunDirectory) -> None:
     assert make_shortlist(tiny_recipe(), run, run.path).translations is None
     run.translations.write_text("1 2 X\n" * 5, encoding="utf-8")
     own = make_shortlist(tiny_recipe(), run, run.path).translations
@@ -162,12 +162,12 @@ def test_translations_of_another_test_set_are_refused(run: RunDirectory) -> None
         make_shortlist(tiny_recipe(), run, run.path)
 
 
-def test_a_run_that_is_not_prepared_says_what_to_do(tmp_path: Path) -> None:
+def test_unprepared_run_error_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
         make_shortlist(tiny_recipe(), RunDirectory(tmp_path), tmp_path)
 
 
-def test_a_shortlist_does_not_outlive_its_vocabulary(run: RunDirectory, tmp_path: Path) -> None:
+def test_preparing_again_deletes_the_shortlist(run: RunDirectory, tmp_path: Path) -> None:
     make_shortlist(tiny_recipe(), run, run.path)
     prepare(tiny_recipe(), run, tmp_path)
     assert not run.shortlist.exists()

@@ -29,16 +29,16 @@ def insisted(source: str, translation: str, links, terms: dict[str, str], forced
 @pytest.mark.parametrize(
     ("translation", "links", "terms", "expected"),
     [
-        # A term takes the place of the words that look at it.
+        # A term replaces the words that attend to it.
         ("a dog runs", [(0, 0), (1, 1), (2, 2)], {"Hund": "C++"}, "a C++ runs"),
         ("runs a small dog", [(0, 1), (1, 2), (1, 3), (2, 0)], {"Hund": "自"}, "runs a 自"),
-        # Without any, it stands before the one that looks most.
+        # Without such words, it is inserted before the word that attends most.
         ("a runs", [(0, 0), (2, 1)], {"Hund": "™x"}, "™x a runs"),
-        # What says it already is left alone, and not said once more.
+        # A term already present is kept, and its repetition is removed.
         ("a hound runs", [(0, 0), (1, 1), (2, 2)], {"Hund": "hound"}, "a hound runs"),
         ("a hound dog runs", [(0, 0), (1, 1), (1, 2), (2, 3)], {"Hund": "hound"}, "a hound runs"),
         ("", [], {"Hund": "hound"}, "hound"),
-        # One does not stand for another that it is a part of.
+        # A term that is a part of another term needs an occurrence of its own.
         (
             "a big dog runs",
             [(0, 0), (1, 2), (2, 3)],
@@ -47,24 +47,24 @@ def insisted(source: str, translation: str, links, terms: dict[str, str], forced
         ),
     ],
 )
-def test_a_translation_says_every_term_once(translation, links, terms, expected) -> None:
+def test_every_term_occurs_once_in_the_translation(translation, links, terms, expected) -> None:
     assert insisted("ein Hund rennt", translation, links, terms) == expected
 
 
-def test_letters_stuck_to_a_forced_term_are_cut_off() -> None:
+def test_letters_joined_to_a_forced_term_are_removed() -> None:
     terms, links = {"Hund": "hound"}, [(0, 0), (1, 1), (2, 2)]
     forced = Forced("", "a hound")
     assert insisted("ein Hund rennt", "a hounders runs", links, terms, forced) == "a hound runs"
 
 
-def test_what_a_request_begins_with_is_kept() -> None:
+def test_forced_prefix_of_the_request_is_kept() -> None:
     forced = Forced("a dog", "a dog")
     links = [(0, 0), (1, 1), (2, 2)]
     text = insisted("ein Hund rennt", "a dog runs", links, {"Hund": "hound"}, forced)
     assert text == "a dog hound runs"
 
 
-def test_a_word_that_a_term_displaced_does_not_come_back_behind_it() -> None:
+def test_displaced_word_after_its_term_is_removed() -> None:
     source, said = "ein Hund rennt", occurrences_in("ein Hund rennt", [Term("Hund", "hound")])
     before = aligned(source, "a dog runs", [(0, 0), (1, 1), (2, 2)])
     gone = displaced("a dog runs", said, before)
@@ -74,7 +74,7 @@ def test_a_word_that_a_term_displaced_does_not_come_back_behind_it() -> None:
     assert result.text == "a hound runs"
 
 
-def test_a_term_is_one_word_and_comes_from_what_it_is_for() -> None:
+def test_inserted_term_is_one_target_word_aligned_with_its_source() -> None:
     said = occurrences_in("ein Hund", [Term("Hund", "C++ x")])
     result = insist("a dog", said, aligned("ein Hund", "a dog", [(0, 0), (1, 1)]))
     assert result.text == "a C++ x"
@@ -94,7 +94,7 @@ SENTENCES = st.lists(LETTERS, max_size=8).map(" ".join)
     st.sampled_from(["", "A", "B a"]),
     st.integers(0, 2**32 - 1),
 )
-def test_any_term_of_any_sentence_gets_into_any_translation(
+def test_every_term_is_inserted_into_any_translation(
     source, translation, glossary, prefix, seed
 ) -> None:
     said = occurrences_in(source, [Term(*entry) for entry in glossary.items()])

@@ -24,7 +24,7 @@ def spans(text: str) -> tuple[Span, ...]:
 
 
 class WordForWord:
-    """Translates each word by a table and says which source word each comes from, in order."""
+    """Translates each word by a table and aligns the words in order."""
 
     def __init__(self, sentence: str, table: dict[str, str]) -> None:
         self.sentence = sentence
@@ -56,33 +56,33 @@ def test_a_term_is_found_as_a_whole_word_only() -> None:
     assert [each.span for each in said] == [(0, 4)]
 
 
-def test_the_longest_of_overlapping_terms_is_said() -> None:
+def test_the_longest_of_overlapping_terms_is_found() -> None:
     terms = [Term("Hund", "hound"), Term("alter Hund", "old hound")]
     assert [each.term.target for each in occurrences_in("ein alter Hund", terms)] == ["old hound"]
 
 
-def test_case_counts_unless_nothing_is_said_in_the_same() -> None:
+def test_case_is_ignored_only_if_no_occurrence_has_the_same_case() -> None:
     assert len(occurrences_in("Rot und rot", [Term("rot", "red")])) == 1
     assert len(occurrences_in("Rot und blau", [Term("rot", "red")])) == 1
 
 
-def test_what_a_translation_says_already_is_left_alone() -> None:
+def test_term_already_in_the_translation_is_not_forced() -> None:
     model = WordForWord("ein Hund", {"ein": "a", "Hund": "hound"})
     assert honoured(model, [Term("Hund", "hound")]) == "a hound"
     assert model.forced == []
 
 
-def test_a_missing_term_is_forced_where_it_belongs() -> None:
+def test_missing_term_is_forced_at_the_words_aligned_with_it() -> None:
     model = WordForWord("ein Hund rennt", {"ein": "a", "Hund": "dog", "rennt": "runs"})
     assert honoured(model, [Term("Hund", "hound")]) == "a hound runs"
 
 
-def test_every_occurrence_is_honoured() -> None:
+def test_every_occurrence_of_a_term_is_forced() -> None:
     model = WordForWord("Hund und Hund", {"Hund": "dog", "und": "and"})
     assert honoured(model, [Term("Hund", "hound")]) == "hound and hound"
 
 
-def test_a_term_that_was_said_is_not_lost_by_forcing_another_before_it() -> None:
+def test_term_lost_by_forcing_an_earlier_one_is_forced_again() -> None:
     class Forgetful(WordForWord):
         async def go_on(self, prefix: str) -> str:
             whole = await super().go_on(prefix)
@@ -92,7 +92,7 @@ def test_a_term_that_was_said_is_not_lost_by_forcing_another_before_it() -> None
     assert honoured(model, [Term("Hund", "hound"), Term("Katze", "cat")]) == "hound and cat"
 
 
-def test_a_prefix_stays_as_it_is() -> None:
+def test_prefix_of_the_request_is_kept() -> None:
     model = WordForWord("Hund rennt", {"Hund": "dog", "rennt": "runs"})
     assert honoured(model, [Term("Hund", "hound")], prefix="dog ").startswith("dog ")
 
@@ -101,7 +101,7 @@ WORDS = st.sampled_from(["a", "b", "c", "d"])
 
 
 @given(st.lists(WORDS, min_size=1, max_size=8), st.dictionaries(WORDS, WORDS.map(str.upper)))
-def test_every_term_is_said_as_often_as_in_the_source(
+def test_every_term_occurs_as_often_as_in_the_source(
     sentence: list[str], glossary: dict[str, str]
 ) -> None:
     model = WordForWord(" ".join(sentence), {})
@@ -111,7 +111,7 @@ def test_every_term_is_said_as_often_as_in_the_source(
     assert all(words.count(target) >= wanted.count(target) for target in wanted)
 
 
-def test_a_script_without_blanks_has_terms_too() -> None:
+def test_terms_are_found_in_scripts_without_blanks() -> None:
     assert [each.span for each in occurrences_in("我的自行车很好", [Term("自行车", "bike")])] == [
         (2, 5)
     ]
@@ -120,12 +120,12 @@ def test_a_script_without_blanks_has_terms_too() -> None:
     ]
 
 
-def test_a_term_is_not_said_by_another_that_it_is_a_part_of() -> None:
+def test_term_inside_a_longer_term_does_not_count_as_present() -> None:
     said = occurrences_in("ein Rad und Rot", [Term("Rad", "bike"), Term("Rot", "red bike")])
     assert found_in("a red bike", said) == [None, (2, 10)]
 
 
-def test_letters_stuck_to_a_forced_term_are_not_kept_for_the_next() -> None:
+def test_letters_joined_to_a_forced_term_are_not_in_the_next_prefix() -> None:
     class Sticky(WordForWord):
         async def go_on(self, prefix: str) -> str:
             self.forced.append(prefix)
@@ -137,7 +137,7 @@ def test_letters_stuck_to_a_forced_term_are_not_kept_for_the_next() -> None:
     assert model.forced == ["hound", "hound and kitty"]
 
 
-def test_what_there_is_no_room_for_is_not_forced() -> None:
+def test_term_beyond_the_length_limit_is_not_forced() -> None:
     class Full(WordForWord):
         async def go_on(self, prefix: str) -> None:
             return None
@@ -146,7 +146,9 @@ def test_what_there_is_no_room_for_is_not_forced() -> None:
     assert honoured(model, [Term("Hund", "hound")]) == "a dog"
 
 
-def test_of_many_terms_only_those_near_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_terms_whose_text_occurs_are_searched_as_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sought = []
     spans_of = terms._spans
 
@@ -160,5 +162,5 @@ def test_of_many_terms_only_those_near_are_looked_for(monkeypatch: pytest.Monkey
     assert set(sought) == {"HUND"}
 
 
-def test_a_term_begins_where_a_word_does() -> None:
+def test_term_starts_at_a_word_boundary() -> None:
     assert [each.span for each in occurrences_in("xa a a", [Term("a a", "b")])] == [(3, 6)]

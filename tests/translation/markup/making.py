@@ -1,4 +1,4 @@
-"""Marked-up texts, sentences in them and alignments, for tests."""
+"""Builds marked-up texts, sentence spans and alignments for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ XML = Markup("xml")
 
 
 def sentences(text: str) -> list[Span]:
-    """What ends with a full stop or a line."""
+    """Spans that end with a full stop or a line break."""
     spans = []
     for found in re.finditer(r"[^.!?\n]+[.!?]*", text):
         if any(character.isalnum() for character in found[0]):
@@ -66,7 +66,7 @@ def shouted(text: str, markup: Markup = PLAIN) -> str:
 def rendered(
     text: str, target: str, links: Iterable[tuple[int, int]], markup: Markup = HTML
 ) -> str:
-    """One sentence with its translation and the words that belong together."""
+    """A text of one sentence, rendered with ``target`` as its translation."""
     return translated(
         text,
         markup,
@@ -76,7 +76,7 @@ def rendered(
 
 
 def seen(text: str, markup: Markup = PLAIN) -> list[str]:
-    """What models get to see of a text."""
+    """The model's input for a text, by sentence."""
     return [
         sentence.text
         for run in parse(text, markup).runs
@@ -89,9 +89,9 @@ plain_texts = st.lists(st.sampled_from(SCRAPS), max_size=8).map("".join)
 
 
 class Dice:
-    """Draws of texts, sentences and alignments that nothing good can be said of.
+    """Random texts, sentence spans and malformed alignments from one seed.
 
-    These are made from one number: drawn piece by piece they would be too small to go wrong.
+    Hypothesis draws only the seed: texts drawn piece by piece would be too small to find errors.
     """
 
     def __init__(self, seed: int) -> None:
@@ -107,13 +107,13 @@ class Dice:
         return self._random.randint(least, most)
 
     def spans(self, text: str) -> list[Span]:
-        """Sentences anywhere, in order."""
+        """Sentence spans with random borders, in order."""
         inner = [self._random.randint(0, len(text)) for _ in range(self._random.randint(0, 3))]
         borders = sorted({0, len(text), *inner})
         return [span for span in pairwise(borders) if self._random.random() < 0.9]
 
     def alignment(self, source: str, target: str) -> Alignment | None:
-        """Only its shape is right."""
+        """Random weights, some invalid; only the shape is right."""
         if self._random.random() < 0.1:
             return None
         step = self._random.choice([1, 1, 1, 2])

@@ -42,7 +42,7 @@ def test_the_model_sees_sentences_without_tags(text, expected) -> None:
         "<x-name>Acme</x-name>",
     ],
 )
-def test_what_is_not_to_be_translated_is_one_unit_of_its_sentence(untouched) -> None:
+def test_untranslated_element_is_kept_as_one_unit_of_its_sentence(untouched) -> None:
     markup = replace(HTML, ignore_tags=frozenset({"x-name"}))
     text = f"Nimm {untouched}, bitte"
     assert seen(text, markup) == ["Nimm, bitte"]
@@ -58,7 +58,7 @@ def test_untouched_elements_end_where_their_parents_do() -> None:
     assert seen("<p>A <span translate=no>b</p><p>C</p>", HTML) == ["A", "C"]
 
 
-def test_callers_say_which_tags_end_sentences() -> None:
+def test_options_set_which_tags_end_sentences() -> None:
     splitting = replace(HTML, splitting_tags=frozenset({"i"}))
     assert seen("Ein <i>Wort</i> da", splitting) == ["Ein", "Wort", "da"]
     joining = replace(HTML, non_splitting_tags=frozenset({"br"}))
@@ -66,7 +66,7 @@ def test_callers_say_which_tags_end_sentences() -> None:
     assert shouted("Ein <br> Wort", joining) == "EIN <br> WORT"
 
 
-def test_only_what_was_translated_is_written_anew() -> None:
+def test_untranslated_entities_are_kept_unchanged() -> None:
     text = "<p>&nbsp;&copy; &uuml;ber</p>  <p>\n&mdash;\n</p>"
     assert shouted(text, HTML) == "<p>&nbsp;© ÜBER</p>  <p>\n&mdash;\n</p>"
 
@@ -75,7 +75,7 @@ def test_translations_are_escaped() -> None:
     assert shouted("a &lt; b & <i>c</i>", HTML) == "A &lt; B &amp; <i>C</i>"
 
 
-def test_addresses_are_read_as_browsers_read_them_and_kept_as_they_are() -> None:
+def test_address_with_entities_is_recognised_and_kept_unchanged() -> None:
     text = "Auf http://a.example/?b=1&amp;c=2&nbsp;steht mehr"
     assert seen(text, HTML) == ["Auf\xa0steht mehr"]
     assert "http://a.example/?b=1&amp;c=2" in shouted(text, HTML)
@@ -95,7 +95,7 @@ def test_tag_soup_is_translated_as_far_as_possible() -> None:
         *("<code>", "<title>", "<i translate=no>", "{a} ", " \n", "<x/>"),
     ],
 )
-def test_no_text_is_read_again_and_again_and_none_is_lost(unit) -> None:
+def test_parsing_is_lossless_and_linear_for_repeated_units(unit) -> None:
     text = unit * (30_000 // len(unit))
     parsed = parse(text, HTML)
     assert parsed.join([run.raw for run in parsed.runs]) == text

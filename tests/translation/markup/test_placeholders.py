@@ -22,7 +22,7 @@ def found(text: str) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("around", ["{}", "Das ist {}.", "({})", "„{}“, ja", "so:{}!", "a {}\nb"])
-def test_what_programs_wrote_is_found_without_what_is_around_it(placeholder, around) -> None:
+def test_placeholder_or_address_is_found_without_surrounding_text(placeholder, around) -> None:
     assert found(around.replace("{}", placeholder, 1)) == [placeholder]
 
 
@@ -44,17 +44,17 @@ def test_what_programs_wrote_is_found_without_what_is_around_it(placeholder, aro
         *("<b>fett</b>", "Mein%20Dokument", "a://", "1:2", "e.g. this", "http://."),
     ],
 )
-def test_what_people_wrote_is_not(text) -> None:
+def test_ordinary_text_is_not_a_placeholder(text) -> None:
     assert found(text) == []
 
 
-def test_neighbours_are_found_one_by_one() -> None:
+def test_adjacent_placeholders_are_found_separately() -> None:
     assert found("%s%s {a}{b} %1$s/%2$s") == ["%s", "%s", "{a}", "{b}", "%1$s", "%2$s"]
     assert found("%dGB von 10 %s") == ["%d", "%s"]
 
 
 @given(st.text(st.sampled_from("a1%s{}()$#@.:/<>x= w\n-_&")))
-def test_places_are_in_order_and_apart(text) -> None:
+def test_spans_are_ordered_and_do_not_overlap(text) -> None:
     position = 0
     for start, end in find(text):
         assert position <= start < end <= len(text)
@@ -64,5 +64,5 @@ def test_places_are_in_order_and_apart(text) -> None:
 @pytest.mark.parametrize(
     "unit", ["{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www."]
 )
-def test_no_text_is_read_again_and_again(unit) -> None:
+def test_search_is_linear_for_repeated_units(unit) -> None:
     find(unit * (100_000 // len(unit)))

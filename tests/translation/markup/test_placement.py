@@ -12,14 +12,14 @@ from tests.translation.markup.making import HTML, aligned, rendered, translated
 @pytest.mark.parametrize(
     ("text", "target", "links", "expected"),
     [
-        # Elements follow their words, in whatever order.
+        # Elements follow their words in any order.
         (
             "Das <b>rote Haus</b> ist <i>alt</i>.",
             "Old is the red house.",
             [(0, 2), (1, 3), (2, 4), (3, 1), (4, 0), (5, 5)],
             "<i>Old</i> is the <b>red house</b>.",
         ),
-        # Words of an element that went apart keep together what they can.
+        # If the words of an element are separated, it encloses the largest group.
         (
             "Er <b>gibt nicht auf</b> heute.",
             "Up today he does not give.",
@@ -33,16 +33,16 @@ from tests.translation.markup.making import HTML, aligned, rendered, translated
             [(0, 1), (1, 2), (2, 0)],
             "done <b>very <i>well</i></b>",
         ),
-        # Punctuation stays outside, even if it looks at what is inside.
+        # Punctuation stays outside, even if it attends to a word inside.
         (
             "ein <b>Wort</b>, ja",
             "a word, yes",
             [(0, 0), (1, 1), (1, 2), (3, 3)],
             "a <b>word</b>, yes",
         ),
-        # Unless it was inside.
+        # Punctuation inside the source element stays inside.
         ("ein <b>Wort!</b> Ja", "a word! Yes", [(0, 0), (1, 1), (3, 3)], "a <b>word!</b> Yes"),
-        # Around a word, if it was in one; in it, if the word stayed the same.
+        # A tag inside a word goes around its translation, or inside it if the word is the same.
         ("ein Haus<b>tier</b> ist", "a pet is", [(0, 0), (1, 1), (2, 2)], "a <b>pet</b> is"),
         (
             "Wasser ist H<sub>2</sub>O",
@@ -52,9 +52,9 @@ from tests.translation.markup.making import HTML, aligned, rendered, translated
         ),
         ("rufen Sie an<sup>1</sup>", "call us1", [(1, 1), (2, 1)], "call us<sup>1</sup>"),
         ("der 1<sup>te</sup> Satz", "the 1st set", [(0, 0), (1, 1)], "the 1<sup>st</sup> set"),
-        # At the very end, too.
+        # At the end of the sentence.
         ("das ist <b>alt</b>", "old is that", [(0, 2), (1, 1), (2, 0)], "<b>old</b> is that"),
-        # What got no words stands where it stood.
+        # An element without target words stays between its neighbours.
         (
             "das sehen <b>doch</b> wir",
             "we see that",
@@ -85,7 +85,7 @@ def test_tags_are_placed_by_alignment(text, target, links, expected) -> None:
         ("auf <b>{url}</b>, da", "on, there", [(0, 0), (1, 1), (2, 2)], "on <b>{url}</b>, there"),
         ("lies {url} jetzt", "今読む", [(0, 1), (1, 0)], "今読 {url} む"),
         ("a {x} b", "", [], "{x}"),
-        # What became of a full stop may be a word.
+        # A full stop may be aligned with a word.
         ("sieh {url}.", "and others", [(0, 0), (1, 1)], "and {url} others"),
         ("(ab {url})", "we others", [(1, 0), (2, 1)], "we {url} others"),
         ("„{url}“ ab", "others ab", [(0, 0), (2, 1)], "others {url} ab"),
@@ -109,13 +109,13 @@ def test_an_element_across_sentences_reaches_the_end_of_one_and_the_start_of_the
     assert translated(text, HTML, render) == ("<b><i>It is red</i> today. And there</b> it is.")
 
 
-def test_without_an_alignment_marks_are_as_far_in_as_they_were() -> None:
+def test_without_alignment_marks_are_placed_at_the_same_relative_position() -> None:
     (run,) = parse("eins zwei <b>drei vier</b> fünf", HTML).runs
     (sentence,) = run.cut([(0, len(run.text))]).sentences
     assert sentence.render("one two three four five", None) == "one two <b>three four</b> five"
 
 
-def test_weights_that_do_not_fit_are_refused() -> None:
+def test_weights_of_wrong_shape_raise_value_error() -> None:
     (run,) = parse("eins <b>zwei</b> drei", HTML).runs
     (sentence,) = run.cut([(0, len(run.text))]).sentences
     alignment = Alignment(words("eins zwei drei"), words("one"), np.zeros((2, 2), np.float32))
@@ -123,8 +123,8 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         sentence.render("one", alignment)
 
 
-def test_nothing_is_put_into_what_is_whole() -> None:
-    """Such as a glossary's term that has several words."""
+def test_no_mark_is_placed_inside_whole_spans() -> None:
+    """Such as a glossary term of several words."""
     [run] = parse("a <b>b</b> {x} c", HTML).runs
     [sentence] = run.cut([(0, len(run.text))]).sentences
     target = "C D {e f} g"

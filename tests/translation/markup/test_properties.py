@@ -57,7 +57,7 @@ def tree(draw: Dice, names: list[str]) -> str:
 
 
 def parents(text: str) -> dict[str, str]:
-    """Of each start tag and empty one, what it is in. Fails if the tags are not nested."""
+    """Maps each start tag or empty tag to its parent tag. Fails if the tags are not nested."""
     found = {}
     path = [""]
     for tag in TAG.findall(text):
@@ -76,7 +76,7 @@ def parents(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("markup", MARKUPS)
 @settings(max_examples=150, deadline=None)
 @given(draw=dice)
-def test_any_translation_keeps_all_tags_and_what_they_are_in(markup: Markup, draw: Dice) -> None:
+def test_any_translation_keeps_all_tags_and_their_parents(markup: Markup, draw: Dice) -> None:
     text = tree(draw, INLINE if draw.number(0, 1) else ALL)
 
     def render(sentence: MarkedSentence) -> str:
@@ -93,9 +93,7 @@ def test_any_translation_keeps_all_tags_and_what_they_are_in(markup: Markup, dra
 @pytest.mark.parametrize("markup", MARKUPS)
 @settings(max_examples=150, deadline=None)
 @given(draw=dice)
-def test_between_its_marks_a_translation_is_what_the_model_wrote(
-    markup: Markup, draw: Dice
-) -> None:
+def test_rendering_without_its_marks_equals_the_model_output(markup: Markup, draw: Dice) -> None:
     def render(sentence: MarkedSentence) -> str:
         target = draw.text()
         result = sentence.render(target, draw.alignment(sentence.text, target))
@@ -128,7 +126,7 @@ def test_placeholders_survive_any_translation_of_a_plain_text(draw: Dice) -> Non
 
 @settings(max_examples=300, deadline=None)
 @given(dice, ANYTHING, st.sampled_from(["text", "html"]))
-def test_what_is_not_translated_comes_back_to_the_byte(draw, text, kind) -> None:
+def test_untranslated_text_is_reproduced_to_the_byte(draw, text, kind) -> None:
     parsed = parse(text, Markup(kind, ignore_tags=frozenset({"a"})))
     assert parsed.join([run.raw for run in parsed.runs]) == text
     for run in parsed.runs:

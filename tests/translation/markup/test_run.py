@@ -11,7 +11,7 @@ def cut(text: str) -> Cut:
     return run.cut(sentences(run.text))
 
 
-def test_a_text_without_marks_is_one_run_of_itself() -> None:
+def test_text_without_marks_is_one_run() -> None:
     text = "Eins.\n\n  Zwei < drei & mehr."
     (run,) = parse(text).runs
     assert run.text == text
@@ -19,7 +19,7 @@ def test_a_text_without_marks_is_one_run_of_itself() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "<p></p>", "<b> </b>", "<!-- x -->", "{name}"])
-def test_where_there_is_nothing_to_translate_there_are_no_runs(text) -> None:
+def test_text_without_words_has_no_runs(text) -> None:
     parsed = parse(text, HTML)
     assert parsed.runs == ()
     assert parsed.join([]) == text
@@ -31,7 +31,7 @@ def test_marks_around_whole_sentences_need_no_alignment() -> None:
     assert not any(sentence.marked for sentence in parts.sentences)
 
 
-def test_marks_within_a_sentence_go_with_it() -> None:
+def test_marks_within_a_sentence_belong_to_it() -> None:
     parts = cut("<u><b>Eins</b> und <i>zwei</i></u>. Drei")
     assert parts.separators == ("", " ", "")
     assert [sentence.marked for sentence in parts.sentences] == [True, False]
@@ -61,7 +61,7 @@ def test_an_element_across_sentences_is_shared_between_them() -> None:
         ("Von {a} {b} nach", "Von nach"),
     ],
 )
-def test_the_model_sees_no_blanks_that_nobody_would_write(text, expected) -> None:
+def test_model_input_has_no_superfluous_blanks_at_placeholders(text, expected) -> None:
     assert seen(text, PLAIN) == [expected]
     assert shouted(text).lower() == text.lower()
 
@@ -73,7 +73,7 @@ def test_sentences_out_of_order_are_refused(spans) -> None:
         run.cut(spans)
 
 
-def test_each_place_needs_its_text() -> None:
+def test_join_with_too_few_texts_raises_value_error() -> None:
     parsed = parse("<p>a</p><p>b</p>", HTML)
     with pytest.raises(ValueError, match="1 texts for 2 places"):
         parsed.join(["a"])

@@ -11,7 +11,7 @@ from tests.translation.markup.making import XML, seen, shouted
 DOCUMENT = "<doc>\n <p>Ein <b>fettes</b> Wort</p>\n <p>Noch <i><u>eins</u></i></p>\n</doc>"
 
 
-def test_an_element_beside_text_stands_in_a_sentence_and_others_end_it() -> None:
+def test_element_next_to_text_is_inline_and_any_other_ends_a_sentence() -> None:
     assert seen(DOCUMENT, XML) == ["Ein fettes Wort", "Noch eins"]
     assert seen("<a>Eins</a><b>Zwei</b>", XML) == ["Eins", "Zwei"]
     assert seen("Hallo <b>Welt</b>", XML) == ["Hallo Welt"]
@@ -24,7 +24,7 @@ def test_without_outline_detection_only_named_tags_end_sentences() -> None:
     assert seen("<a>Eins</a><b>Zwei</b>", splitting) == ["Eins", "Zwei"]
 
 
-def test_named_tags_matter_more_than_the_outline() -> None:
+def test_named_tags_override_outline_detection() -> None:
     splitting = replace(XML, splitting_tags=frozenset({"b"}))
     assert seen("Hallo <b>Welt</b>", splitting) == ["Hallo", "Welt"]
     joining = replace(XML, non_splitting_tags=frozenset({"b"}), splitting_tags=frozenset({"b"}))
@@ -68,7 +68,7 @@ def test_comments_instructions_and_character_data_are_kept() -> None:
         ("\ud800", 1, 0),
     ],
 )
-def test_what_is_not_well_formed_is_refused_with_its_place(text, line, column) -> None:
+def test_malformed_xml_is_refused_with_line_and_column(text, line, column) -> None:
     with pytest.raises(MalformedMarkup, match=f"line {line}, column {column}") as refused:
         parse(text, XML)
     assert isinstance(refused.value, TranslationError)
