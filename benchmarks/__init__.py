@@ -1,1 +1,1 @@
-"""Bundles measured as users meet them. Each benchmark prints a table and a line of JSON."""
+"""Benchmarks of bundles and training. Each prints a table and a line of JSON."""

@@ -1,12 +1,12 @@
-"""The paper's base network with random weights, as a bundle to measure speed with.
+"""Builds a bundle of the paper's base network with random weights, for speed benchmarks.
 
     python -m benchmarks.base [--cache DIRECTORY]
 
-How long a random network writes would differ from engine to engine with the last bit of rounding.
-So this one ends by its weights, not by a forced length: the first head of the last layer's
-cross-attention looks from target position t to source position t, and copies whether ``eos``
-stands there to a channel of its own, which the output embedding of ``eos`` listens to. A
-translation has as many tokens as its source in any engine; everything else is random.
+The output length of a plain random network would depend on rounding, and so on the engine. This
+network ends by its weights, not by a forced length. The first head of the last layer's
+cross-attention attends from target position t to source position t. It copies whether ``eos``
+stands there to a separate channel, which raises the logit of ``eos``. A translation has as many
+tokens as its source in any engine; everything else is random.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from training.export.graphs import build_graph, dimensions_of
 from training.export.weights import collect_weights
 
 CACHE = Path("build/benchmarks")
-"""Where benchmarks keep what takes a while to make; not a part of the repository."""
+"""Cache of expensive benchmark inputs; not part of the repository."""
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
 SEED = 7
@@ -53,12 +53,12 @@ CONFIG = TransformerConfig(
     source_vocabulary=32_000, target_vocabulary=32_000, norm="before", tying="none", max_length=256
 )
 FIRST_WORD = 4
-"""The first token id that is a word; those below are special."""
+"""The first token id of a word; smaller ids are special."""
 
-# The fastest sinusoids tell neighbouring positions apart. One head has room for 32 of them.
+# The fastest sinusoids distinguish neighbouring positions. One head has room for 32 of them.
 _POSITION_CHANNELS = range(64)
-# The slowest sines are below 0.03 over all positions, so that their channels are free. What a norm
-# makes of the silent one is its shift, which is taken off the others again where it would matter.
+# The slowest sines are below 0.03 at all positions, so their channels are free. After a norm, the
+# silent channel holds the norm's shift, which is subtracted from other channels where it matters.
 _ENDS_CHANNEL = -2
 _SILENT_CHANNEL = -4
 _CONSTANT_CHANNEL = -1
@@ -67,14 +67,14 @@ _SOURCES = ("training/export", "models/transformer", "models/bundle")
 
 
 def base_bundle(cache: Path = CACHE) -> Bundle:
-    """The bundle ``base``, written if the cache has none made by this very code."""
+    """The bundle ``base``; written unless the cache has one made by this version of the code."""
     path = cache / "bundles" / "base"
     version = _code_version()
     if (path / MANIFEST).is_file():
         try:
             bundle = Bundle.open(path)
         except InvalidBundle:
-            # Made by other code: replaced below, as an outdated version is.
+            # Made by other code: replaced below, as is an outdated version.
             pass
         else:
             if bundle.manifest.version == version:
@@ -119,7 +119,7 @@ def write_base_bundle(path: Path, version: str) -> Bundle:
 
 
 def _sentences(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Random sources, and as random prefixes of translations that are as long."""
+    """Random sources, each with a random translation prefix of the same length."""
     random = np.random.default_rng(SEED)
 
     def words(length: int) -> tuple[int, ...]:
@@ -135,14 +135,14 @@ def _sentences(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 def random_network(config: TransformerConfig = CONFIG) -> Transformer:
     """The network described above; the same at every call.
 
-    Its width must be the base's, on which the sinusoids depend that tell positions apart.
+    Its width must be that of the base network, because the sinusoids depend on it.
     """
     network = build(config, SEED).eval()
     random = torch.Generator().manual_seed(SEED)
     for module in network.modules():
         if isinstance(module, nn.Linear) and module.bias is not None:
             module.bias.normal_(std=0.02, generator=random)
-    # What the special channels hold at the input is there unchanged at the output.
+    # The values of the special channels pass unchanged from input to output.
     kept = [*_POSITION_CHANNELS, _ENDS_CHANNEL, _SILENT_CHANNEL]
     layers: list[EncoderLayer | DecoderLayer] = [*network.encoder_layers, *network.decoder_layers]
     for layer in layers:
@@ -166,7 +166,7 @@ def _silence(linear: nn.Linear, channels: Sequence[int]) -> None:
 
 
 def _align(network: Transformer) -> None:
-    """The first head of the last cross-attention: positions meet, and "ends here" is copied."""
+    """First head of the last cross-attention: matches positions, copies the "ends here" channel."""
     cross = network.decoder_layers[-1].cross
     head = range(network.config.head_width)
     _silence(cross.query, head)
@@ -178,17 +178,17 @@ def _align(network: Transformer) -> None:
     _silence(cross.value, [0])
     cross.value.weight[0, _ENDS_CHANNEL] = 1
     cross.value.weight[0, _SILENT_CHANNEL] = -1
-    # What is copied of the word there tells one step from the next.
+    # The copied word makes consecutive steps differ.
     cross.output.weight[:, head] *= 6
     cross.output.weight[:, 0] = 0
     cross.output.weight[_ENDS_CHANNEL, 0] = 16
 
 
 def _listen(network: Transformer, random: torch.Generator) -> None:
-    """Output embeddings: ``eos`` hears the channel, words are random, others are never written."""
+    """Output embeddings: ``eos`` reads the channel, words are random, other ids never win."""
     norm, table = network.decoder_norm, network.generator.weight
     assert isinstance(norm, nn.LayerNorm)
-    # A wide spread of logits, as trained networks have it.
+    # A wide spread of logits, as in trained networks.
     norm.weight.fill_(4)
     norm.weight[_CONSTANT_CHANNEL], norm.bias[_CONSTANT_CHANNEL] = 0, 1
     table.normal_(std=network.config.width**-0.5, generator=random)
@@ -205,7 +205,7 @@ def _listen(network: Transformer, random: torch.Generator) -> None:
 
 
 def _code_version() -> str:
-    """A digest of all code that decides what the bundle holds."""
+    """A digest of all code that determines the bundle's content."""
     root = Path(__file__).parents[1]
     files = [Path(__file__), *(file for each in _SOURCES for file in (root / each).glob("*.py"))]
     digest = hashlib.sha256()

@@ -1,10 +1,10 @@
-"""Clients of a translation service, many of them in one process: what sends the load.
+"""Load generator: many clients of a translation service in one process.
 
     python -m benchmarks.client URL < PLAN
 
-The plan and the answer are JSON. It runs on the same machine as the service, so that what it
-spends the service lacks: connections are kept and spoken to directly, at a tenth of what a
-general HTTP client takes for a request.
+Plan and result are JSON. It shares the machine with the service, so its processor time is taken
+from the service. It therefore keeps connections open and speaks HTTP directly, at a tenth of the
+cost of a general HTTP client.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from urllib.parse import urlsplit
 
 _DRAIN_SECONDS = 10.0
 LOST = math.inf
-"""The latency of a request that was refused, or not answered in time."""
+"""Latency of a request that was refused or not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send for how long: at a ``rate`` of its own, or by so many ``clients`` in turn.
+    """What to send for how long: at a fixed ``rate``, or by ``clients`` with one request at a time.
 
-    With a rate, requests arrive like raindrops (a Poisson process) whether or not others have been
-    answered, and latency counts from the moment that one was due. It ends early if far more wait
-    than a service that answers within ``hopeless_seconds`` could have waiting.
+    With a rate, requests arrive as a Poisson process, independent of answers (open loop), and
+    latency counts from the moment a request is due. The run ends early if far more requests are
+    pending than a service that answers within ``hopeless_seconds`` could have.
     """
 
     bodies: tuple[str, ...]
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One request: which body, when it was answered since the start, and after how long."""
+    """Outcome of a request: its body, and the time of its answer and the latency in seconds."""
 
     body: int
     at: float
@@ -54,7 +54,7 @@ class Heard:
 def arrivals(plan: Plan) -> Iterator[float]:
     """When the requests of a plan with a rate are due, in seconds since its start.
 
-    The number of a request, modulo the bodies, says which it sends.
+    The number of a request modulo the number of bodies selects its body.
     """
     gaps, due = random.Random(plan.seed), 0.0
     while (due := due + gaps.expovariate(plan.rate)) < plan.seconds:
@@ -67,7 +67,7 @@ def send(url: str, plan: Plan) -> list[Heard]:
 
 
 def send_since(url: str, plan: Plan) -> tuple[float, list[Heard]]:
-    """As ``send``; also when the plan started, by ``time.perf_counter``.
+    """As ``send``; also returns when the plan started, by ``time.perf_counter``.
 
     On Linux that clock is the same in all processes.
     """
@@ -80,12 +80,12 @@ def send_since(url: str, plan: Plan) -> tuple[float, list[Heard]]:
     )
     if finished.returncode:
         raise RuntimeError(f"the clients of {url} failed: {finished.stderr.strip()}")
-    told = json.loads(finished.stdout)
-    return told["started"], [Heard(*each) for each in told["heard"]]
+    result = json.loads(finished.stdout)
+    return result["started"], [Heard(*each) for each in result["heard"]]
 
 
 class _Connection:
-    """Keeps one connection, on which it asks for one translation after another."""
+    """A persistent HTTP connection that sends one translation request at a time."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -119,7 +119,7 @@ class _Connection:
 
 
 class _Crowd:
-    """Everybody who sends requests; remembers what each one heard."""
+    """Sends the requests of a plan and records their outcomes."""
 
     def __init__(self, url: str, plan: Plan) -> None:
         self._url = url

@@ -1,8 +1,8 @@
-"""Two engines taking turns at the same work, one of them in whichever setting suits it best.
+"""Speed comparison of our engine and CTranslate2, running the same work alternately.
 
-Each lives in a process of its own and sleeps while the other works. What is compared are
-neighbours in time; pairs that other processes disturbed are measured again, and which pairs count
-is decided by disturbance, never by speed.
+CTranslate2 runs in its fastest setting. Each engine has its own process and sleeps while the other
+works. Consecutive runs are compared as pairs. Pairs that other processes disturbed are measured
+again. Pairs are selected by disturbance, never by speed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_DECODING_LENGTH = 192
 _PAUSE_SECONDS = 0.4
 _LONGEST_WAIT_SECONDS = 20.0
 _HOPELESS = 2.0
-"""A setting so many times slower than the best is not tried in the cells that follow."""
+"""A setting slower than the best by this factor is not tried in the following cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Neighbouring runs of the same work."""
+    """Consecutive runs of the same work by both engines."""
 
     ours: Done
     theirs: Done
@@ -73,17 +73,17 @@ class Result:
     highest_ratio: float
     pairs: int
     same: float
-    """The share of sentences that both translate to the same tokens."""
+    """Share of sentences that both engines translate to the same tokens."""
     others_cores: float
-    """The most that other processes used the processor during a run that counts."""
+    """Maximum of the cores that other processes used during a selected run."""
 
 
 class LengthsDiffer(Exception):
-    """An engine did not end where the base network ends by its weights."""
+    """An engine's output length differs from the one that the base network's weights define."""
 
 
 class Contest:
-    """Our engine and CTranslate2 in each of its settings, one model in one precision."""
+    """Our engine and CTranslate2 in each of its settings, with one model in one precision."""
 
     def __init__(self, bundle: Bundle, precision: Precision, threads: int, cache: Path) -> None:
         self._bundle = bundle
@@ -114,27 +114,27 @@ class Contest:
         self._stack.close()
 
     def measure(self, cell: Cell, work: Workload, pairs: int) -> Result:
-        """Measure a cell: a trial of the settings, then pairs until enough were undisturbed."""
+        """Measure a cell: try the settings, then run pairs until enough are undisturbed."""
         length = min(MAX_DECODING_LENGTH, self._bundle.manifest.limits.target_length)
         search = Search(cell.beam_size, length)
-        theirs = self._best_setting(work, search)
+        peer = self._best_setting(work, search)
         self._run(self._ours, work, search)
         measured: list[Pair] = []
         while len(measured) < 2 * pairs:
             machine.wait_until_quiet(_LONGEST_WAIT_SECONDS)
-            first = self._run(theirs, work, search)
+            first = self._run(peer, work, search)
             measured.append(Pair(self._run(self._ours, work, search), first))
             quiet = sum(pair.others_cores <= machine.QUIET_CORES for pair in measured)
             if quiet >= pairs:
                 break
         counted = least_disturbed(measured, pairs)
         ratios = [pair.ratio for pair in counted]
-        assert isinstance(theirs.engine, CTranslate2)
+        assert isinstance(peer.engine, CTranslate2)
         return Result(
             cell=cell.name,
             ours=statistics.median(pair.ours.tokens_per_second for pair in counted),
             theirs=statistics.median(pair.theirs.tokens_per_second for pair in counted),
-            setting=theirs.engine.setting,
+            setting=peer.engine.setting,
             ratio=statistics.median(ratios),
             lowest_ratio=min(ratios),
             highest_ratio=max(ratios),
@@ -144,7 +144,7 @@ class Contest:
         )
 
     def memories(self) -> dict[str, dict[str, machine.Memory | None]]:
-        """By engine: when it was opened, and after the work it did last."""
+        """Memory by engine: when it was opened, and after its last work."""
         return {
             f"{self._bundle.manifest.name} {self._precision} {worker.engine.label}": {
                 "opened": worker.memory_when_opened,
@@ -154,7 +154,7 @@ class Contest:
         }
 
     def _best_setting(self, work: Workload, search: Search) -> Worker:
-        """Try every setting with some of the work, and drop those without a prospect."""
+        """Try every setting with some of the work, and drop the slow ones."""
         trial = replace(work, batches=work.batches[:2])
         seconds = []
         for worker in self._theirs:
@@ -179,7 +179,7 @@ class Contest:
 
 
 def least_disturbed(measured: Sequence[Pair], count: int) -> list[Pair]:
-    """The pairs that count: chosen by disturbance, never by speed."""
+    """The selected pairs: chosen by disturbance, never by speed."""
     return sorted(measured, key=lambda pair: pair.others_cores)[:count]
 
 
@@ -196,5 +196,5 @@ def check_lengths(engine: str, work: Workload, done: Done) -> None:
 
 def _same(pair: Pair) -> float:
     ours = [each for batch in pair.ours.translations for each in batch]
-    theirs = [each for batch in pair.theirs.translations for each in batch]
-    return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
+    peer = [each for batch in pair.theirs.translations for each in batch]
+    return sum(a == b for a, b in zip(ours, peer, strict=True)) / len(ours)

@@ -1,7 +1,7 @@
-"""Engines as a benchmark sees them: token ids in, token ids out, the search being the same.
+"""Adapters of our engine and CTranslate2: token ids in, token ids out, with the same search.
 
-Imported by the processes that are measured: each engine brings in its own libraries when it is
-opened, so that neither carries the other's weight.
+The measured processes import this module. Each engine imports its libraries when it is opened, so
+that neither process loads those of the other.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Beam search that ends when ``beam_size`` hypotheses have, scores divided by their length."""
+    """Beam search until ``beam_size`` hypotheses are complete; scores are divided by length."""
 
     beam_size: int
     max_decoding_length: int
-    """``eos`` counted; no workload comes near it."""
+    """Includes ``eos``; no workload reaches it."""
 
 
 class Translating(Protocol):
-    """An engine that has been opened."""
+    """An opened engine."""
 
     def translate(self, sentences: Sentences, search: Search) -> Sentences:
         """The best translation of each sentence, without ``eos``."""
@@ -39,7 +39,7 @@ class Translating(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dragoman:
-    """Our own engine as the service runs it, all sentences being given at once."""
+    """Our engine as the service runs it; all sentences are submitted at once."""
 
     bundle: Path
     precision: Precision
@@ -60,7 +60,7 @@ class Dragoman:
 
 
 async def open_engine(bundle: Path, precision: Precision, threads: int) -> LoadedModel:
-    """A model loaded and started as the service does it, with its defaults and its metrics."""
+    """A model loaded and started as in the service, with the service's defaults and metrics."""
     from service.loading.loader import load_model
     from service.observability.metrics import Metrics
     from service.settings import Settings
@@ -81,7 +81,7 @@ class _OpenDragoman:
         options = self._options(
             beam_size=search.beam_size,
             max_decoding_length=search.max_decoding_length,
-            # CTranslate2 returns none by default either.
+            # CTranslate2 returns no scores by default either.
             return_scores=False,
         )
 
@@ -102,12 +102,12 @@ SETTINGS: dict[str, dict[str, str]] = {
     "oneDNN+AVX512": {"CT2_FORCE_CPU_ISA": "AVX512", "CT2_USE_MKL": "0"},
     "MKL+AVX512": {"CT2_FORCE_CPU_ISA": "AVX512", "CT2_USE_MKL": "1"},
 }
-"""What CTranslate2 lets one choose, read from the environment once in the life of a process."""
+"""Options of CTranslate2 that it reads from the environment once per process."""
 
 
 @dataclass(frozen=True, slots=True)
 class CTranslate2:
-    """CTranslate2 with one of ``SETTINGS``, all sentences being given as one batch."""
+    """CTranslate2 with one of ``SETTINGS``; all sentences are one batch."""
 
     model: Path
     compute_type: str

@@ -1,4 +1,4 @@
-"""One GPU: parity with the CPU, tokens per second, and each step beside what the hardware allows.
+"""GPU benchmark: parity with the CPU, tokens per second, and step time against the roofline.
 
     python -m benchmarks.gpu [--bundle DIRECTORY] [--precision fp16] [--sentences 1 8 32 128 512]
 
@@ -50,7 +50,7 @@ class Row:
     sentences: int
     tokens_per_second: float
     latency_milliseconds: float
-    """From giving all sentences to having the last, the median."""
+    """Median time from submitting all sentences to the last result."""
     step_milliseconds: float
     roofline_milliseconds: float
     torch_milliseconds: float
@@ -91,17 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parity(bundle: Bundle, precision: Precision, device: Device) -> int:
-    """How many sentences the device translates as fp32 does on the CPU."""
+    """Number of sentences whose translation equals that of fp32 on the CPU."""
     sentences = random_words(bundle, [FIXED_TOKENS] * PARITY_SENTENCES)
-    ours, _ = translate(bundle, precision, device, sentences, runs=1)
-    theirs, _ = translate(bundle, "fp32", "cpu", sentences, runs=1)
-    return sum(map(tuple.__eq__, ours, theirs))
+    device_translations, _ = translate(bundle, precision, device, sentences, runs=1)
+    cpu_translations, _ = translate(bundle, "fp32", "cpu", sentences, runs=1)
+    return sum(map(tuple.__eq__, device_translations, cpu_translations))
 
 
 def translate(
     bundle: Bundle, precision: Precision, device: Device, sentences: Sentences, runs: int
 ) -> tuple[list[tuple[int, ...]], float]:
-    """The translations, and the median seconds that all of them together took."""
+    """The translations, and the median seconds of a run over all sentences."""
     backend = load(bundle, precision, device, len(sentences))
     scheduler = Scheduler(backend.limits, bundle.manifest.special_ids, max_padded_tokens=1 << 20)
     options = DecodingOptions(beam_size=BEAM_SIZE, max_decoding_length=128)
@@ -153,7 +153,7 @@ def measure(
 
 
 def step_seconds(bundle: Bundle, precision: Precision, device: Device, sources: Sentences) -> float:
-    """Of the backend alone, in the middle of a translation; the median."""
+    """Median step time of the backend alone, in the middle of a translation."""
     backend = load(bundle, precision, device, len(sources))
     backend.encode(EncodeBatch(0, sources))
     parents_BK = np.zeros((len(sources), BEAM_SIZE), np.int32)
@@ -169,7 +169,7 @@ def step_seconds(bundle: Bundle, precision: Precision, device: Device, sources: 
 
 
 def step_bytes(bundle: Bundle, precision: Precision, sentences: int) -> int:
-    """What a step must read: the decoder's weights, and keys and values half-way through."""
+    """Bytes that a step must read: the decoder's weights, and half the final keys and values."""
     dimensions = bundle.manifest.dimensions
     size = {"fp32": 4, "fp16": 2, "int8": 1}[precision]
     width, inner = dimensions.width, dimensions.feed_forward
@@ -181,7 +181,7 @@ def step_bytes(bundle: Bundle, precision: Precision, sentences: int) -> int:
 
 
 def copy_bandwidth(device: Device) -> float:
-    """Bytes read and written in a second by a copy within the device's memory."""
+    """Bytes read and written per second by a copy within the device's memory."""
     memory: Memory = HostMemory()
     if device == "cuda":
         from service.runtime.cuda import CudaMemory
@@ -200,7 +200,7 @@ def copy_bandwidth(device: Device) -> float:
 
 @torch.inference_mode()
 def torch_step_seconds(device: Device, sentences: int) -> float:
-    """PyTorch's cached step of the base network over as many rows; the median."""
+    """Median time of PyTorch's cached step of the base network over as many rows."""
     element = torch.float16 if device == "cuda" else torch.float32
     network = random_network().to(device, element)
     source_BS = torch.randint(4, CONFIG.source_vocabulary, (sentences, FIXED_TOKENS), device=device)

@@ -1,6 +1,6 @@
-"""What else the machine does while something is measured, and how much memory a process holds.
+"""Processor use by other processes during a measurement, and memory use of a process.
 
-Both are read from ``/proc``; on a system without it they are unknown, which is ``None``.
+Both are read from ``/proc``; without it they are ``None``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 QUIET_CORES = 0.12
-"""Use of the processor by others that leaves a measurement undisturbed."""
+"""Cores that other processes may use without disturbing a measurement."""
 
 _PROC = Path("/proc")
 _LOOK_SECONDS = 0.5
@@ -33,7 +33,7 @@ class Memory:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float | None]:
-    """What ``work`` returns, the seconds it took, and how many cores others used meanwhile."""
+    """The result of ``work``, its seconds, and the cores that other processes used meanwhile."""
     busy, own = _busy_seconds(), _own_seconds()
     started = time.perf_counter()
     result = work()
@@ -46,7 +46,7 @@ def timed(work: Callable[[], T]) -> tuple[T, float, float | None]:
 
 
 def wait_until_quiet(longest_seconds: float) -> bool:
-    """Sleep until others hardly use the processor, but not for ever; whether they do not."""
+    """Sleep until other processes hardly use the processor, or time out; returns whether quiet."""
     deadline = time.monotonic() + longest_seconds
     while True:
         _, _, others = timed(lambda: time.sleep(_LOOK_SECONDS))
@@ -57,7 +57,7 @@ def wait_until_quiet(longest_seconds: float) -> bool:
 
 
 def memory_of(process_id: int | None = None) -> Memory | None:
-    """The memory of a process, this one unless said otherwise."""
+    """The memory of a process, by default this one."""
     try:
         status = (_PROC / str(process_id or "self") / "status").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def cores() -> int:
 
 
 def description() -> str:
-    """The processor, for people to read."""
+    """Name of the processor."""
     info = _PROC / "cpuinfo"
     if not info.exists():
         return f"{platform.processor() or platform.machine()}, {cores()} cores"
@@ -89,12 +89,12 @@ def description() -> str:
 
 
 def _busy_seconds() -> float | None:
-    """Seconds that all cores together have worked since the machine started."""
+    """Busy time of all cores together since the machine started."""
     try:
         first = (_PROC / "stat").read_text(encoding="utf-8").split("\n", 1)[0]
     except FileNotFoundError:
         return None
-    # user, nice, system, idle, iowait, irq, softirq: all but the two that wait.
+    # user, nice, system, idle, iowait, irq, softirq: all except idle and iowait.
     user, nice, system, _, _, interrupts, soft = (int(each) for each in first.split()[1:8])
     return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
 

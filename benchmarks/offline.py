@@ -1,11 +1,12 @@
-"""Target tokens per second of our engine and of CTranslate2, from token ids to token ids.
+"""Offline throughput benchmark: target tokens per second of our engine and of CTranslate2.
 
     python -m benchmarks.offline [--full] [--cells PATTERN ...] [--pairs N] [--json FILE]
 
-Both engines have the same weights, sources, search, stop rule, precision and threads, and take
-turns, A B A B; the ratio is the median over pairs of neighbours. CTranslate2 runs with the best of
-its settings for each cell, found by a trial; ours as the service runs it, with its defaults. A cell
-is named ``workload/precision/beam``, ``newstest/int8/4``. A star marks what others disturbed.
+From token ids to token ids. Both engines have the same weights, sources, search, stop rule,
+precision and threads, and alternate, A B A B; the ratio is the median over pairs of consecutive
+runs. CTranslate2 runs with the best of its settings for each cell, found by a trial; our engine
+runs with the service's defaults. A cell is named ``workload/precision/beam``, such as
+``newstest/int8/4``. A star marks measurements that other processes disturbed.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def all_cells() -> Iterator[Cell]:
-    """Every cell, those that share a model and a precision in a row."""
+    """Every cell; cells with the same model and precision are consecutive."""
     precisions: tuple[Precision, ...] = ("int8", "fp32")
     for precision in precisions:
         for name in (*NAMES[:-1],):

@@ -1,12 +1,12 @@
-"""One-sentence requests over HTTP: how many can come before they wait, and what clients reach.
+"""Online benchmark over HTTP: highest request rate within a latency limit, and client throughput.
 
     python -m benchmarks.online [--servers NAME ...] [--clients N ...] [--bundle DIRECTORY]
 
-Requests arrive at random, at rising rates, whether or not others have been answered; what is
-looked for is the highest rate at which 99 % are answered within a second, of our service and of two
-ways of serving CTranslate2. With ``--clients`` also, in what each client sends its next sentence
-when it has the last one's translation: target tokens per second of 1, 2, 4, … clients, and that
-over what the engine reaches offline with the same sentences.
+Each request has one sentence. Requests arrive at random, at rising rates, independent of answers.
+The result is the highest rate at which 99 % are answered within a second, for our service and for
+two ways of serving CTranslate2. With ``--clients``, also the target tokens per second of 1, 2, 4, …
+clients that each send the next sentence after the last answer, and the ratio to the engine's
+offline speed with the same sentences.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ SERVERS = ("dragoman", "windowed", "libretranslate")
 SENTENCES = 256
 SEARCH = Search(beam_size=4, max_decoding_length=192)
 LIMIT_SECONDS = 1.0
-"""Within this, 99 % of requests are to be answered."""
+"""Latency limit for 99 % of the requests."""
 _HALVINGS = 4
 _WARMING_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What happened at one rate, in requests per second."""
+    """Measurements at one rate, in requests per second."""
 
     rate: float
     requests: int
@@ -65,7 +65,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """What so many clients reached together; ``of_offline`` is the share of the engine's speed."""
+    """Throughput of concurrent clients; ``of_offline`` is relative to offline speed."""
 
     clients: int
     tokens_per_second: float
@@ -76,7 +76,7 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is served: sentences as clients send them, and how an engine does with them offline."""
+    """The sentences of the benchmark, and the engines' offline results with them."""
 
     bundle: Bundle
     precision: Precision
@@ -96,7 +96,7 @@ class Subject:
         return Dragoman(self.bundle.path, self.precision, self.threads)
 
     def best_peer(self) -> CTranslate2:
-        """CTranslate2 in the setting that is fastest with 32 of the sentences."""
+        """CTranslate2 in its fastest setting for 32 of the sentences."""
         model = converted(self.bundle, self.precision, self.cache)
         seconds: dict[CTranslate2, float] = {}
         for setting in SETTINGS:
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_highest_rate(url: str, subject: Subject, start: float, seconds: float) -> list[Level]:
-    """Every rate that was tried: up by half until one fails, then halving what is between."""
+    """Every rate that was tried: rising by half until one fails, then bisection."""
     levels: list[Level] = []
     passed, failed, halved = 0.0, math.inf, 0
     rate = start
@@ -209,7 +209,7 @@ def measure_rate(url: str, subject: Subject, rate: float, seconds: float) -> Lev
 
 
 def measure_crowd(url: str, subject: Subject, clients: int, offline: Done, seconds: float) -> Crowd:
-    """Tokens of the requests that were answered once all clients were at work."""
+    """Tokens of the requests that were answered while all clients were active."""
     heard = send(url, Plan(subject.bodies, seconds, clients=clients))
     lost = sum(each.latency == LOST for each in heard)
     if lost:
@@ -222,7 +222,7 @@ def measure_crowd(url: str, subject: Subject, clients: int, offline: Done, secon
 
 
 def _settle(url: str, subject: Subject) -> None:
-    """Wait until what earlier clients left behind is done: four sentences in turn."""
+    """Wait until requests of earlier clients are finished: four sentences in turn."""
     send(url, Plan(subject.bodies[:4], 0.5, clients=1))
     machine.wait_until_quiet(20)
 
@@ -293,7 +293,7 @@ def _print_comparison(highest: Mapping[str, float]) -> None:
 
 
 def _fields(measured: Level | Crowd) -> dict[str, float | None]:
-    """For JSON, which has no infinity."""
+    """Values for JSON, which has no infinity."""
     return {k: None if v == LOST else v for k, v in asdict(measured).items()}
 
 

@@ -1,8 +1,8 @@
-"""Training as tutorials have it, to compare ours with: ``nn.Transformer`` and a loop around it.
+"""Baseline training loop on ``nn.Transformer``, as in tutorials, to compare ours with.
 
-It knows the mathematics and none of our shortcuts: masks for padding and for the future as
-tensors, logits of every position, torch's own smoothed loss, batches moved when they are needed,
-the loss read after every step.
+It has none of our optimisations: padding and causal masks are tensors, logits are computed at every
+position, the loss is torch's with label smoothing, batches are moved on demand, and the loss is
+read after every step.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from training.data.batching import Batch
 
 
 class PlainTransformer(nn.Module):
-    """The network of a config on ``nn.Transformer``: one matrix for all embeddings, ReLU, and
-    the norm after; dropout is everywhere the residual's rate."""
+    """``nn.Transformer`` of a config: shared embeddings, ReLU, post-norm, one dropout rate."""
 
     positions: Tensor
 
@@ -62,7 +61,7 @@ class PlainTransformer(nn.Module):
 
 
 class PlainLoop:
-    """Adam, the gradient clipped, and autocast if ``dtype`` says so."""
+    """Adam with gradient clipping, and autocast if ``dtype`` requires it."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""BLEU, chrF and TER of bundles, through HTTP: the scores we publish are those that users get.
+"""BLEU, chrF and TER of bundles, translated through HTTP, as in the published scores.
 
     python -m benchmarks.quality [NAME ...] [--test CORPUS ...] [--record] [--runs DIR]
 
-Every bundle is scored in each of its directions on the test set of the recipe that made it, or on
-the corpora that are named, such as ``wmt-news/test``. Where a corpus comes lower-cased and
-tokenised, too (``<test set>.lc.norm.tok``), the translations are given the same treatment and
-scored against that, as the replications of the paper do. With ``--runs``, they are compared with
-the beam search in PyTorch that `python -m training evaluate` left in its run.
+Every bundle is scored in each of its directions on the test set of its recipe, or on the named
+corpora, such as ``wmt-news/test``. If a corpus has a lower-cased and tokenised version
+(``<test set>.lc.norm.tok``), translations are also processed like it and scored against it, as in
+replications of the paper. With ``--runs``, translations are compared with those of PyTorch's beam
+search, which `python -m training evaluate` left in the run.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ TIMEOUT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What is asked of every bundle."""
+    """Settings of the evaluation, the same for every bundle."""
 
     url: str
     data: Path
     precision: Precision
     beam_size: int | None
-    """``None``: the bundle's own."""
+    """``None``: the bundle's default."""
     tests: tuple[str, ...]
-    """Names of corpora; none: the recipe's test set."""
+    """Names of corpora; empty: the recipe's test set."""
     source: str | None
     target: str | None
     runs: Path | None
@@ -112,10 +112,10 @@ class Quality:
         path = RunDirectory(runs / recipe.name).translations_of(recipe.data)[
             bitext.source, bitext.target
         ]
-        theirs = list(read_lines(path))
-        check_aligned(path, theirs, Path(f"{bitext.name}.{bitext.target}"), bitext.references)
-        differing = sum(a != b for a, b in zip(translations, theirs, strict=True))
-        print(f"  {differing} of {len(theirs)} translations differ from PyTorch's")
+        by_pytorch = list(read_lines(path))
+        check_aligned(path, by_pytorch, Path(f"{bitext.name}.{bitext.target}"), bitext.references)
+        differing = sum(a != b for a, b in zip(translations, by_pytorch, strict=True))
+        print(f"  {differing} of {len(by_pytorch)} translations differ from PyTorch's")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def translate(url: str, bitext: Bitext, model: str, beam_size: int) -> list[str]:
-    """By this model, whichever others the service offers for the same languages."""
+    """Translate with this model, even if the service has other models for the languages."""
     texts = bitext.sources or ()
     translations: list[str] = []
     with httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS) as client:
@@ -193,7 +193,7 @@ def translate(url: str, bitext: Bitext, model: str, beam_size: int) -> list[str]
 
 
 def record(bundle: Bundle, found: Sequence[Score]) -> None:
-    """Publish the bundle again with these scores in its manifest and its card."""
+    """Republish the bundle with these scores in its manifest and its card."""
     provenance = bundle.manifest.provenance
     kept = [
         old for old in provenance.scores if not any(_same_measurement(old, new) for new in found)

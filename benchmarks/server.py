@@ -1,4 +1,4 @@
-"""A service in another process, ours or a peer's, for as long as a measurement takes."""
+"""Runs a translation server, ours or a peer's, in another process during a measurement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def serving(bundles: Path, **settings: str) -> Iterator[str]:
 
 @contextmanager
 def serving_process(bundles: Path, **settings: str) -> Iterator[tuple[str, int]]:
-    """As ``serving``; yields the number of the process, too."""
+    """As ``serving``; also yields the process id."""
     port = free_port()
     with tempfile.TemporaryDirectory() as state:
         environment = {
@@ -37,7 +37,7 @@ def serving_process(bundles: Path, **settings: str) -> Iterator[tuple[str, int]]
             "DRAGOMAN_BUNDLES": str(bundles),
             "DRAGOMAN_STATE": state,
             "DRAGOMAN_LOG_LEVEL": "warning",
-            # What is measured is translating, not remembering.
+            # Measure translation, not cache hits.
             "DRAGOMAN_RESULT_MEGABYTES": "0",
             **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
         }
@@ -47,9 +47,9 @@ def serving_process(bundles: Path, **settings: str) -> Iterator[tuple[str, int]]
 
 @contextmanager
 def running(arguments: Sequence[str], port: int, environment: Mapping[str, str]) -> Iterator[str]:
-    """A Python program that serves on ``port``; yields its address once ``/readyz`` says 200.
+    """A Python program that serves on ``port``; yields its address once ``/readyz`` returns 200.
 
-    The server's log goes where ours does. Raises ``RuntimeError`` saying why if it does not become
+    Its log goes where ours does. Raises ``RuntimeError`` with the reason if it does not become
     ready.
     """
     with running_process(arguments, port, environment) as (url, _):
@@ -60,7 +60,7 @@ def running(arguments: Sequence[str], port: int, environment: Mapping[str, str])
 def running_process(
     arguments: Sequence[str], port: int, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
-    """As ``running``; yields the number of the process, too."""
+    """As ``running``; also yields the process id."""
     command = [sys.executable, *arguments]
     with subprocess.Popen(command, env={**os.environ, **environment}) as server:
         try:

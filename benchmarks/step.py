@@ -1,11 +1,11 @@
-"""What one decoding step costs, against rows, source length and cache length.
+"""Cost of one decode step by number of rows, source length and cache length.
 
     python -m benchmarks.step [--precision int8] [--bundle DIRECTORY]
 
-Straight on the backend, without scheduler and search: one factor varies at a time, the others stay
-at 16 sentences of 4 rows, 25 source tokens and 25 tokens written. All rows of a sentence continue
-its first one, so that the cache holds one ancestor for each token written, as it nearly does for
-the beams of a trained network.
+Runs the backend without scheduler and search. One factor varies at a time; the defaults are 16
+sentences of 4 rows, 25 source tokens and 25 written tokens. All rows of a sentence continue its
+first row, so that the cache holds one ancestor for each written token, nearly as for the beams of a
+trained network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BEAMS = (1, 2, 4, 8)
 SOURCE_LENGTHS = (5, 10, 25, 50, 100)
 WRITTEN = (5, 10, 25, 50, 100, 200)
 STEPS = 9
-"""Measured in a row; the first writes a little less than asked, the last a little more."""
+"""Consecutive steps; their mean cache length is the requested one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Shape:
 class Cost:
     shape: Shape
     milliseconds: float
-    """Of a step, the median."""
+    """Median over steps."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def factors() -> Iterator[tuple[str, list[Shape]]]:
-    """What varies, by the name of its field, and the shapes to measure."""
+    """The varied factors, by field name, and the shapes to measure."""
     usual = Shape()
     yield "sentences", [replace(usual, sentences=n) for n in SENTENCES]
     yield "beam_size", [replace(usual, beam_size=n) for n in BEAMS]

@@ -1,14 +1,14 @@
-"""How fast a training step is, beside a plain loop on ``nn.Transformer``, and what memory it takes.
+"""Speed and memory of a training step, compared with a plain loop on ``nn.Transformer``.
 
     python -m benchmarks.training [--sizes small base big] [--rounds 5] [--steps 10] [--full]
 
-Both contenders train the same network on the same pairs with the same budget of tokens, in turns,
-so that whatever else the machine does hits both; a round's ratio is of neighbours in time. Speed
-counts real tokens, of source and target together. Lengths are drawn like those of news (a
-log-normal distribution with a mean of 27 pieces), or are those of a prepared run, with ``--run``.
+Both loops train the same network on the same pairs with the same token budget. They alternate, so
+that disturbances affect both; a round's ratio is of consecutive runs. Speed counts tokens without
+padding, of source and target together. Lengths are drawn like those of news (a log-normal
+distribution with a mean of 27 pieces), or are those of a prepared run, with ``--run``.
 
-With ``--full`` a process of its own takes one step of each size, as the recipe has it and with
-activation checkpointing, for what it takes at most in memory.
+With ``--full`` a separate process takes one step of each size, as the recipe has it and with
+activation checkpointing, to measure peak memory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SIZES = {
     "base": Size(_network_of("paper-base-en-de"), 25_000, 1_000),
     "big": Size(_network_of("paper-big-en-de"), 25_000, 500),
 }
-"""The network of the Multi30k recipes, and the paper's two."""
+"""Networks of the Multi30k recipes, and the paper's two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Lap:
     tokens_per_second: float
     utilisation: float | None
     step_memory: int | None
-    """Bytes on CUDA that a step takes beyond weights and the optimiser's state."""
+    """CUDA bytes of a step beyond weights and optimiser state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class PairedSpeed:
     precision: str
     ours: Lap
     plain: Lap
-    """Each the median of all rounds."""
+    """Each the median over all rounds."""
     ratio: float
-    """Ours through plain: median, least and greatest of all rounds."""
+    """Our speed divided by the plain loop's: median, least and greatest over all rounds."""
     least: float
     greatest: float
 
@@ -100,7 +100,7 @@ class Step:
     seconds: float
     """Of the second step; the first allocates."""
     memory: int
-    """Bytes at most: allocated on CUDA, of the whole process on a CPU."""
+    """Peak bytes: allocated on CUDA, or of the whole process on a CPU."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,23 +144,23 @@ def _pair(
     laps: tuple[list[Lap], list[Lap]] = ([], [])
     with Prefetcher(PortionLoader(batches, 1), execution.prefetch, device) as portions:
 
-        def ours() -> Amount:
+        def our_step() -> Amount:
             portion = portions.next()
             learner.learn(portion, 1)
             return portion.amount
 
-        def theirs() -> Amount:
+        def plain_step() -> Amount:
             portion = plain.next()
             loop.step(portion.batches[0])
             return portion.amount
 
-        for step in (ours, theirs):
+        for step in (our_step, plain_step):
             _lap(step, size.config, device, options.warm_up)
         for number in range(options.rounds):
-            # Who comes first changes, so that neither always follows the other.
+            # The order alternates, so that neither loop always runs second.
             order = (0, 1) if number % 2 == 0 else (1, 0)
             for i in order:
-                laps[i].append(_lap((ours, theirs)[i], size.config, device, options.steps))
+                laps[i].append(_lap((our_step, plain_step)[i], size.config, device, options.steps))
             print(f"{name}: round {number + 1} of {options.rounds}", file=sys.stderr)
     ratios = [a.tokens_per_second / b.tokens_per_second for a, b in zip(*laps, strict=True)]
     return PairedSpeed(
@@ -204,7 +204,7 @@ def _median(laps: Sequence[Lap]) -> Lap:
 
 
 def _steps(options: argparse.Namespace, directory: Path) -> list[Step]:
-    # The most that a process ever took cannot be taken back, so each has its own.
+    # A process's peak memory cannot be reset, so each measurement has its own process.
     context = multiprocessing.get_context("spawn")
     found = []
     for name in options.sizes:

@@ -1,7 +1,7 @@
-"""One engine in a process of its own, which sleeps until it is asked to translate.
+"""Runs one engine in a separate process, which sleeps between translations.
 
-The parent speaks through a pipe: first an engine to open, then work. Whatever the engine raises
-comes back as ``Failed`` and is raised in the parent.
+The parent sends messages through a pipe: first an engine to open, then work. An engine's exception
+returns as ``Failed`` and is raised in the parent.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from benchmarks.machine import Memory, memory_of, timed
 if TYPE_CHECKING:
     from benchmarks.workloads import Sentences
 
-# What a caller's shell says to CTranslate2 is not to change what is measured.
+# Settings of CTranslate2 in the caller's environment must not affect measurements.
 _FOREIGN_PREFIX = "CT2_"
 
-# Neither multiprocessing, which would import the parent's main module and all that it needs, nor
-# -m, under which the classes of messages would have other names than in the parent.
+# Not multiprocessing, which would import the parent's main module with all its dependencies. Not
+# -m, under which the message classes would have other names than in the parent.
 _PROGRAM = "import sys; from benchmarks.worker import serve; serve(int(sys.argv[1]))"
 
 
 class EngineFailed(Exception):
-    """The engine could not be opened, or failed at its work; why."""
+    """The engine could not be opened, or failed at its work; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of some work; no translation includes its ``eos``, and ``tokens`` does."""
+    """Result of some work; translations exclude ``eos``, ``tokens`` includes it."""
 
     translations: tuple[Sentences, ...]
     seconds: float
@@ -72,17 +72,17 @@ Answer = TypeVar("Answer", Opened, Done)
 
 
 class Worker:
-    """A handle on such a process; raises ``EngineFailed``. Close it, or use it in a ``with``."""
+    """Handle of an engine's process; raises ``EngineFailed``. Close it, or use it in a ``with``."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN_PREFIX)}
-        self._pipe, theirs = Pipe()
-        with theirs:
+        self._pipe, worker_end = Pipe()
+        with worker_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
+                [sys.executable, "-c", _PROGRAM, str(worker_end.fileno())],
                 env={**inherited, **engine.environment},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[worker_end.fileno()],
             )
         try:
             self.memory_when_opened = self._ask(engine, Opened).memory
@@ -91,7 +91,7 @@ class Worker:
             raise
 
     def translate(self, batches: tuple[Sentences, ...], search: Search) -> Done:
-        """Translate batch after batch, and how long that took."""
+        """Translate batch after batch, and measure the time."""
         return self._ask(Work(batches, search), Done)
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Worker:
 
 
 def serve(descriptor: int) -> None:
-    """Open the engine that comes first, then work until the parent hangs up."""
+    """Open the engine of the first message, then work until the parent closes the pipe."""
     pipe = Connection(descriptor)
     engine: Engine = pipe.recv()
     try:

@@ -1,7 +1,7 @@
-"""What engines are given to translate: token ids, ``eos`` included, the same at every call.
+"""Workloads of engine benchmarks: batches of token ids, ``eos`` included, the same at every call.
 
-A workload is a list of batches that are translated one after the other: few sentences at a time
-need several batches before a clock can tell engines apart.
+Batches are translated one after the other. Workloads with small batches have several of them, so
+that their duration is measurable.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def workload(name: str, bundle: Bundle, data: Path) -> Workload:
 
 
 def fixed(bundle: Bundle, sentences: int) -> Workload:
-    """Batches of so many random sentences of 25 tokens."""
+    """Batches of ``sentences`` random sentences of 25 tokens each."""
     batches = 6 if sentences < 4 else 3 if sentences < 16 else 1
     words = random_words(bundle, [FIXED_TOKENS] * sentences * batches)
     return Workload(f"fixed-{sentences}", _in_batches(words, sentences))
@@ -88,20 +88,20 @@ def captions(bundle: Bundle, data: Path) -> Sentences:
 
 
 def reader(bundle: Bundle) -> Callable[[str], tuple[int, ...]]:
-    """What the network reads of a text in the bundle's first direction."""
+    """Tokenizer of the bundle's first direction: the network's input for a text."""
     tokenizer, eos = bundle.tokenizers().source, bundle.manifest.special_ids.eos
     prefix = bundle.manifest.directions[0].source_prefix
     return lambda text: (*prefix, *tokenizer.encode(text), eos)
 
 
 def languages(bundle: Bundle) -> dict[str, str]:
-    """What a request in the bundle's first direction says of languages."""
+    """Language fields of a request in the bundle's first direction."""
     direction = bundle.manifest.directions[0]
     return {"source": direction.source, "target": direction.target}
 
 
 def written(bundle: Bundle, sentences: Sentences) -> list[str]:
-    """The texts of sentences; tags leave no trace in them."""
+    """Texts of tokenized sentences; tags leave no trace in them."""
     tokenizer = bundle.tokenizers().source
     return [tokenizer.decode(sentence[:-1]) for sentence in sentences]
 
@@ -114,7 +114,7 @@ def newstest_lengths(sentences: int) -> list[int]:
 
 
 def random_words(bundle: Bundle, lengths: Iterable[int]) -> Sentences:
-    """Sentences of random token ids that are no special ones, each ending with ``eos``."""
+    """Sentences of random token ids, none of them special, each with ``eos`` at the end."""
     manifest = bundle.manifest
     random = np.random.default_rng(SEED)
     return tuple(

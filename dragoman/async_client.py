@@ -229,7 +229,7 @@ class AsyncClient:
                         if not response.is_success:
                             await response.aread()
                             self._wire.answer(call, response)
-                        streamed = self._wire.told(call, response)
+                        streamed = self._wire.streamed_answer(call, response)
                         async for received in response.aiter_bytes():
                             for part in streamed.feed(received):
                                 begun = True

@@ -207,7 +207,7 @@ class Client:
                         if not response.is_success:
                             response.read()
                             self._wire.answer(call, response)
-                        streamed = self._wire.told(call, response)
+                        streamed = self._wire.streamed_answer(call, response)
                         for received in response.iter_bytes():
                             for part in streamed.feed(received):
                                 begun = True

@@ -41,7 +41,7 @@ class Events:
                 self._name, self._data = "", []
 
 
-class Told(Generic[R]):
+class StreamedAnswer(Generic[R]):
     """A partially received translation: yields its parts and keeps the result."""
 
     def __init__(self, call: Call[R], request_id: str | None) -> None:

@@ -12,7 +12,7 @@ import httpx
 from dragoman.errors import DeadlinePassed, UnexpectedAnswer, Unreachable, error_of
 from dragoman.reading import MALFORMED
 from dragoman.request import Call
-from dragoman.streaming import MEDIA_TYPE, Told
+from dragoman.streaming import MEDIA_TYPE, StreamedAnswer
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Wire:
                 request_id=response.headers.get("x-request-id"),
             ) from error
 
-    def told(self, call: Call[T], response: httpx.Response) -> Told[T]:
+    def streamed_answer(self, call: Call[T], response: httpx.Response) -> StreamedAnswer[T]:
         """The parser of an unread, successful stream; raises ``UnexpectedAnswer``."""
         request_id = response.headers.get("x-request-id")
         if response.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
@@ -93,7 +93,7 @@ class Wire:
                 status=response.status_code,
                 request_id=request_id,
             )
-        return Told(call, request_id)
+        return StreamedAnswer(call, request_id)
 
     @contextmanager
     def talking(self) -> Iterator[None]:

@@ -179,7 +179,7 @@ def _without(pattern: re.Pattern[str], text: str) -> str:
 
 
 def brackets_differ(source: str, translation: str) -> bool:
-    """Whether brackets are lost, added or no longer in pairs."""
+    """Whether brackets are lost, added or unpaired."""
 
     def count(text: str) -> Counter[str]:
         return Counter(character for character in text if character in "()[]{}")

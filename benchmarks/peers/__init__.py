@@ -1,1 +1,1 @@
-"""Other engines, and other ways of serving them, given the same weights and the same work."""
+"""CTranslate2 servers to compare with: other ways of serving the same weights."""

@@ -1,4 +1,4 @@
-"""What both ways of serving CTranslate2 over HTTP share: the model, the wire, the start."""
+"""Common parts of the CTranslate2 servers: model, HTTP endpoint, command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Answer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A translator with its tokenizer; ``names`` are CTranslate2's of token ids."""
+    """A translator with its tokenizer; ``names`` are CTranslate2's names of token ids."""
 
     translator: Any
     tokenizer: Tokenizer
@@ -44,7 +44,7 @@ class Model:
 
 
 def serve(create: Callable[[Model], FastAPI], description: str | None) -> int:
-    """Serve the app that ``create`` makes for the model that the command line names."""
+    """Serve the app that ``create`` makes for the model on the command line."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--model", type=Path, required=True, help="directory of the model")
     parser.add_argument("--tokenizer", type=Path, required=True, help="SentencePiece model")

@@ -1,8 +1,8 @@
-"""A bundle's own weights as a CTranslate2 model, so that both engines compute the same network.
+"""Converts a bundle's weights to a CTranslate2 model, so that both engines run one network.
 
-Weights are read by the names that ``training.export.weights`` gives them. int8 weights are given
-as the floats that they stand for, in which CTranslate2's quantisation finds the same integers
-again: it, too, has one scale for each output of a product.
+Weights are read by the names in ``training.export.weights``. int8 weights are passed as dequantised
+floats. CTranslate2 quantises them to the same integers, since it also has one scale for each output
+of a product.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float32]
 
 _QUANTISATION: dict[Precision, str | None] = {"fp32": None, "int8": "int8", "fp16": "float16"}
 COMPUTE_TYPE: dict[Precision, str] = {"fp32": "float32", "int8": "int8", "fp16": "float16"}
-"""What a translator is to compute in, for a fair comparison with each precision of ours."""
+"""CTranslate2's compute type for a fair comparison with each precision of our engine."""
 
 _MODEL = "model.bin"
 _SELF = ("query_key_value", "output")
@@ -37,13 +37,13 @@ _INPUTS = {
     ".cross.query": ".cross",
     ".feed_forward.inner": ".feed_forward",
 }
-"""Matrices of int8 bundles whose input does not have their own name."""
+"""Matrices of int8 bundles whose input has another name than the matrix."""
 
 
 def convert(bundle: Bundle, precision: Precision, path: Path) -> Path:
-    """Write the CTranslate2 model of a bundle to ``path``, unless it is there; returns ``path``.
+    """Write the CTranslate2 model of a bundle to ``path`` unless it exists; returns ``path``.
 
-    The model appears in one rename. It does not add ``eos`` to a source: its caller does.
+    The model appears by one rename. It does not append ``eos`` to a source; the caller does.
     """
     if (path / _MODEL).is_file():
         return path
@@ -61,7 +61,7 @@ def convert(bundle: Bundle, precision: Precision, path: Path) -> Path:
 
 
 def converted(bundle: Bundle, precision: Precision, cache: Path) -> Path:
-    """The model of a bundle in a cache that keeps the one of its latest version only."""
+    """The model of a bundle, from a cache that keeps only the latest version's."""
     directory = cache / "ctranslate2" / f"{bundle.manifest.name}-{precision}"
     path = directory / bundle.manifest.version
     if directory.is_dir():
@@ -80,7 +80,7 @@ def vocabulary(bundle: Bundle) -> tuple[str, ...]:
 
 
 def specification(bundle: Bundle, precision: Precision) -> transformer_spec.TransformerSpec:
-    """The network in CTranslate2's terms, not yet quantised."""
+    """The network as a CTranslate2 specification, not yet quantised."""
     weights = Weights.read(bundle, precision)
     dimensions = bundle.manifest.dimensions
     spec = transformer_spec.TransformerSpec.from_config(
@@ -88,7 +88,7 @@ def specification(bundle: Bundle, precision: Precision) -> transformer_spec.Tran
         dimensions.heads,
         pre_norm="encoder.norm.scale" in weights.floats,
         activation=common_spec.Activation.RELU,
-        # Its attention is the mean over all heads of the last layer.
+        # Alignment attention is the mean over all heads of the last layer.
         alignment_heads=0,
     )
     weights.embed(spec.encoder.embeddings[0], "source")
@@ -147,7 +147,7 @@ class Weights:
         return cls({name: _as_floats(name, array, stored) for name, array in stored.items()})
 
     def embed(self, spec: common_spec.EmbeddingsSpec, name: str) -> None:
-        # A bundle with one table for source and target calls it the target's.
+        # A bundle with one embedding table names it the target's.
         spec.weight = self.floats.get(f"{name}.weight", self.floats["target.weight"])
 
     def linear(self, spec: common_spec.LinearSpec, name: str) -> None:
@@ -166,7 +166,7 @@ class Weights:
 
 
 def _as_floats(name: str, array: NDArray[Any], stored: Mapping[str, NDArray[Any]]) -> FloatArray:
-    """What stored numbers stand for: those of int8 products are in units of their scales."""
+    """Dequantised values: those of int8 products are in units of their scales."""
     matrix, _, part = name.rpartition(".")
     if part == "weight" and array.dtype == np.int8:
         array = np.multiply(array, stored[f"{matrix}.weight_scale"][:, None], dtype=np.float32)
@@ -177,7 +177,7 @@ def _as_floats(name: str, array: NDArray[Any], stored: Mapping[str, NDArray[Any]
 
 
 def _input_of(matrix: str) -> str:
-    """What ``training.export.calibration`` calls the input of a matrix."""
+    """The name in ``training.export.calibration`` of a matrix's input."""
     for product, reads in _INPUTS.items():
         if matrix.endswith(product):
             return matrix.removesuffix(product) + reads

@@ -1,8 +1,8 @@
-"""CTranslate2 as LibreTranslate calls it, through Argos Translate: each request on its own.
+"""CTranslate2 server that batches as LibreTranslate with Argos Translate does: within a request.
 
-A request has a thread, the translator works for one at a time, and its batches hold 32 tokens of
-that request. Ours to measure with are the beam and the threads; their length penalty of 0.2 is
-left out, for the same search on all sides.
+Each request has a thread, the translator processes one request at a time, and its batches hold 32
+tokens of that request. Beam and threads are those of our benchmark. Argos's length penalty of 0.2
+is omitted, so that all servers have the same search.
 """
 
 from __future__ import annotations

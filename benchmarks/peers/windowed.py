@@ -1,6 +1,6 @@
-"""CTranslate2 behind FastAPI as one would batch it: wait 10 ms for up to 32 sentences, translate.
+"""CTranslate2 behind FastAPI with window batching: wait 10 ms for up to 32 sentences, translate.
 
-Whoever arrives while a batch is translated waits for the next one.
+Requests that arrive while a batch is translated wait for the next batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.queueing``: validate the simulation here, or plan with it."""
+"""``python -m benchmarks.queueing``: validates the simulation here, or plans replicas with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from models.bundle.bundle import Bundle
 from training.data.corpus import default_data_directory
 
 WITHIN = 0.2
-"""How far from what is measured a prediction may be."""
+"""Accepted relative error of a prediction."""
 _LAW = (1, 10, 100, 1000)
 
 
@@ -114,7 +114,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _print_law(site: Site, most: float) -> None:
-    """At the same load each, how many there are matters little once they are many."""
+    """Show that at equal load each, the number of services matters little once it is large."""
     load = 0.8
     print(f"\neach at {load:.0%} of its capacity; p99 in ms")
     print(f"{'services':>8}{'a second':>12}" + "".join(f"{routing:>10}" for routing in ROUTINGS))

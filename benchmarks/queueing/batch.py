@@ -1,9 +1,9 @@
-"""What work each iteration of an engine has: who enters, how many rows are extended, who leaves.
+"""Simulates an engine's batch: admissions, rows and completed sentences of each iteration.
 
-Twice. ``ScheduledBatch`` asks the service's own scheduler and search, which are given candidates
-that never end, so that a sentence takes exactly the steps that it is said to. ``PlainBatch`` has
-the service's own line and admits by the same two bounds, but only counts steps: several times as
-fast, for fleets. A test holds the two together.
+There are two implementations. ``ScheduledBatch`` runs the service's scheduler and search on
+candidates without end tokens, so that each sentence takes exactly its given number of steps.
+``PlainBatch`` uses the service's queue and the same two admission bounds, but only counts steps. It
+is several times as fast, for fleets. A test checks that both agree.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from service.runtime.backend import Candidates, Limits
 
 _SPECIAL_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)
 _WORD = 4
-"""Any token that does not end a translation."""
+"""Any token except ``eos``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of an engine: what its batch may hold, as the service's settings say it."""
+    """Capacity of an engine's batch, as in the service's settings."""
 
     slots: int = 64
     beam_size: int = 4
@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """``source_length`` counts ``eos``; ``steps`` is how often it is extended until it is over."""
+    """``source_length`` includes ``eos``; ``steps`` is the number of decode steps."""
 
     id: int
     source_length: int
@@ -54,13 +54,13 @@ class Batch(Protocol):
         """Sentences in the batch."""
 
     def add(self, sentence: Sentence) -> None:
-        """Somebody joins the line."""
+        """Append a sentence to the queue."""
 
     def begin(self) -> Work:
-        """Admit who may enter; what this iteration computes. Only if there is work."""
+        """Admit sentences, and return the work of this iteration; call only if ``has_work``."""
 
     def end(self) -> list[int]:
-        """Who leaves after it, by id."""
+        """Ids of the sentences that complete in this iteration."""
 
 
 class ScheduledBatch:
@@ -113,7 +113,7 @@ class ScheduledBatch:
 
 
 class PlainBatch:
-    """The same by counting."""
+    """Counts steps instead of searching."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -121,9 +121,9 @@ class PlainBatch:
         self._running: dict[int, int] = {}
         """Source length, by id."""
         self._slots: list[int] = []
-        """Ids; those who leave together are told by slot, and so answered in this order."""
+        """Ids by slot; sentences that complete together are answered in slot order."""
         self._leaving: dict[int, list[int]] = {}
-        """Ids, by the iteration after which they leave."""
+        """Ids by the iteration that completes them."""
         self._iteration = 0
 
     @property
@@ -147,7 +147,7 @@ class PlainBatch:
             self._leaving.setdefault(last, []).append(sentence.id)
         return Work(
             steps=1,
-            # A newcomer is one row that forks.
+            # A newly admitted sentence has one row, which forks.
             rows=old * self._shape.beam_size + len(admitted),
             encodes=int(bool(admitted)),
             source_tokens=sum(sentence.source_length for sentence in admitted),

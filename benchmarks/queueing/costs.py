@@ -1,4 +1,4 @@
-"""What an engine and its event loop spend on work, and how that is found from what they spent."""
+"""Linear cost model of engine and event loop, fitted to measured processor time."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ _LEAST_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of an engine's thread, in one iteration or in many."""
+    """Work of the engine's thread, in one iteration or many."""
 
     steps: float
     rows: float
     """Rows extended, over all steps."""
     encodes: float
     source_tokens: float
-    """Of the sentences encoded, ``eos`` counted, without padding."""
+    """Tokens of the encoded sentences, ``eos`` included, without padding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """In seconds. The model is linear: an iteration costs the sum over its work."""
+    """Costs in seconds. The model is linear: an iteration costs the sum over its work."""
 
     step: float
-    """Of any step, however few rows it has."""
+    """Per step, independent of its rows."""
     row: float
-    """Of each row that a step extends."""
+    """Per row of a step."""
     encode: float
-    """Of any encode, however few sentences it has."""
+    """Per encode, independent of its sentences."""
     source_token: float
     receive: float
-    """Of the event loop, from a request's bytes to the engine's inbox."""
+    """Event loop time per request, from its bytes to the engine's inbox."""
     answer: float
-    """Of the event loop, from the engine's result to the answer's bytes."""
+    """Event loop time per answer, from the engine's result to its bytes."""
     transit: float = 0.0
-    """Between client and service, both ways; takes nobody's time."""
+    """Network time in both directions; uses no processor."""
 
     def of(self, work: Work) -> float:
         return (
@@ -53,11 +53,11 @@ class Costs:
         )
 
     def of_window(self, window: Window) -> float:
-        """What both threads should have spent in it."""
+        """Expected processor time of both threads in a window."""
         return self.of(window.work) + (self.receive + self.answer) * window.requests
 
     def slower(self, factor: float) -> Costs:
-        """On a machine that takes ``factor`` times as long for everything."""
+        """Costs on a machine that takes ``factor`` times as long for everything."""
         return Costs(
             self.step * factor,
             self.row * factor,
@@ -71,15 +71,15 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a service did for a while, and the processor time that it took."""
+    """Work of a service during an interval, and its processor time."""
 
     work: Work
     requests: int
     engine_seconds: float
     encode_seconds: float
-    """Of ``engine_seconds``, those in which the engine encoded."""
+    """Part of ``engine_seconds`` that encoded."""
     loop_seconds: float
-    """Of the thread of the event loop."""
+    """Processor time of the event loop's thread."""
 
     @property
     def seconds(self) -> float:
@@ -88,18 +88,18 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Part of a window: what happened until ``ends``, in seconds since clients started."""
+    """Part of a window, up to ``ends``, in seconds since clients started."""
 
     ends: float
     work: Work
     received: int
     answered: int
     seconds: float
-    """Of both threads."""
+    """Processor time of both threads."""
 
 
 class Slowness:
-    """How many times the costs work took, by when it was; no latency has a part in it."""
+    """Ratio of actual to modelled processor time, by time; uses no latencies."""
 
     def __init__(self, costs: Costs, slices: Sequence[Slice]) -> None:
         self._ends: list[float] = []
@@ -108,7 +108,7 @@ class Slowness:
             usual = (
                 costs.of(each.work) + costs.receive * each.received + costs.answer * each.answered
             )
-            # Where next to nothing was done, what it took says nothing.
+            # The ratio of a nearly idle slice is meaningless.
             if usual > _LEAST_SECONDS:
                 self._ends.append(each.ends)
                 self._factors.append(each.seconds / usual)
@@ -126,17 +126,16 @@ class Fit:
     error: float
     """Root mean square of the relative error of the engine's seconds, over the windows."""
     loop_error: float
-    """The same of the event loop's."""
+    """The same for the event loop."""
 
 
 def fit(engine: Sequence[Window], loop: Sequence[Window]) -> Fit:
-    """The costs, none of them negative, with the least squared relative errors.
+    """Fit non-negative costs with least squared relative errors.
 
-    Encodes and steps come in much the same proportion whatever the load, so that their sum would
-    not tell one's cost from the other's: each is found from seconds of its own.
-    The event loop's are found from windows of their own: requests that come at once, as those of
-    clients in turn do, cost it less than requests that come one by one. Raises ``ValueError`` for
-    windows in which nothing happened, or too few to tell costs apart.
+    Encodes and steps are almost proportional at every load, so their sum cannot separate their
+    costs. Each is fitted to its own seconds. The event loop has its own windows, because concurrent
+    requests, as from clients in turn, cost it less than single ones. Raises ``ValueError`` for
+    windows without work, or too few to separate the costs.
     """
     if len(engine) < 4 or not loop:
         raise ValueError(f"{len(engine)} windows do not tell four costs apart; measure more")
@@ -154,15 +153,15 @@ def fit(engine: Sequence[Window], loop: Sequence[Window]) -> Fit:
     error = float(np.sqrt(np.mean((found / (encoding + stepping) - 1) ** 2)))
     requests = np.array([[window.requests / window.loop_seconds] for window in loop])
     (request,), loop_error = _least_squares(requests)
-    # Which half is whose is not told apart: a request waits for both.
+    # Latency is the sum of both, so the split into halves has no effect.
     costs = Costs(step, row, encode, source_token, request / 2, request / 2)
     return Fit(costs, error, loop_error)
 
 
 def _least_squares(scaled: NDArray[np.float64]) -> tuple[list[float], float]:
-    """Coefficients ≥ 0 that bring each row's sum nearest to 1, and what is left (rms).
+    """Coefficients ≥ 0 that bring each row's sum nearest to 1, and the residual (rms).
 
-    With so few columns every set of them that may be above zero can be tried.
+    Tries every set of positive coefficients, since there are few columns.
     """
     count = scaled.shape[1]
     best: list[float] = [0.0] * count

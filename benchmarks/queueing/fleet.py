@@ -1,8 +1,8 @@
-"""Many services behind a router: what becomes of requests that arrive at random.
+"""Simulates many services behind a router, with random arrivals.
 
-With routing at random each service sees random arrivals of its own, so that one of them tells how
-all do. The better routings are simulated with as many services as it takes, up to ``MOST``; beyond
-that, more of them at the same load each hardly change anything (``plan --law`` shows it).
+With random routing each service has random arrivals of its own, so one service represents all of
+them. Other routings are simulated with the required number of services, up to ``MOST``. More
+services at the same load each hardly change the result (``plan --law`` shows it).
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from benchmarks.queueing.prediction import Lengths, capacity, percentile, predic
 from benchmarks.queueing.replica import NEVER, Replica
 
 Routing = Literal["random", "two", "least"]
-"""``two``: of two picked at random whoever has fewer requests, as Ray Serve does; ``least``: of all
-of them whoever has fewest."""
+"""``random``; ``two``: the one with fewer requests of two random services, as in Ray Serve;
+``least``: the service with the fewest requests."""
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
 MOST = 32
 MOST_LOAD = 0.9
-"""Of its capacity, that a service is planned with: rates and machines wander."""
+"""Maximum share of its capacity that a service is planned with, since rates and speeds vary."""
 LEAST_REQUESTS, MOST_REQUESTS = 20_000, 500_000
 _SPANS = 20
-"""How many times as long as a sentence alone may take a simulation lasts."""
+"""Duration of a simulation, in multiples of the latency of a sentence alone."""
 _WARMING = 0.2
-"""Share of the requests that come while the services fill up; they do not count."""
+"""Share of the requests that fill the services at the start; these are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What each service of a fleet is, and what it is sent."""
+    """A service of a fleet, and the sentences that it is sent."""
 
     shape: Shape
     costs: Costs
@@ -49,18 +49,18 @@ class Site:
 
     @property
     def loop_capacity(self) -> float:
-        """The same of an event loop whose engine takes no time."""
+        """Capacity of an event loop with an engine that takes no time."""
         loop = self.costs.receive + self.costs.answer
         return 1 / loop if loop else math.inf
 
     @property
     def engine_capacity(self) -> float:
-        """The same of an engine whose event loop takes no time."""
+        """Capacity of an engine with an event loop that takes no time."""
         return replace(self, costs=replace(self.costs, receive=0.0, answer=0.0)).capacity
 
     @property
     def alone_p99(self) -> float:
-        """What 99 % of sentences take at most where nobody else is."""
+        """99th percentile of the latency of sentences alone in the service."""
         return percentile(
             (
                 predict(
@@ -74,7 +74,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """In seconds, over all requests that count."""
+    """Latencies in seconds, over all counted requests."""
 
     p50: float
     p99: float
@@ -83,22 +83,22 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many services it takes, and what they reach."""
+    """The required number of services, and their outcome."""
 
     replicas: int
     load: float
-    """Share of the capacity that is in use."""
+    """Share of the capacity in use."""
     outcome: Outcome
 
 
 class Impossible(Exception):
-    """No number of services answers so fast; why."""
+    """No number of services reaches the latency; says why."""
 
 
 def simulate(
     site: Site, replicas: int, rate: float, routing: Routing, requests: int, seed: int = 5
 ) -> Outcome:
-    """``rate`` is of all services together, in sentences per second."""
+    """``rate`` is the sum over all services, in sentences per second."""
     chance = random.Random(seed)
     services = [
         Replica(PlainBatch(site.shape), site.costs, one_core=site.one_core) for _ in range(replicas)
@@ -115,7 +115,7 @@ def simulate(
     def advance(until: float) -> None:
         while events and events[0][0] <= until:
             at, service = heapq.heappop(events)
-            # What was noted may have been put off since, and noted again.
+            # An event may have been postponed, and scheduled again, since it was pushed.
             if at == services[service].next_event:
                 services[service].advance(at)
                 ongoing[service] = services[service].ongoing
@@ -142,8 +142,8 @@ def simulate(
 def needed(site: Site, rate: float, p99: float, routing: Routing) -> Need:
     """The fewest services with which 99 % are answered within ``p99`` seconds.
 
-    None gets more than ``MOST_LOAD`` of what it can do. Raises ``Impossible`` if sentences alone
-    are slower.
+    No service gets more than ``MOST_LOAD`` of its capacity. Raises ``Impossible`` if sentences
+    alone take longer.
     """
     most, alone = site.capacity, site.alone_p99
     if alone > p99:
@@ -174,13 +174,13 @@ def needed(site: Site, rate: float, p99: float, routing: Routing) -> Need:
 
 
 def enough_requests(site: Site, rate: float) -> int:
-    """How many requests to simulate, so that what comes of them does not depend on the start."""
+    """Number of requests to simulate, so that the start does not affect the result."""
     wanted = int(_SPANS * site.alone_p99 * rate)
     return min(max(wanted, LEAST_REQUESTS), MOST_REQUESTS)
 
 
 def _chooser(ongoing: list[int], routing: Routing, chance: random.Random) -> Callable[[], int]:
-    """Picks a service by how many requests each of them has."""
+    """Selects a service by the number of its requests."""
     count = len(ongoing)
 
     def two() -> int:

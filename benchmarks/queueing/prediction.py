@@ -1,4 +1,4 @@
-"""What becomes of requests that arrive when a plan says, at one simulated service."""
+"""Predicts latencies and processor time of one simulated service for given arrivals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.queueing.costs import Costs
 from benchmarks.queueing.replica import NEVER, Replica
 
 Lengths = Sequence[tuple[int, int]]
-"""Source tokens and steps of sentences."""
+"""Source tokens and decode steps of sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class Predicted:
     latencies: tuple[float, ...]
     """In seconds, by request."""
     busy_seconds: float
-    """Of both threads together."""
+    """Processor time of both threads."""
     ended: float
     """When the last request was answered."""
 
 
 def steady(_: float) -> float:
-    """A machine that is always as fast as usual."""
+    """Slowness of a machine with constant speed."""
     return 1.0
 
 
@@ -61,19 +61,19 @@ def predict_plan(
     one_core: bool,
     slower: Callable[[float], float] = steady,
 ) -> Predicted:
-    """For the very arrivals that ``benchmarks.client`` sends by this plan."""
+    """Predict for the arrivals that ``benchmarks.client`` sends by this plan."""
     return predict(batch, costs, arrivals(plan), lengths, one_core=one_core, slower=slower)
 
 
 def capacity(shape: Shape, costs: Costs, lengths: Lengths, *, one_core: bool) -> float:
-    """Sentences per second of a service that always has enough of them waiting."""
+    """Sentences per second of a service with a permanently full queue."""
     flood = max(4 * len(lengths), 16 * shape.slots)
     predicted = predict(PlainBatch(shape), costs, [0.0] * flood, lengths, one_core=one_core)
     return flood / predicted.ended
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The least value that at least this share of them do not exceed."""
+    """The least value that at least this share of the values do not exceed."""
     ordered = sorted(values)
     if not ordered:
         raise ValueError("nothing was measured, which has no percentiles")

@@ -1,4 +1,4 @@
-"""What a validation leaves behind for plans: a file of JSON, which may also be written by hand."""
+"""JSON file of measured or assumed costs, written by ``validate`` and read by ``plan``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORD = CACHE / "queueing.json"
 
 
 class RecordError(Exception):
-    """There are no costs where they were looked for; why, and what to do."""
+    """A file of costs is missing or invalid; says why, and what to do."""
 
 
 class _Wire(BaseModel):
@@ -25,7 +25,7 @@ class _Wire(BaseModel):
 
 
 class CostsRecord(_Wire):
-    """Seconds, as ``benchmarks.queueing.costs.Costs``."""
+    """Seconds, as in ``benchmarks.queueing.costs.Costs``."""
 
     step: NonNegativeFloat
     row: NonNegativeFloat
@@ -53,7 +53,7 @@ class SiteRecord(_Wire):
     one_core: bool
     """Whether engine and event loop share a core; false for a GPU."""
     lengths: tuple[tuple[PositiveInt, PositiveInt], ...] = Field(min_length=1)
-    """Source tokens, ``eos`` counted, and steps of sentences."""
+    """Source tokens, ``eos`` included, and decode steps of sentences."""
 
     @classmethod
     def of(cls, site: Site, about: str) -> SiteRecord:

@@ -1,9 +1,9 @@
-"""One service: an event loop that receives and answers, and an engine that iterates.
+"""Discrete-event simulation of one service: an event loop, and an engine that iterates.
 
-Time is simulated. A request waits for the event loop, is received, joins the engine's line at its
-next iteration, is decoded, waits for the event loop again and is answered. Where both threads share
-one core, the event loop's work holds up the engine's, because the engine has stepped aside
-(``service.thread_priority``); otherwise each has a core, or the engine has a GPU.
+A request waits for the event loop, is received, joins the engine's queue at its next iteration, is
+decoded, waits for the event loop again and is answered. If both threads share one core, the event
+loop preempts the engine, which has a lower priority (``service.thread_priority``). Otherwise each
+has a core, or the engine has a GPU.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ NEVER = math.inf
 
 
 class Replica:
-    """Drive it by ``arrive`` and ``advance`` with times that never go back.
+    """Drive it by ``arrive`` and ``advance`` with non-decreasing times.
 
-    ``slower`` says how many times its costs work takes that begins at a moment.
+    ``slower`` returns the factor by which work that begins at a time exceeds its cost.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class Replica:
         self._arrived: dict[int, float] = {}
         self._inbox: list[Sentence] = []
         self._jobs: deque[tuple[Sentence | None, int]] = deque()
-        """Of the event loop: who is to be received, or nobody and the id of who is answered."""
+        """Event loop queue: a sentence to receive, or ``None`` and a request id to answer."""
         self._loop_ends = NEVER
         self._engine_ends = NEVER
         self._left = 0.0
-        """Of an iteration that is held up, in seconds."""
+        """Remaining seconds of a preempted iteration."""
         self._iterating = False
         self.latencies: list[tuple[int, float]] = []
-        """By request, in the order of answers."""
+        """Request id and latency, in the order of answers."""
         self.engine_seconds = 0.0
         self.loop_seconds = 0.0
         self.most_together = 0
@@ -67,7 +67,7 @@ class Replica:
         self._go_on(now)
 
     def advance(self, until: float) -> None:
-        """Everything that happens up to and including a moment."""
+        """Process all events up to and including a time."""
         while (now := self.next_event) <= until and now < NEVER:
             if self._loop_ends <= self._engine_ends:
                 self._end_job(now)
@@ -89,7 +89,7 @@ class Replica:
         self._jobs.extend((None, identifier) for identifier in self._batch.end())
 
     def _go_on(self, now: float) -> None:
-        """Give the cores to whoever wants them next."""
+        """Start or continue the work of the event loop and the engine."""
         if self._jobs and self._loop_ends == NEVER:
             receiving = self._jobs[0][0] is not None
             cost = self._costs.receive if receiving else self._costs.answer

@@ -1,14 +1,13 @@
 """Predicted and measured latencies of one service at several loads.
 
-What is predicted with is measured on the same service, in turns with what is predicted: the
-processor time of its two threads while clients come one after the other, by few and by many, and
-while requests arrive at random at other rates than those that are predicted. No latency at a
-predicted load has a part in its prediction.
+Costs are measured on the same service, alternating with the predicted runs. They are fitted to the
+processor time of its two threads, under few and many clients in turn, and under random arrivals at
+rates other than those predicted. No latency at a predicted load enters its prediction.
 
-Machines wander in speed, by a tenth from one minute to the next and more where others share them.
-So each run is predicted twice: with costs as they are at the moment, which is their usual value
-times what the processor time of each half second is to what its work should have taken; and blind,
-with the same of the windows before and after the run.
+The speed of machines varies by a tenth from one minute to the next, and more if they are shared. So
+each run is predicted twice: with current costs, and blind. Current costs are the usual ones times
+the ratio of actual to expected processor time in each half second. Blind predictions use that ratio
+in the windows before and after the run.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ from benchmarks.queueing.workload import Workload
 
 CLIENTS = (1, 2, 4, 8, 16, 32)
 SHORT_CLIENTS = (1, 4, 16)
-"""Who sends sentences that are cut short."""
+"""Numbers of clients that send short sentences."""
 PACKED_CLIENTS = (1, 2, 4)
-"""Who sends several sentences at once."""
+"""Numbers of clients that send several sentences per request."""
 BESIDE = 0.1
-"""Costs are measured half-way between predicted loads, and so much below and above them all."""
+"""Costs are measured half-way between predicted loads, and this much below and above them all."""
 OTHERS = 0.03
-"""What others may take of the service's core before a measurement is made again."""
+"""Share of the service's core that other processes may use before a measurement is repeated."""
 _HOPELESS_SECONDS = 30.0
 _WAIT_SECONDS = 10.0
 _SEEDS = 1_000
@@ -57,16 +56,16 @@ class Protocol:
     """Shares of the capacity."""
     rounds: int = 5
     seconds: float = 16.0
-    """Of each load in each round."""
+    """Per load and round."""
     window_seconds: float = 4.0
-    """Of each measurement of costs."""
+    """Per measurement of costs."""
     spare_seconds: float = 150.0
-    """To make disturbed measurements again, over all."""
+    """In total, to repeat disturbed measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One load in one round; how much slower than usual the machine was then, and beside it."""
+    """One load in one round, with the machine's slowness during and beside it."""
 
     load: float
     plan: Plan
@@ -77,7 +76,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """At one load; latencies in seconds, of each percentile the median over the rounds."""
+    """Latencies at one load, in seconds: for each percentile the median over the rounds."""
 
     load: float
     rate: float
@@ -85,11 +84,11 @@ class Compared:
     measured: dict[str, float]
     predicted: dict[str, float]
     blind: dict[str, float]
-    """What is predicted with costs of before and after."""
+    """Predictions with the costs before and after the run."""
     spread: dict[str, tuple[float, float]]
-    """Lowest and highest ratio of predicted to measured in a round."""
+    """Lowest and highest ratio of predicted to measured over the rounds."""
     busy: float
-    """Blindly predicted over measured processor time of the service."""
+    """Ratio of blindly predicted to measured processor time of the service."""
     others: float
 
     def ratio(self, name: str) -> float:
@@ -113,7 +112,7 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 class Measuring:
-    """Measures one service; remembers what may be measured again."""
+    """Measures one service within a budget for repeated measurements."""
 
     def __init__(
         self, service: Watched, workload: Workload, protocol: Protocol, say: Say = print
@@ -156,7 +155,7 @@ class Measuring:
         return Validation(found, most, compared)
 
     def _by_clients(self) -> tuple[list[Window], Seen]:
-        """Windows of clients in turn, and what a lone one saw."""
+        """Windows of clients in turn, and the results of a single client."""
         work, seconds = self._workload, self._protocol.window_seconds
         self._see(Plan(work.bodies, seconds / 2, clients=8))
         seen = [
@@ -171,7 +170,7 @@ class Measuring:
         return [each.window for each in seen], seen[0]
 
     def _about(self, turns: Sequence[Window], shape: Shape) -> float:
-        """The capacity, well enough to choose rates by."""
+        """Approximate capacity, to choose rates by."""
         lengths = self._workload.lengths
         first = capacity(shape, fit(turns, turns).costs, lengths, one_core=True)
         rain = self._window(first * min(self._protocol.loads))
@@ -180,7 +179,8 @@ class Measuring:
     def _in_turns(self, most: float) -> tuple[list[tuple[float, Plan, Seen]], list[Window]]:
         """Each load in each round, and the windows before, between and after them.
 
-        Loads rise and fall in turn, so that the windows beside a load are always at the same rates.
+        Loads rise and fall alternately, so that the windows beside a load always have the same
+        rates.
         """
         protocol = self._protocol
         loads = sorted(protocol.loads)
@@ -229,7 +229,7 @@ class Measuring:
 
 
 def transit_of(lone: Seen, costs: Costs, shape: Shape, workload: Workload) -> float:
-    """What of a lone client's latencies is nobody's work: the median of what is left of them."""
+    """Median part of a single client's latencies that the costs do not explain."""
     left = []
     costs = costs.slower(slowness(costs, [lone.window]))
     for number, latency in enumerate(lone.latencies):
@@ -263,7 +263,7 @@ def compare(
     spent = sum(segment.seen.window.seconds for segment in segments)
     spread = {}
     for name, share in PERCENTILES.items():
-        ratios = [percentile(ours, share) / percentile(theirs, share) for ours, theirs in pairs]
+        ratios = [percentile(one, share) / percentile(other, share) for one, other in pairs]
         spread[name] = min(ratios), max(ratios)
     return Compared(
         segments[0].load,
@@ -279,7 +279,7 @@ def compare(
 
 
 def _percentiles(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """A round that something disturbed for a moment does not move their medians."""
+    """Medians over the rounds, which a short disturbance of one round does not move."""
     return {
         name: statistics.median(percentile(latencies, share) for latencies in rounds)
         for name, share in PERCENTILES.items()
@@ -287,5 +287,5 @@ def _percentiles(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
 
 
 def slowness(costs: Costs, windows: Sequence[Window]) -> float:
-    """What the threads took over what their work should have taken; no latency has a part in it."""
+    """Ratio of actual to expected processor time of the threads; uses no latencies."""
     return sum(window.seconds for window in windows) / sum(map(costs.of_window, windows))

@@ -1,8 +1,8 @@
-"""A real service in a process of its own, and what it did and spent while clients came.
+"""Measures a real service in its own process: its work and processor time under load.
 
-What it did is in its metrics; what its threads spent is in ``/proc``, so this needs Linux. The
-event loop is on the process's first thread, and the engine's is the only other that computes when
-a model has one thread.
+Work comes from its metrics, processor time of threads from ``/proc``, so this requires Linux. The
+event loop is on the process's first thread. With one model thread, the engine's thread is the only
+other that computes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _SECONDS = {
 }
 
 _LOOK_SECONDS = 0.5
-"""Often enough to see the machine's speed change, and seldom enough to cost a hundredth of it."""
+"""Sampling interval: detects changes of the machine's speed, costs a hundredth of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Processor time so far, in seconds."""
+    """Total processor time, in seconds."""
 
     loop: float
     engine: float
@@ -51,7 +51,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All that had been done and spent at a moment of ``time.perf_counter``."""
+    """Total work and processor time at a moment of ``time.perf_counter``."""
 
     at: float
     work: dict[str, float]
@@ -60,15 +60,15 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of a plan."""
+    """Results of a plan."""
 
     window: Window
     latencies: tuple[float, ...]
-    """In seconds, from when a request was due; by when it was due."""
+    """In seconds from when a request was due, in the order of due times."""
     slices: tuple[Slice, ...]
-    """Of the window, one after the other."""
+    """Consecutive slices of the window."""
     others: float
-    """Share of the service's core that went to other processes, or to other guests of the host."""
+    """Share of the service's core that other processes, or other guests of the host, used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Watched:
     process_id: int
     core: int
     alone: bool
-    """Whether clients have another core; with a single one, they share it with the service."""
+    """Whether clients have another core. On a single-core machine they share the service's core."""
 
     def see(self, plan: Plan) -> Seen:
-        """Carry a plan out; raises ``RuntimeError`` if a request is refused or lost."""
+        """Run a plan; raises ``RuntimeError`` if a request is refused or lost."""
         busy, began = self._busy(), time.perf_counter()
         with httpx.Client(base_url=self.url, timeout=30) as client, ThreadPoolExecutor(1) as thread:
             looks = [self._look(client)]
@@ -117,10 +117,10 @@ class Watched:
         return Look(time.perf_counter(), self._work(client), self._spent())
 
     def _busy(self) -> float:
-        """Seconds that the core has been at work, whoever for, or was taken away."""
+        """Seconds in which any process used the core, or the hypervisor took it (steal)."""
         text = Path("/proc/stat").read_text(encoding="utf-8")
         line = next(line for line in text.splitlines() if line.startswith(f"cpu{self.core} "))
-        # user, nice, system, idle, iowait, irq, softirq, steal: all but the two that wait.
+        # user, nice, system, idle, iowait, irq, softirq, steal: all except idle and iowait.
         user, nice, system, _, _, interrupts, soft, stolen = map(int, line.split()[1:9])
         return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
@@ -144,13 +144,13 @@ class Watched:
 
 @contextmanager
 def watching(bundle: Bundle, precision: Precision) -> Iterator[Watched]:
-    """The service with one bundle and one thread, on a core that this process leaves to it."""
+    """The service with one bundle and one thread, on a core that this process does not use."""
     cores = sorted(os.sched_getaffinity(0))
     alone = len(cores) > 1
     with TemporaryDirectory() as bundles:
         (Path(bundles) / bundle.path.name).symlink_to(bundle.path.resolve())
         try:
-            # A process inherits where it may run.
+            # Child processes inherit the CPU affinity.
             os.sched_setaffinity(0, cores[-1:])
             with serving_process(
                 Path(bundles), PRECISION=precision, THREADS="1", DEVICE="cpu", RELOAD_SECONDS="0"
@@ -165,7 +165,7 @@ def watching(bundle: Bundle, precision: Precision) -> Iterator[Watched]:
 def _encoding(one: Look, other: Look) -> float:
     """Share of its time that the engine encoded.
 
-    By the clock, since whoever interrupts it does so whatever it is doing.
+    By wall-clock time, since interruptions are independent of the kind of work.
     """
     busy, encoding = (other.work[name] - one.work[name] for name in _SECONDS)
     return encoding / busy if busy > 0 else 0.0
@@ -183,7 +183,7 @@ def _between(one: Look, other: Look, started: float, heard: Sequence[Heard]) -> 
 
 
 def _seconds(task: Path) -> float:
-    """Processor time of a thread, to the nanosecond where the kernel tells."""
+    """Processor time of a thread, in nanoseconds if the kernel supports it."""
     exact = task / "schedstat"
     if exact.exists():
         return int(exact.read_text(encoding="utf-8").split()[0]) / 1e9

@@ -1,4 +1,4 @@
-"""The sentences that are sent, and how long the engine is busy with each: its steps."""
+"""Sentences of the queueing benchmark, with their measured number of decode steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from service.translation.decoding import NO_OVERRIDES
 from training.data.corpus import CorpusError
 
 SENTENCES = 512
-"""Enough that no two of the same are together and share one translation."""
+"""Large enough that equal sentences are never concurrent and never coalesced."""
 SHORT = 4
 PACKED = 8
 _SLOTS = 32
@@ -35,26 +35,25 @@ _SLOTS = 32
 class Workload:
     name: str
     bodies: tuple[str, ...]
-    """Of requests with one sentence each."""
+    """Requests with one sentence each."""
     short_bodies: tuple[str, ...]
-    """Of the same sentences, cut after ``SHORT`` steps: rows and source tokens come in another
-    proportion, without which nobody could tell what each of them costs."""
+    """Requests with the same sentences, cut after ``SHORT`` steps. Rows and source tokens have
+    another proportion here, which is needed to separate their costs."""
     packed_bodies: tuple[str, ...]
-    """Of requests with ``PACKED`` sentences each, which are encoded together: one encode has more
-    source tokens then."""
+    """Requests with ``PACKED`` sentences each, so that one encode has more source tokens."""
     lengths: tuple[tuple[int, int], ...]
-    """Source tokens, ``eos`` counted, and steps of each."""
+    """Source tokens, ``eos`` included, and decode steps of each."""
 
 
 def measured_workload(bundle: Bundle, precision: Precision, data: Path) -> Workload:
-    """Multi30k's captions or, where they are not, random words, with the steps they really take."""
+    """Multi30k's captions, or random words if these are absent, with their true number of steps."""
     try:
         sentences, name = captions(bundle, data)[:SENTENCES], "captions of Multi30k"
     except CorpusError:
         lengths = [max(4, length // 2) for length in newstest_lengths(SENTENCES)]
         sentences, name = random_words(bundle, lengths), "random words"
     texts, pair = written(bundle, sentences), languages(bundle)
-    # Random words may be read otherwise than they were written.
+    # The tokenizer may segment random words differently.
     sources = tuple(map(reader(bundle), texts))
     return Workload(
         name,
@@ -72,7 +71,7 @@ def measured_workload(bundle: Bundle, precision: Precision, data: Path) -> Workl
 
 
 def steps_of(bundle: Bundle, precision: Precision, sources: Sentences) -> Ordered[int]:
-    """How many steps each sentence stays in the batch, with the bundle's own decoding options."""
+    """Number of decode steps of each sentence with the bundle's decoding options."""
     manifest = bundle.manifest
     rows = manifest.decoding.beam_size
     backend = OnnxBackend.load(

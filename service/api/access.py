@@ -1,7 +1,8 @@
-"""Who is calling, and whether they may. Knows requests and keys; knows nobody's wire format.
+"""Identifies callers by API key or address, and applies rate limits and quotas.
 
-A key comes in a header, or in a field that the dialect has read. The address of a caller is what
-the server says it is: behind a proxy, the server has to be told whom to believe.
+Knows requests and keys, but no wire format. A key comes in a header, or in a field that the dialect
+has read. The server reports a caller's address; behind a proxy, the server must be configured to
+trust it.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ from service.state.usage import Usage, UsageLedger
 
 _SCHEMES = ("deepl-auth-key", "bearer")
 _IPV6_PREFIX = 64
-"""Bits that one household gets; the others it chooses itself."""
+"""Length of the network prefix of one household, which chooses the remaining bits."""
 _LONGEST_HOST = 64
-"""Of what a proxy says in place of an address."""
+"""Characters kept of a host that is not an IP address, as some proxies report."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """What the operator has decided. Of the limits, 0 is unlimited."""
+    """Access settings of the operator; a limit of 0 means unlimited."""
 
     keys: Literal["off", "optional", "required"] = "off"
     key_link: str = ""
     admin_key: SecretStr = field(default_factory=lambda: SecretStr(""))
     requests_per_minute: int = 0
-    """Of a key that has no limit of its own, or of an address without a key."""
+    """For a key without its own limit, and for an address without a key."""
     characters_per_month: int = 0
-    """Of a key that has no quota of its own."""
+    """For a key without its own quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request. Its limits are those in force; 0 is unlimited."""
+    """Sender of a request and the limits in force for it; 0 means unlimited."""
 
     name: str | None
-    """The name of the key; ``None`` for whoever has none."""
+    """Name of the key; ``None`` without a key."""
     counted_as: str = field(repr=False)
-    """Whose requests count together: a key's or an address's."""
+    """Identifier of the rate limit counter: one for each key or address."""
     requests_per_minute: int = field(default=0, repr=False)
     characters_per_month: int = field(default=0, repr=False)
 
@@ -64,9 +65,10 @@ class Access:
         self._rates = rates
 
     async def identify(self, connection: HTTPConnection, key: str | None = None) -> Caller:
-        """Find out who is calling; ``key`` is what a field of the request says, if any does.
+        """Return the caller; ``key`` is the value of the request's key field, if it has one.
 
-        Raises ``KeyMissing`` or ``KeyInvalid``. Where keys are off, whatever is sent is ignored.
+        Raises ``KeyMissing`` or ``KeyInvalid``, or ``RateLimited`` after too many invalid keys.
+        Where keys are off, any key is ignored.
         """
         address = _address(connection)
         anonymous = Caller(None, f"address {address}", self._policy.requests_per_minute)
@@ -79,13 +81,13 @@ class Access:
             return anonymous
         known = await self._keys.find(presented)
         if known is None:
-            # Guessing counts as calling.
+            # An invalid key counts against the rate limit of the address, which slows guessing.
             self.admit(anonymous)
             raise KeyInvalid
         return self._holder(known)
 
     def admit(self, caller: Caller) -> None:
-        """Count a request that translates nothing; raises ``RateLimited``."""
+        """Count a request against the rate limit; raises ``RateLimited``."""
         self._rates.hit(caller.counted_as, caller.requests_per_minute)
 
     @asynccontextmanager
@@ -103,7 +105,7 @@ class Access:
             yield
 
     async def usage(self, caller: Caller) -> Usage:
-        """What a caller has used this month; all who have no key are one."""
+        """Usage of a caller this month; all callers without a key share one count."""
         return await self._usage.of(caller.name)
 
     def require_admin(self, connection: HTTPConnection) -> None:
@@ -111,7 +113,7 @@ class Access:
         configured = self._policy.admin_key.get_secret_value().encode("utf-8")
         if not configured:
             raise AdminRefused(
-                "there is no admin key, so nobody may do this; set DRAGOMAN_ADMIN_KEY and restart"
+                "there is no admin key, so this is not allowed; set DRAGOMAN_ADMIN_KEY and restart"
             )
         wanted = hashlib.sha256(configured).digest()
         allowed = False
@@ -145,7 +147,7 @@ def _presented(connection: HTTPConnection) -> list[str]:
 
 
 def _address(connection: HTTPConnection) -> str:
-    """The address to count by: of IPv6, the network that one subscriber has."""
+    """Address used for rate limits; for IPv6, the /64 network of the subscriber."""
     if connection.client is None:
         return "unknown"
     host = connection.client.host

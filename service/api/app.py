@@ -1,4 +1,4 @@
-"""The root app: routes, dialects mounted beside them, pages, middleware around everything."""
+"""Root FastAPI application: routes, mounted dialects, pages, error handlers and middleware."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.observability.tracing import Tracing
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 Describe = Callable[[dict[str, Any]], dict[str, Any]]
-"""Adds to the OpenAPI document what is only known while the service runs."""
+"""Adds what is known only at run time, such as loaded languages, to the OpenAPI document."""
 
 _DESCRIPTION = """Machine translation in LibreTranslate's shape, and in DeepL's at `/v2`, with the
 decoding options of a beam search and every attention map. Errors are always `{"error": "..."}`
@@ -43,10 +43,10 @@ def create_root_app(
     describe: Describe,
     lifespan: Lifespan,
 ) -> FastAPI:
-    """``dialects`` are apps with error bodies of their own, by the path they are mounted at.
+    """Build the app; ``dialects`` maps mount paths to apps with their own error bodies.
 
-    ``larger_bodies`` are the paths that take more than ``max_body_bytes``. ``keys_required`` and
-    ``version`` are what the OpenAPI document says.
+    ``larger_bodies`` maps paths to limits above ``max_body_bytes``. ``keys_required`` and
+    ``version`` appear in the OpenAPI document.
     """
     app = FastAPI(
         title="Dragoman",
@@ -61,7 +61,7 @@ def create_root_app(
     for path, dialect in dialects.items():
         app.mount(path, dialect)
     add_pages(app)
-    # FastAPI's own way of saying something else; its type is of a method.
+    # FastAPI documents this override; mypy sees an assignment to a method.
     app.openapi = lambda: describe(  # type: ignore[method-assign]
         document_of(app, dialects, keys_required=keys_required)
     )
@@ -69,7 +69,7 @@ def create_root_app(
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_plainly)
     app.add_exception_handler(RequestValidationError, _refuse_validation)
-    # The last one added is the outermost.
+    # The middleware added last is the outermost.
     app.add_middleware(CancelOnHangUp)
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes, larger=larger_bodies)
     app.add_middleware(RefuseWhileDraining, drain=drain)
@@ -87,7 +87,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 async def _refuse_plainly(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     facts_of(request).refusal = UNKNOWN_PATH
-    # A line end in a path keeps it from every mount, yet it is a dialect's client who reads this.
+    # A path with a line break matches no mount, but a dialect's client may have sent it.
     body = error_body_for(request.scope["path"], error.detail)
     return Json(body, error.status_code, headers=error.headers)
 

@@ -1,7 +1,6 @@
-"""Looking inside: what a model looked at, which words belong together, how sure it was.
+"""Routes for attention maps, word alignments and scores.
 
-Of translations that were asked for with ``attention``, by their id, and of any two texts that a
-caller sends. Decides nothing.
+They serve translations that were requested with ``attention``, by id, and any pair of texts.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ def create_router(
 
     @asynccontextmanager
     async def admitted(caller: Caller) -> AsyncIterator[None]:
-        """A request about what has been paid for: who asks is counted, and has so long."""
+        """Rate limit and deadline of a request about a kept translation, which is already paid."""
         access.admit(caller)
         async with _in_time(limits.seconds):
             yield
 
     @asynccontextmanager
     async def charged(caller: Caller, pairs: list[Pair]) -> AsyncIterator[None]:
-        """A request that brings its own texts: they are limited and charged like any."""
+        """Text limits, charge and deadline of a request with its own texts."""
         characters = sum(len(pair.source_text) + len(pair.target_text) for pair in pairs)
         for size, limit in ((len(pairs), limits.texts), (characters, limits.characters)):
             if size > limit:

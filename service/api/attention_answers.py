@@ -1,4 +1,4 @@
-"""The wire shapes of what a model looked at. Decides nothing."""
+"""Response models and JSON documents of attention maps, alignments and scores."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class AlignmentAnswer(BaseModel):
 class AttentionAnswer(BaseModel):
     model: str = Field(examples=["everyday-de-en"])
     kind: Literal["cross", "encoder", "decoder"]
-    rows: list[str] = Field(description="Who looks: a piece for each row of weights.")
+    rows: list[str] = Field(description="The piece that looks, for each row of weights.")
     columns: list[str] = Field(description="What is looked at: a piece for each column.")
     layers: list[int] | Literal["mean"]
     heads: list[int] | Literal["mean"]

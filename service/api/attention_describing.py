@@ -1,4 +1,4 @@
-"""The part of the OpenAPI document about attention, once it is known what is on offer."""
+"""Restricts the OpenAPI schemas of ``/attention`` and ``/score`` to the loaded pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATHS = ("/attention", "/score")
 
 
 def describe(document: dict[str, Any], offer: Catalogue) -> dict[str, Any]:
-    """A copy in which the pairs that a single model translates are the only choices."""
+    """Return a copy that offers only the pairs that a single model translates."""
     document = deepcopy(document)
     targets_of: dict[str, list[str]] = {}
     for pair in offer.direct_pairs():

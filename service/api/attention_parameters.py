@@ -1,4 +1,4 @@
-"""The fields of requests about attention, and how they are described. Decides nothing."""
+"""Request fields of the attention routes and their OpenAPI parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.translation.inspection import Asked, Pair
 _LARGEST_NUMBER = 1_000_000
 _CHOICE = "A number from 0, a range `0-2`, a list `0,2`, `all`, or `mean`."
 _RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
-# Described, not enforced: what the choice is of is known to the model alone, which refuses by name.
+# Documented, not enforced: only the model knows its layers and heads, and refuses by name.
 _Chosen = (
     Annotated[Number, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 9999})]
     | Annotated[

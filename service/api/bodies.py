@@ -1,4 +1,4 @@
-"""Bodies that are too large or too slow are refused before anybody works on them."""
+"""Middleware that limits the size and the transfer time of request bodies."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from service.api.responses import Json, error_body_for
 
 BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 500
-"""How long a body may take: so many seconds, and one more for every so many bytes that came.
+"""A body may take ``BODY_SECONDS``, and one more second for every 500 bytes received.
 
-Each unfinished body holds a connection and memory, so somebody could hold them all by sending a
-byte now and then. These are the values of Apache's mod_reqtimeout, lenient enough for a phone.
+An unfinished body holds a connection and memory, so slow senders could occupy all of them. The
+values are those of Apache's mod_reqtimeout, lenient enough for a phone.
 """
 
 NO_LARGER: Mapping[str, int] = MappingProxyType({})
 
 
 class BodyLimit:
-    """Refuses a body that is too large: by its announced length at once, else when it gets there.
+    """Refuses large bodies, by their announced length or as they arrive, and slow bodies.
 
-    The rest of a refused body is the server's to discard, which keeps the connection usable. Who
-    waits for ``100 Continue`` sends no body at all, so there the connection has to end, and so it
-    has where a body is refused because it does not come.
+    The server discards what remains of a refused body, which keeps the connection usable. The
+    connection is closed where no body will come: after a timeout, and for a client that waits for
+    ``100 Continue``.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class BodyLimit:
         seconds: float = BODY_SECONDS,
         larger: Mapping[str, int] = NO_LARGER,
     ) -> None:
-        """``larger`` are the paths that take other sizes than ``max_bytes``."""
+        """``larger`` maps paths to limits that replace ``max_bytes``."""
         self.app = app
         self.max_bytes = max_bytes
         self.seconds = seconds

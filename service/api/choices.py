@@ -1,4 +1,4 @@
-"""Pairs of languages in JSON Schema."""
+"""Adds the available language pairs to a JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 def offer_pairs(
     schema: dict[str, Any], source: str, target: str, targets_of: Mapping[str, Sequence[str]]
 ) -> None:
-    """Let two properties of an object be what ``targets_of`` says: each source has its targets.
+    """Restrict two properties of ``schema``, in place, to the pairs in ``targets_of``.
 
-    Where every source has the same targets, each property has its choices and that is all.
+    Two separate enums suffice if every source has the same targets.
     """
     sources = list(targets_of)
     targets = sorted({each for offered in targets_of.values() for each in offered})

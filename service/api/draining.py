@@ -1,7 +1,7 @@
-"""Letting accepted requests finish while nobody new comes in.
+"""Graceful shutdown: new requests are refused while accepted requests finish.
 
-``Drain`` knows who is being answered; whoever runs the server begins it and waits for it.
-``RefuseWhileDraining`` is where requests pass it, around everything that works for them.
+``Drain`` tracks the requests in progress; the server begins it and waits for it. The middleware
+``RefuseWhileDraining`` registers every request with it.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from service.api.errors import CUT_SHORT, REFUSALS, ShuttingDown, headers_of
 from service.api.responses import Json, error_body_for
 
 PROBES = frozenset({"/livez", "/readyz", "/health", "/metrics"})
-"""What those who run the service ask every few seconds, and go on asking while it stops."""
+"""Paths that orchestrators poll every few seconds, also during shutdown."""
 
 _BODY_BYTES = 1 << 20
 _BODY_SECONDS = 2.0
-"""What is read of a refused request. Closing on unread bytes would reset the connection, and the
-client might never see why it was refused; who sends more or slower has to live with that."""
+"""Limits of what is read of a refused body. Closing a connection with unread bytes would reset it,
+and the client might never see the refusal. Longer or slower bodies accept that risk."""
 
 
 class Drain:
-    """The requests being answered. Belongs to one event loop, which alone touches it."""
+    """Tracks the requests in progress. Used by one event loop only."""
 
     def __init__(self) -> None:
         self.begun = False
-        """Whether requests are refused."""
+        """Whether new requests are refused."""
         self.cut = False
-        """Whether those still being answered have been cancelled."""
+        """Whether the requests in progress were cancelled."""
         self._running: set[asyncio.Task[object]] = set()
         self._none_left = asyncio.Event()
         self._none_left.set()
 
     @property
     def running(self) -> int:
-        """Requests accepted and not yet answered, probes not counted."""
+        """Requests accepted and not yet answered, without probes."""
         return len(self._running)
 
     def begin(self) -> None:
-        """Refuse whoever comes from here on."""
+        """Refuse all further requests."""
         self.begun = True
 
     async def finished(self, seconds: float) -> bool:
@@ -56,7 +56,7 @@ class Drain:
         return True
 
     def cut_short(self) -> int:
-        """Cancel whatever is left, and say how many that were."""
+        """Cancel the requests in progress; returns their number."""
         self.cut = True
         for task in self._running:
             task.cancel()
@@ -64,7 +64,7 @@ class Drain:
 
     @contextmanager
     def accepted(self) -> Iterator[None]:
-        """While the calling task answers a request."""
+        """Register the calling task as a request in progress."""
         task = asyncio.current_task()
         assert task is not None
         self._running.add(task)
@@ -78,9 +78,10 @@ class Drain:
 
 
 class RefuseWhileDraining:
-    """Answers probes always, others until the drain begins, and those cut short by name.
+    """Always serves probes, and serves other requests until the drain begins.
 
-    Every answer given while draining ends its connection, so that clients go elsewhere.
+    A request that the drain cancels gets a 503. Every answer during the drain closes its
+    connection, so that clients go elsewhere.
     """
 
     def __init__(self, app: ASGIApp, drain: Drain) -> None:
@@ -115,7 +116,7 @@ class RefuseWhileDraining:
                 if not self.drain.cut:
                     raise
                 scope["state"]["facts"].refusal = CUT_SHORT
-                # What has been begun can only be broken off, which the server does.
+                # A response that has started cannot be replaced; the server aborts it.
                 if not started:
                     await _refuse(scope, receive, send_last, cut=True)
 
@@ -130,7 +131,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, *, cut: bool = Fal
 
 async def _discard_body(scope: Scope, receive: Receive) -> None:
     if "expect" in Headers(scope=scope):
-        return  # Who asks before sending has sent nothing.
+        return  # The client has sent no body yet.
     received, more = 0, True
     try:
         async with asyncio.timeout(_BODY_SECONDS):

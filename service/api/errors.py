@@ -1,6 +1,6 @@
-"""One table: what each refusal and failure is called in HTTP and in the metrics.
+"""Table of HTTP statuses and metric labels of all expected errors.
 
-The body is the dialect's business. An error that is not in the table is a bug of ours.
+The dialects render the bodies. An error that is not in the table is a bug.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from service.translation.store import UnknownTranslation
 
 
 class RequestError(Exception):
-    """Base of what is wrong with a request before anybody looks at its text."""
+    """Base of errors found before the text of a request is processed."""
 
 
 class BadRequest(RequestError):
@@ -78,7 +78,7 @@ class BodyTooLarge(RequestError):
 
 
 class KeyMissing(RequestError):
-    """Only who has a key is served; ``link`` says where to get one, if the operator told."""
+    """A key is required; ``link`` is the configured page to get one, or empty."""
 
     def __init__(self, link: str = "") -> None:
         where = f"Visit {link}" if link else "Please contact the server operator"
@@ -95,7 +95,7 @@ class Disabled(RequestError):
 
 
 class AdminRefused(RequestError):
-    """Only the operator may do this, and what would show that it is the operator."""
+    """Only the operator may do this; the message says how to authenticate."""
 
 
 class BodyTooSlow(RequestError):
@@ -104,7 +104,7 @@ class BodyTooSlow(RequestError):
 
 
 class ShuttingDown(RequestError):
-    """Nobody new is served; ``cut`` is of a request that was, and ran out of time."""
+    """The service is stopping; ``cut`` marks an accepted request that ran out of time."""
 
     def __init__(self, *, cut: bool = False) -> None:
         super().__init__(
@@ -159,7 +159,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     SentenceTooLong: _TOO_LARGE,
     TargetTooLong: _TOO_LARGE,
     RateLimited: Refusal(HTTPStatus.TOO_MANY_REQUESTS, "rejected", "rate_limit"),
-    # What clients of LibreTranslate take for a spent quota; of 429 they believe that it passes.
+    # LibreTranslate's clients read 403 as a spent quota, and 429 as a temporary refusal.
     QuotaExceeded: Refusal(HTTPStatus.FORBIDDEN, "rejected", "quota"),
     SuggestionsFull: Refusal(HTTPStatus.FORBIDDEN, "rejected", "overloaded"),
     DocumentNotReady: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "overloaded"),
@@ -183,19 +183,19 @@ EXPECTED = (
     TranslationError,
     EngineError,
 )
-"""The bases of everything in the table."""
+"""Base classes of all errors in ``REFUSALS``."""
 
 UNKNOWN_PATH = Refusal(HTTPStatus.NOT_FOUND, "invalid", "unknown_path")
-"""No such path, or not by this method."""
+"""Unknown path, or a method that the path does not have."""
 
 CUT_SHORT = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "cancelled", "shutdown")
-"""Accepted, and cancelled because the service could not wait for it any longer."""
+"""Accepted, and cancelled because the drain ran out of time."""
 
 BUG = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal")
 
 
 _RESTART_SECONDS = 5
-"""About how long a supervisor takes to bring back a dead model, or a service that was stopped."""
+"""Approximate time in which a supervisor restarts a dead model or a stopped service."""
 
 
 def refusal_of(error: Exception) -> Refusal:
@@ -203,7 +203,7 @@ def refusal_of(error: Exception) -> Refusal:
 
 
 def headers_of(error: Exception) -> dict[str, str]:
-    """What an answer to ``error`` says beside its body."""
+    """Response headers for ``error``: ``retry-after`` where a retry may succeed."""
     match error:
         case (
             Overloaded()

@@ -1,4 +1,4 @@
-"""Which answers of the API lead to which requests, as links of the OpenAPI document."""
+"""OpenAPI links from responses to follow-up requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From an answer to a request; both are a method and a path."""
+    """Link from a response to a request; both are a method and a path."""
 
     answer: tuple[str, str]
     status: str
@@ -43,10 +43,10 @@ def _documents() -> list[Link]:
         links.append(Link(upload, "200", ("get", path), made | key))
         links.append(Link(upload, "200", ("post", path), made, key))
     known = {"document_id": "$request.path.document_id"}
-    asked = {"document_key": "$request.query.document_key"}
-    told = {"document_key": "$request.body#/document_key"}
-    links.append(Link(("get", state), "200", ("get", f"{state}/result"), known | asked))
-    links.append(Link(("post", state), "200", ("post", f"{state}/result"), known, told))
+    in_query = {"document_key": "$request.query.document_key"}
+    in_body = {"document_key": "$request.body#/document_key"}
+    links.append(Link(("get", state), "200", ("get", f"{state}/result"), known | in_query))
+    links.append(Link(("post", state), "200", ("post", f"{state}/result"), known, in_body))
     return links
 
 
@@ -80,7 +80,7 @@ LINKS = (*_translations(), *_documents(), *_glossaries())
 
 
 def add_links(document: dict[str, Any]) -> None:
-    """Write the links into a document that has all of their operations."""
+    """Add the links to a document that has all their operations."""
     for link in LINKS:
         method, path = link.answer
         to_method, to_path = link.request

@@ -1,4 +1,4 @@
-"""What every dialect does around a translation: limits, charges, deadlines, facts for the log."""
+"""Translation with limits, charges, deadlines and metrics, shared by all dialects."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RequestLimits:
     characters: int
     alternatives: int
     seconds: float
-    """How long a request may take; a caller may ask for less."""
+    """Maximum duration of a request; a caller may ask for less."""
 
 
 class MeteredTranslator:
-    """Takes what a dialect has read and gives back translations, charged to their caller."""
+    """Translates parsed requests within the limits and charges their callers."""
 
     def __init__(
         self, translator: Translator, access: Access, metrics: Metrics, limits: RequestLimits
@@ -55,10 +55,10 @@ class MeteredTranslator:
     async def stream(
         self, request: Request, caller: Caller, wanted: TranslateRequest
     ) -> AsyncGenerator[Part | list[Translation], None]:
-        """As ``translate``, but with the parts of each text before the translations."""
+        """Like ``translate``, but yields the parts of each text before the translations."""
         characters = self._checked(wanted)
         wanted = replace(wanted, deadline=self._seconds(request))
-        # Closed here, so that the work has ended before the charge for it does.
+        # Closing the stream here ends its work before the charge completes.
         async with (
             self._access.charge(caller, characters),
             aclosing(self._translator.stream(wanted)) as parts,
@@ -74,7 +74,7 @@ class MeteredTranslator:
         for size, limit in ((len(texts), self.limits.texts), (characters, self.limits.characters)):
             if size > limit:
                 raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
-        # Models refuse it, too, but not every text gets to one.
+        # Checked here, too, because not every text reaches a model.
         width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
         if width > self.limits.alternatives + 1:
             raise BeamTooWide(width, self.limits.alternatives + 1)

@@ -1,9 +1,9 @@
-"""What is done for every request, around all routes: plain ASGI, nothing of translation.
+"""ASGI middleware for CORS, request ids, logging, metrics, tracing and cancellation.
 
-From the outside in: ``Cors`` lets scripts of other sites read every answer; ``RequestLog`` names
-the request, times it, counts it, traces it, logs it and answers for bugs;
-``draining.RefuseWhileDraining`` turns away who comes too late; ``bodies.BodyLimit`` refuses what
-is too large or too slow; ``CancelOnHangUp`` stops work that nobody waits for any more.
+From the outside in: ``Cors`` lets scripts of other sites read every answer. ``RequestLog``
+identifies, times, counts, traces and logs requests, and answers unexpected exceptions.
+``draining.RefuseWhileDraining`` refuses requests during shutdown. ``bodies.BodyLimit`` refuses
+large and slow bodies. ``CancelOnHangUp`` cancels the work of disconnected clients.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ access_logger = logging.getLogger("service.access")
 _VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 _CLIENT_CLOSED_REQUEST = 499
-"""What nginx calls a client that hung up. It is logged; nobody receives it."""
+"""nginx's status for a client that disconnected; it appears only in the log."""
 
 _CORS = {
     "access-control-allow-origin": "*",
@@ -47,14 +47,14 @@ _CORS = {
     "access-control-max-age": "1728000",
     "access-control-expose-headers": "Retry-After, X-Request-Id, X-Translation-Id",
 }
-"""LibreTranslate's, and what else a script may read. Because of the ``*`` browsers withhold answers
-to requests with cookies in spite of ``allow-credentials``; naming the origin instead, as is often
-done, would let every site act for whoever is logged in at a proxy before us."""
+"""LibreTranslate's headers, and the further headers that scripts may read. With ``*``, browsers
+withhold answers to requests with cookies despite ``allow-credentials``. Echoing the origin instead
+would let every site act for users who are logged in at a proxy."""
 
 
 @dataclass(slots=True)
 class RequestFacts:
-    """What handlers find out about a request, for the log, the metrics, headers and traces."""
+    """Facts that handlers record about a request, for logs, metrics, headers and traces."""
 
     model: str = NO_MODEL
     model_version: str | None = None
@@ -73,8 +73,8 @@ def facts_of(request: Request) -> RequestFacts:
 
 
 async def answer_bug(request: Request, error: Exception) -> Response:
-    """For ``Exception`` in apps that are mounted: each would answer for bugs in a shape of its own
-    before ``RequestLog`` hears of them."""
+    """Exception handler of mounted apps; their default handlers would answer in another shape
+    before ``RequestLog`` sees the exception."""
     return _bug_answer(request.scope["path"])
 
 
@@ -84,7 +84,7 @@ def _bug_answer(path: str) -> Response:
 
 
 class Cors:
-    """Says of every answer that any site may read it, and answers who asks beforehand."""
+    """Lets scripts of any site read every answer, and answers preflight requests."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -105,7 +105,7 @@ class Cors:
 
 
 class RequestLog:
-    """Gives every request an id, a line in the log, a place in the metrics, and an answer."""
+    """Gives every request an id, a log line, metrics, a trace and, after a bug, an answer."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
         self.app = app
@@ -120,7 +120,7 @@ class RequestLog:
         self.metrics.request_accepted()
         headers = Headers(scope=scope)
         identifier = _identifier(headers)
-        # Probes come by the thousand and would hide everything else.
+        # Probes are frequent and would hide all other traces.
         tracing = SilentTracing() if scope["path"] in PROBES else self.tracing
         with tracing.request(scope["method"], headers) as span, _named(identifier, span):
             await self._answer(scope, receive, send, started, identifier, span)
@@ -145,7 +145,7 @@ class RequestLog:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = identifier
-                headers.update(_told(facts, time.perf_counter() - started))
+                headers.update(_timing_headers(facts, time.perf_counter() - started))
             await send(message)
 
         hung_up = False
@@ -156,7 +156,7 @@ class RequestLog:
         except asyncio.CancelledError:
             hung_up = True
             raise
-        # The outermost layer: whatever nobody expected becomes one line for us and one for them.
+        # Outermost layer: an unexpected exception is logged once and answered with 500.
         except Exception:
             facts.refusal = BUG
             logger.exception("a request failed unexpectedly")
@@ -205,11 +205,11 @@ class RequestLog:
 
 
 class CancelOnHangUp:
-    """Cancels the handler once its client has gone.
+    """Cancels the handler once its client disconnects.
 
-    A server tells of a hang-up only whoever asks, and a handler does not ask while it works. This
-    asks from the moment the body has been read, and not before: asking earlier would take pieces
-    of the body away from the handler.
+    A server reports a disconnect only to a pending ``receive``, which a working handler does not
+    call. This middleware calls it once the body has been read; an earlier call would take parts of
+    the body away from the handler.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -224,7 +224,7 @@ class CancelOnHangUp:
 
         def cancel(watch: asyncio.Task[Message]) -> None:
             nonlocal hung_up
-            # A server also says "disconnect" to whoever still listens after the answer.
+            # A server also reports "disconnect" after the answer.
             if not (watch.cancelled() or watch.exception() or answered or work.done()):
                 hung_up = True
                 work.cancel()
@@ -268,7 +268,7 @@ def _identifier(headers: Headers) -> str:
 
 @contextmanager
 def _named(identifier: str, span: RequestSpan) -> Iterator[None]:
-    """Lines of the log carry the request's id, and its trace's if there is one."""
+    """Set the request id and the trace id, if there is one, for log lines."""
     of_request, of_trace = request_id.set(identifier), trace_id.set(span.trace_id)
     try:
         yield
@@ -278,22 +278,22 @@ def _named(identifier: str, span: RequestSpan) -> Iterator[None]:
 
 
 def _route(scope: Scope, behind: str) -> str:
-    """The template of the path with that of the app mounted there, but not of a proxy's path."""
+    """Route template with the mount path, but without the path prefix of a proxy."""
     mounted = scope.get("root_path", "").removeprefix(behind)
     return mounted + getattr(scope.get("route"), "path", "") or "other"
 
 
-def _told(facts: RequestFacts, seconds: float) -> dict[str, str]:
-    """Headers in the spelling of TGI and TEI, whose tools read them; times in milliseconds."""
-    told: dict[str, object] = {"x-total-time": _milliseconds(seconds)}
+def _timing_headers(facts: RequestFacts, seconds: float) -> dict[str, str]:
+    """Timing headers in the spelling of TGI and TEI, whose tools read them; milliseconds."""
+    headers: dict[str, object] = {"x-total-time": _milliseconds(seconds)}
     if facts.timing is not None:
-        told["x-tokenization-time"] = _milliseconds(facts.timing.preparing)
-        told["x-queue-time"] = _milliseconds(facts.timing.queued)
-        told["x-inference-time"] = _milliseconds(facts.timing.decoding)
-    told["x-compute-characters"] = facts.characters
-    told["x-compute-tokens"] = facts.tokens
-    told["x-model-version"] = facts.model_version
-    return {name: str(value) for name, value in told.items() if value is not None}
+        headers["x-tokenization-time"] = _milliseconds(facts.timing.preparing)
+        headers["x-queue-time"] = _milliseconds(facts.timing.queued)
+        headers["x-inference-time"] = _milliseconds(facts.timing.decoding)
+    headers["x-compute-characters"] = facts.characters
+    headers["x-compute-tokens"] = facts.tokens
+    headers["x-model-version"] = facts.model_version
+    return {name: str(value) for name, value in headers.items() if value is not None}
 
 
 def _stages(timing: Timing | None) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""One OpenAPI document for the root and the dialects that are mounted beside it.
+"""Merges the OpenAPI documents of the root app and the mounted dialects.
 
-Routes say what they take and answer. What is true of all of them is added here: who needs a key,
-what the layers around the routes may answer, and which headers come with that.
+Routes document their own parameters and answers. Security requirements, answers of the middleware
+and response headers are added here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from service.api.links import add_links
 _REFERENCE = re.compile(r'"#/components/schemas/')
 
 _OPEN = PROBES | {"/languages", "/models", "/frontend/settings", "/download_file/{name}"}
-"""Paths that need no key, whatever the operator decides."""
+"""Paths that never need a key."""
 _ADMIN = frozenset({"/models/reload"})
-"""Paths that need the operator's key, always."""
+"""Paths that always need the admin key."""
 
 _SCHEMES = MappingProxyType(
     {
@@ -44,7 +44,7 @@ _AROUND = MappingProxyType(
         "503": "The service is shutting down.",
     }
 )
-"""What may be answered around any route; probes are answered while the service shuts down."""
+"""Answers of the middleware on any route; probes are served during shutdown."""
 
 _HEADERS = MappingProxyType(
     {
@@ -65,12 +65,12 @@ _PASSING = frozenset({"429", "503"})
 def document_of(
     app: FastAPI, dialects: Mapping[str, FastAPI], *, keys_required: bool
 ) -> dict[str, Any]:
-    """What ``app`` says of itself, and what each dialect does, under the path it is mounted at."""
+    """Merge the documents of ``app`` and of each dialect, under its mount path."""
     document: dict[str, Any] = json.loads(json.dumps(FastAPI.openapi(app)))
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     for path, dialect in dialects.items():
-        # Two apps may call different things by one name.
+        # Two apps may use one name for different schemas.
         prefix = dialect.title.replace(" ", "").replace(":", "") + "-"
         text = json.dumps(FastAPI.openapi(dialect))
         own = json.loads(_REFERENCE.sub(f'"#/components/schemas/{prefix}', text))
@@ -99,7 +99,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _errors_of(document: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The content of refusals below a path: that of the first which is described there."""
+    """Response content of errors below a path: that of the first documented 400."""
     for path, operation in _operations(document):
         if path.startswith(f"{prefix}/") and "400" in operation["responses"]:
             content: dict[str, Any] = operation["responses"]["400"]["content"]
@@ -108,7 +108,7 @@ def _errors_of(document: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _security(path: str, *, keys_required: bool) -> list[dict[str, list[str]]]:
-    """The ways to show a key, any of which will do; the empty one is none at all."""
+    """Alternative security schemes of a path; an empty one means that no key is needed."""
     if path in _OPEN:
         return []
     any_key: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
@@ -121,8 +121,8 @@ def _answer_around(path: str, responses: dict[str, Any], errors: dict[str, Any])
             responses[status] = {"description": description, "content": errors}
     for status, response in responses.items():
         names = ["X-Request-Id", *(["Retry-After"] if status in _PASSING else [])]
-        # Of a service that is not ready, nobody knows when it will be.
+        # The time until a service is ready is unknown.
         if path in PROBES:
             names = names[:1]
-        told = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
-        response["headers"] = {**response.get("headers", {}), **told}
+        references = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+        response["headers"] = {**response.get("headers", {}), **references}

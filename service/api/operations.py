@@ -1,4 +1,4 @@
-"""For those who run the service: is it alive, is it ready, what does it offer, how is it doing."""
+"""Operational routes: liveness, readiness, models, model reload, Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ReloadAnswer(ModelsAnswer):
 
 
 Authorize = Callable[[Request], None]
-"""Raises by name unless the caller may run the service."""
+"""Raises an error unless the request may administer the service."""
 
 Reload = Callable[[], Awaitable[Reloaded]]
 
@@ -144,7 +144,7 @@ def create_router(
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
     def exposition(request: Request) -> Response:
-        """In OpenMetrics, with units and exemplars, for whoever accepts it."""
+        """In OpenMetrics, with units and exemplars, if the client accepts it."""
         content, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": content_type})
 

@@ -1,4 +1,4 @@
-"""Decoding options as fields of a request, under CTranslate2's names where it has them."""
+"""Decoding options as request fields, under CTranslate2's names where it has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_CHOICES = 1_000_000
 """More than any vocabulary holds."""
 
 _LARGEST_SEED = 2**53
-"""Beyond it, readers of JSON disagree about numbers."""
+"""Beyond it, JSON parsers lose integer precision."""
 
 
 def _no_boolean(value: Any) -> Any:
@@ -25,14 +25,14 @@ def _no_boolean(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    # To JSON, 2.0 and 2 are the same number.
+    # JSON does not distinguish 2.0 from 2.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return _no_boolean(value)
 
 
 WHOLE = BeforeValidator(_whole)
-"""Behind ``int`` and its bounds: in front of them, pydantic would not tell them to OpenAPI."""
+"""Placed after ``int`` and its bounds; before them, pydantic would omit the bounds from OpenAPI."""
 _DECIMAL = BeforeValidator(_no_boolean)
 Number = Annotated[int, WHOLE]
 
@@ -45,7 +45,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class DecodingParameters(BaseModel):
-    """What a request may say about decoding; all of it may be left out."""
+    """Optional decoding fields of a request."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -116,7 +116,7 @@ class DecodingParameters(BaseModel):
     )
     priority: Priority | None = Field(
         None,
-        description="`bulk` waits behind those who are waited for; `interactive` if not given.",
+        description="`bulk` waits behind interactive requests; `interactive` if not given.",
     )
     return_scores: bool | None = Field(
         None, description="Whether to say how likely the translations are, in `scores`."

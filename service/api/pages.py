@@ -1,7 +1,7 @@
-"""Pages for people: the one that translates, and the documentation of the API.
+"""Web pages: the translation page and Swagger UI.
 
-Nothing on them is loaded from elsewhere, so they work without a way out of the house. All
-addresses are relative, so they work behind a proxy's path, too.
+They load nothing from other hosts, so they work without internet access. All addresses are
+relative, so they work behind the path prefix of a proxy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 _STATIC = Path(__file__).parent / "static"
 
-# The modules of a page belong together: after an upgrade a browser must not mix old and new ones.
+# After an upgrade, a browser must not mix old and new modules of the page.
 _ASK_EACH_TIME = {"cache-control": "no-cache"}
 
 _OWN_THINGS_ONLY = {
@@ -31,7 +31,7 @@ _OWN_THINGS_ONLY = {
 
 
 class _PageFiles(StaticFiles):
-    """The files of the page, which browsers keep and ask about before each use."""
+    """Static files that browsers cache and revalidate before each use."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)

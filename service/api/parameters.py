@@ -1,8 +1,8 @@
-"""Fields of a request, from JSON, a form of either kind, or the query string.
+"""Parses request fields from JSON, forms and the query string by LibreTranslate's rules.
 
-The rules are LibreTranslate's: a JSON body is an object and the only source; otherwise fields
-come from the query string and the form, whichever has them, in this order, and the first of
-several values counts. JSON has types and is held to them; the values of a form are text.
+A JSON body is an object and the only source of fields. Otherwise, fields come from the query string
+and the form, in this order, and the first of several values counts. JSON values are checked
+strictly by type; form values are text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from service.api.errors import BadRequest
 M = TypeVar("M", bound=BaseModel)
 
 RequiredText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
-"""For fields that ``Fields.require`` checks: pydantic, asked for a length, would refuse what is no
-Unicode in words of its own."""
+"""For fields that ``Fields.require`` checks. With a minimum length, pydantic would refuse invalid
+Unicode with its own message."""
 
 _MOST_FIELDS = 100
 _NOT_A_NUMBER = frozenset(
@@ -36,7 +36,7 @@ class Fields:
     values: dict[str, Any] = field(repr=False)
     as_json: bool
     hint: str = ""
-    """What to tell somebody who misses a field that they did send."""
+    """Appended to the error of a missing field, if the content type of the body is wrong."""
 
     @property
     def key(self) -> str | None:
@@ -62,7 +62,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file of a form."""
+    """A file uploaded in a form."""
 
     filename: str
     content: bytes = field(repr=False)
@@ -103,8 +103,8 @@ async def read_fields(request: Request) -> Fields:
 def body_of(schema: dict[str, Any]) -> dict[str, Any]:
     """The ``openapi_extra`` of a route that reads its fields by ``read_fields``.
 
-    ``schema`` is that of the JSON body, where null is as good as nothing; a form has the same
-    fields, but neither nulls nor lists.
+    ``schema`` describes the JSON body, where null means absent. A form has the same fields, but
+    neither nulls nor lists.
     """
     form = form_schema(schema)
     return {
@@ -121,7 +121,7 @@ def body_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def form_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """What of a JSON Schema a form can say."""
+    """The part of a JSON Schema that a form can express."""
     properties = {}
     for name, described in schema["properties"].items():
         rest = {key: said for key, said in described.items() if key not in ("anyOf", "default")}
@@ -135,7 +135,7 @@ def form_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_encoding(name: str) -> dict[str, Any]:
-    """How a form's file of this name is described: its own name says what it is."""
+    """OpenAPI encoding of a form's file; the extension of its filename gives the format."""
     example = f'form-data; name="{name}"; filename="schnee.txt"'
     disposition = {
         "description": "With a filename whose extension says what the file is.",
@@ -190,7 +190,7 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Raises ``BadRequest`` for what is no JSON, or no object."""
+    """Parse a JSON object; raises ``BadRequest`` for anything else."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:

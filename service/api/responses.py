@@ -1,4 +1,4 @@
-"""What every endpoint of the root answers in: JSON as we write it, and refusals by status."""
+"""JSON responses and documented error responses of the root app."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import BaseModel, Field
 
 
 class Json(JSONResponse):
-    """Compact UTF-8. What is no Unicode, an echoed lone surrogate, is escaped instead of fatal."""
+    """Compact UTF-8 JSON. A lone surrogate, echoed from a request, is escaped."""
 
     def render(self, content: Any) -> bytes:
         return json_bytes(content)
 
 
 def json_bytes(content: Any) -> bytes:
-    """One line; see ``Json``."""
+    """Compact JSON on one line, encoded as by ``Json``."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
 
@@ -31,12 +31,12 @@ _DEEPL = ("/v2/", "/v3/")
 
 
 def error_body_for(path: str, message: str) -> dict[str, str]:
-    """The shape of a refusal on a path that no dialect has looked at."""
+    """Body of an error on ``path`` that is raised outside of every dialect."""
     return {"message": message} if path.startswith(_DEEPL) else error_body(message)
 
 
 def error_body(message: str) -> dict[str, str]:
-    """The shape of every refusal of the root: LibreTranslate's."""
+    """Body of an error of the root app, in LibreTranslate's shape."""
     return {"error": message}
 
 
@@ -57,7 +57,7 @@ _RETRY_AFTER = MappingProxyType(
     {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
 )
 _PASSING = frozenset({429, 503})
-"""What is worth another try, and says when."""
+"""Statuses of temporary errors, which have a Retry-After header."""
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Answers that are told piece by piece, as server-sent events. Knows no texts.
+"""Streams an answer as server-sent events.
 
-Until the first event there is no answer yet, so whatever goes wrong by then is an ordinary refusal;
-afterwards it is an event like the others. A client that goes away ends the work.
+An error before the first event is an ordinary error response; a later error is an event. A client
+that disconnects ends the work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.api.responses import json_bytes
 MEDIA_TYPE = "text/event-stream"
 
 KEEP_ALIVE_SECONDS = 15.0
-"""Proxies give up a connection on which nothing is said, many of them after a minute."""
+"""Seconds between comments; many proxies close a connection that is idle for a minute."""
 
 KEEP_ALIVE = b": still translating\n\n"
 
@@ -30,28 +30,28 @@ KEEP_ALIVE = b": still translating\n\n"
 class Event:
     name: str
     data: Any
-    """What JSON can say."""
+    """A JSON-serialisable value."""
 
     def encode(self) -> bytes:
         return b"event: %s\ndata: %s\n\n" % (self.name.encode(), json_bytes(self.data))
 
 
 class EventStream(Response):
-    """Sends events as they come; begin it with ``EventStream.begin``."""
+    """Response that sends events as they come; created by ``EventStream.begin``."""
 
     media_type = MEDIA_TYPE
 
     def __init__(
         self,
         first: bytes,
-        others: AsyncGenerator[bytes, None],
+        following: AsyncGenerator[bytes, None],
         event_of: Callable[[Exception], Event],
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
-        # Nobody knows it yet; the empty body of the plain response has been measured.
+        # The base class has set it to the length of an empty body.
         del self.headers["content-length"]
         self._first = first
-        self._others = others
+        self._following = following
         self._event_of = event_of
 
     @classmethod
@@ -61,42 +61,43 @@ class EventStream(Response):
         event_of: Callable[[Exception], Event],
         keep_alive: float = KEEP_ALIVE_SECONDS,
     ) -> EventStream:
-        """Wait for the first of ``events``, though not for long, and answer with all of them.
+        """Wait up to ``keep_alive`` seconds for the first event, and answer with all of them.
 
-        Whenever none has come for ``keep_alive`` seconds, a comment is sent. Raises what ``events``
-        raises until then; what it raises later becomes the event that ``event_of`` makes of it.
+        A comment is sent after every ``keep_alive`` seconds without an event. Raises what
+        ``events`` raises until the first event or comment; ``event_of`` converts a later exception
+        to an event.
         """
         pieces = _pieces(events, keep_alive)
         return cls(await anext(pieces), pieces, event_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def tell(piece: bytes, *, more: bool = True) -> None:
+        async def send_piece(piece: bytes, *, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": more})
 
-        async with aclosing(self._others):
+        async with aclosing(self._following):
             start = {"type": "http.response.start", "status": self.status_code}
             await send({**start, "headers": self.raw_headers})
-            await tell(self._first)
+            await send_piece(self._first)
             try:
-                async for piece in self._others:
-                    await tell(piece)
-            # The status has been sent: nobody further out could tell the client any more.
+                async for piece in self._following:
+                    await send_piece(piece)
+            # The status has been sent, so outer layers cannot report the error to the client.
             except Exception as error:
-                await tell(self._event_of(error).encode())
+                await send_piece(self._event_of(error).encode())
                 if not isinstance(error, EXPECTED):
                     raise
-        await tell(b"", more=False)
+        await send_piece(b"", more=False)
 
 
 async def _pieces(events: AsyncIterator[Event], keep_alive: float) -> AsyncGenerator[bytes, None]:
-    """Each event, and a comment whenever none has come for so long; raises what ``events`` does."""
+    """Encoded events, and a comment after every ``keep_alive`` seconds without one."""
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def read() -> None:
         async for event in events:
             queue.put_nowait(event.encode())
 
-    # Waiting in vain for the next event must not disturb the work that it comes from.
+    # A task of its own, so that a timeout does not cancel the work behind ``events``.
     reading = asyncio.create_task(read())
     reading.add_done_callback(lambda _: queue.put_nowait(None))
     try:
@@ -115,5 +116,5 @@ async def _pieces(events: AsyncIterator[Event], keep_alive: float) -> AsyncGener
         reading.cancel()
         await asyncio.wait([reading])
         if not reading.cancelled():
-            # Asyncio is told that somebody has heard of it, even if whoever it was for has gone.
+            # Retrieved so that asyncio does not warn, even if the client has disconnected.
             reading.exception()

@@ -1,4 +1,4 @@
-"""Translated documents on disk: written whole or not at all, and removed in time. Knows no jobs."""
+"""File operations on translated documents: safe names, whole writes, removal of old files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def without_path(filename: str) -> str:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Raises ``OSError``."""
+    """Write a file; raises ``OSError`` and leaves no partial file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         path.write_bytes(content)
     except OSError:
-        # What a full disk took of it would keep the disk full.
+        # A partial file would keep a full disk full.
         path.unlink(missing_ok=True)
         raise
 
@@ -35,8 +35,8 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def remove_old(directory: Path, own: Path, seconds: float) -> None:
-    """Remove the directories of processes that have not touched theirs for so long."""
-    # Others may be doing the same.
+    """Remove directories, except ``own``, that were not modified for ``seconds``."""
+    # Other processes may remove the same directories.
     with suppress(FileNotFoundError):
         for each in directory.iterdir():
             if each != own and each.is_dir() and time.time() - each.stat().st_mtime > seconds:

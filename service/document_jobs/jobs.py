@@ -1,9 +1,8 @@
-"""Documents being translated, and translations of documents until they have been fetched.
+"""Background jobs that translate documents and keep the results until they are fetched.
 
-Shared by the dialects: one hands out a job and is asked about it, another waits for its end. Jobs
-live in this process and are forgotten with it; their results lie on disk under random names, never
-under those that clients gave. Everything is bounded: how many run and wait, for how long, and how
-many bytes are kept. Belongs to the event loop. Knows no routes and no bodies.
+DeepL's dialect hands out a job to poll; LibreTranslate's waits for its end. Jobs live in this
+process only. Results are files under random names, never under clients' names. Limits bound the
+running and waiting jobs, their durations and the bytes kept. Used on the event loop.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Charge = Callable[[int], AbstractAsyncContextManager[None]]
 
 
 class DocumentJobs:
-    """Used between ``start`` and ``close``."""
+    """Bounded collection of document jobs; used between ``start`` and ``close``."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class DocumentJobs:
         clock: Callable[[], float] = time.monotonic,
         sweep_seconds: float = _SWEEP_SECONDS,
     ) -> None:
-        """``directory`` holds nothing else; other processes may keep their documents there, too."""
+        """``directory`` is for documents only; several processes may share it."""
         self.limits = limits or DocumentLimits()
         self._work = work
         self._directory = directory / secrets.token_hex(8)
@@ -68,17 +67,17 @@ class DocumentJobs:
         self._sweep_seconds = sweep_seconds
         self._jobs: dict[str, DocumentJob] = {}
         self._unopened: list[int] = []
-        """The sizes of documents that are being read, or wait for that."""
+        """Sizes of documents that are being read, or wait to be read."""
         self._turns = asyncio.Semaphore(self.limits.running)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Begin to remove what is too old: of this process, and of those that left without it."""
+        """Start to remove old results, including those of crashed processes."""
         await self.sweep()
         self._spawn(self._sweep_forever())
 
     async def close(self) -> None:
-        """Stop what is being translated and remove everything."""
+        """Cancel all jobs and remove their files."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -87,7 +86,7 @@ class DocumentJobs:
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def accept(self, order: DocumentOrder, charge: Charge) -> DocumentJob:
-        """Charge a caller for a document, and translate it when its turn has come.
+        """Charge a caller for a document and queue its translation.
 
         Raises ``DocumentTooLarge``, ``DocumentsFull``, and what ``DocumentWork.open`` and
         ``charge`` raise. A later error is the job's ``error``, and is not charged for.
@@ -97,16 +96,16 @@ class DocumentJobs:
         return job
 
     async def translate(self, order: DocumentOrder, charge: Charge) -> DocumentJob:
-        """Translate a document and wait for its end; who stops waiting stops the work.
+        """Translate a document and wait for its end; cancellation stops the work.
 
-        Raises as ``accept`` does, and whatever keeps the document from being translated.
+        Raises what ``accept`` raises, and any error of the translation.
         """
         job, opened, charged = await self._accepted(order, charge)
         await self._run(job, opened, charged)
         return job
 
     def status(self, identifier: str, key: str) -> DocumentJob:
-        """The job of this id, for whoever has its key; raises ``DocumentNotFound``."""
+        """The job of this id; raises ``DocumentNotFound``, also for a wrong key."""
         job = self._jobs.get(identifier)
         presented = key.encode("utf-8", "replace")
         if job is None or not hmac.compare_digest(job.key.encode(), presented):
@@ -116,22 +115,22 @@ class DocumentJobs:
     def result(self, name: str) -> DocumentJob:
         """The job by its ``name``, if it is done; raises ``DocumentNotFound``."""
         job = self._jobs.get(name.partition(".")[0])
-        # Somebody who tidies up may have removed the file.
+        # An operator may have removed the file.
         if job is None or job.state != "done" or not job.path.is_file():
             raise DocumentNotFound
         return job
 
     def seconds_remaining(self, job: DocumentJob) -> int | None:
-        """About how long it will take; unknown before its first texts are translated."""
+        """Estimated time to completion; ``None`` before the first texts are translated."""
         if job.state != "translating" or not job.progress:
             return None
         spent = self._clock() - job.changed
         return math.ceil(spent * (1 - job.progress) / job.progress)
 
     async def fetch_once(self, job: DocumentJob) -> AsyncIterator[bytes]:
-        """The translation of a job that is done, which is removed with its last piece.
+        """The translation of a finished job, in pieces; it is removed with the last piece.
 
-        Whoever stops before that can fetch it again. Raises ``DocumentNotFound``.
+        An incomplete fetch can be repeated. Raises ``DocumentNotFound``.
         """
         try:
             file = await asyncio.to_thread(job.path.open, "rb")
@@ -144,7 +143,8 @@ class DocumentJobs:
             left = job.size
             while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
                 left -= len(piece)
-                # Before it is sent: whoever has all of it must not find it here again.
+                # Removed before the last piece is sent, so that a complete fetch cannot be
+                # repeated.
                 if left <= 0:
                     await self.forget(job)
                 yield piece
@@ -156,15 +156,15 @@ class DocumentJobs:
             await asyncio.to_thread(job.path.unlink, missing_ok=True)
 
     async def sweep(self) -> None:
-        """Remove what ended too long ago, as is done every minute."""
+        """Remove jobs that ended ``kept_seconds`` ago, and stray files; runs every minute."""
         oldest = self._clock() - self.limits.kept_seconds
         for job in list(self._jobs.values()):
             if not job.unfinished and job.changed <= oldest:
                 await self.forget(job)
-        # Whoever is still there has removed what it had there for so long.
+        # A live process has removed its own files long before this age.
         age = 2 * self.limits.kept_seconds
         await asyncio.to_thread(remove_old, self._directory.parent, self._directory, age)
-        # Written by a thread that nobody waited for any more.
+        # Files of cancelled jobs, whose writing thread could not be cancelled.
         for path in await asyncio.to_thread(files_in, self._directory):
             if path.name not in self._jobs:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
@@ -190,7 +190,7 @@ class DocumentJobs:
         )
         async with AsyncExitStack() as charged:
             await charged.enter_async_context(charge(job.characters))
-            # Others may have come in while the file was read.
+            # Other documents may have been accepted while the file was read.
             self._refuse_if_full(job.size)
             self._jobs[job.id] = job
             return job, opened, charged.pop_all()
@@ -218,7 +218,7 @@ class DocumentJobs:
     ) -> None:
         try:
             await self._run(job, opened, charged)
-        # One of the borders where work of many callers meets: who asks about the job hears of it.
+        # Any error is stored in the job, whose status reports it.
         except Exception as error:
             job.error, job.size = error, 0
             self._enter(job, "error")
@@ -227,15 +227,15 @@ class DocumentJobs:
                 logger.exception("a document failed unexpectedly")
 
     async def _run(self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack) -> None:
-        """Translate a document when its turn has come; a job that fails is forgotten."""
+        """Translate a document once it may run; a failed job is removed."""
 
-        def told(progress: float) -> None:
+        def report_progress(progress: float) -> None:
             job.progress = progress
 
         try:
             async with charged, self._turns:
                 self._enter(job, "translating")
-                translated = await self._within_time(self._work.translate(opened, told))
+                translated = await self._within_time(self._work.translate(opened, report_progress))
                 await self._keep(job, translated)
             job.size = len(translated)
             self._enter(job, "done")

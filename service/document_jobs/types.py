@@ -1,4 +1,4 @@
-"""A document that somebody handed in, and how many there may be. Knows no callers and no bodies."""
+"""State of a document job, and the limits on document jobs."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ State = Literal["queued", "translating", "done", "error"]
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """Bytes are those of files, as they are uploaded and as their translations are kept."""
+    """Limits on document jobs; bytes count uploaded files and kept translations."""
 
     document_bytes: int = 10 * 2**20
     running: int = 2
     """Documents translated at once."""
     waiting: int = 100
-    """Documents that have come and are not translated yet."""
+    """Documents accepted and not yet translated."""
     waiting_bytes: int = 64 * 2**20
-    """Of all of those, or of their texts where these are more; both are held in memory."""
+    """Size of all waiting documents, or of their texts if larger; both are held in memory."""
     kept_bytes: int = 512 * 2**20
-    """Of all translations that nobody has fetched, and of the documents that wait."""
+    """Size of all unfetched translations and waiting documents."""
     kept_seconds: float = 3600.0
-    """How long a translation waits for whoever fetches it."""
+    """Time until an unfetched translation is removed."""
     seconds: float = 1800.0
-    """How long translating a document may take; waiting for its turn is not counted."""
+    """Maximum duration of a translation, without its time in the queue."""
 
 
 @dataclass(eq=False, slots=True)
 class DocumentJob:
-    """Others read it; only ``DocumentJobs`` writes it."""
+    """State of one document translation; written only by ``DocumentJobs``."""
 
     id: str
     """Unguessable; the translation can be fetched by it."""
     key: str = field(repr=False)
     filename: str
-    """What whoever fetches the translation may call it: the client's own name, without a path."""
+    """Name suggested for the translation: the client's file name without its path."""
     media_type: str
     characters: int
-    """That are translated and charged; markup is not."""
+    """Translated and charged characters, without markup."""
     size: int
     """Bytes: of the document and, once that is done, of its translation."""
     path: Path
@@ -58,5 +58,5 @@ class DocumentJob:
 
     @property
     def name(self) -> str:
-        """The id with the extension of the file: what a link to the translation may end with."""
+        """The id with the file's extension, for links to the translation."""
         return self.id + PurePosixPath(self.filename).suffix.lower()

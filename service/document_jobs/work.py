@@ -1,6 +1,6 @@
-"""Translating one document: its language, its texts in batches, patience with a full queue.
+"""Translates one document: language detection, batches of texts, retries while overloaded.
 
-Knows files and the use case. Knows no callers, no jobs and nothing of HTTP.
+Independent of callers, jobs and HTTP.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from service.translation.types import LanguagePair, Term, TranslateRequest
 
 @dataclass(frozen=True, slots=True)
 class DocumentOrder:
-    """A file and what to make of it."""
+    """A file and the options of its translation."""
 
     filename: str
-    """As the client calls it: its extension says what it is."""
+    """The client's name of the file, whose extension gives the format."""
     content: bytes = field(repr=False)
     target: str
     source: str | None = None
-    """``None`` detects the language, one for the whole document."""
+    """``None`` detects one language for the whole document."""
     terms: tuple[Term, ...] = ()
     model: str | None = None
     decoding: DecodingOverrides = NO_OVERRIDES
@@ -57,10 +57,10 @@ class DocumentWork:
         self._metrics = metrics
 
     async def open(self, order: DocumentOrder) -> OpenedDocument:
-        """Read a document and find out what is to be done.
+        """Read a document and determine its language pair.
 
-        Raises ``DocumentError``, or a ``TranslationError`` if the languages or the model are not
-        on offer, or the language cannot be detected.
+        Raises ``DocumentError``, or a ``TranslationError`` if the languages or the model are not on
+        offer, or the language cannot be detected.
         """
         self._repository.offer.language(order.target, "targets")
         if order.source is not None:
@@ -71,8 +71,8 @@ class DocumentWork:
             source = await asyncio.to_thread(self._detect, document.said, order.target)
         return OpenedDocument(document, self._checked(source, order), order)
 
-    async def translate(self, opened: OpenedDocument, told: Callable[[float], None]) -> bytes:
-        """The translated file; ``told`` hears how much is done, from 0 to 1, after each batch.
+    async def translate(self, opened: OpenedDocument, report: Callable[[float], None]) -> bytes:
+        """Return the translated file; calls ``report`` with 0 to 1 after each batch.
 
         Waits while the service is full. Raises what ``Translator.translate`` raises, and a
         ``DocumentError``.
@@ -83,7 +83,7 @@ class DocumentWork:
             nonlocal done
             translated = await self._translate(opened, batch, markup)
             done += sum(map(len, batch))
-            told(done / opened.document.length)
+            report(done / opened.document.length)
             return translated
 
         return await translate_document(self._reader, opened.document, translate)
@@ -107,7 +107,7 @@ class DocumentWork:
                 translations = await self._translator.translate(request)
                 break
             except Overloaded as error:
-                # Whoever waits for a document would rather wait longer than begin anew.
+                # Waiting preserves the batches that are already translated.
                 await asyncio.sleep(error.retry_after)
         for text, translation in zip(texts, translations, strict=True):
             if translation.model is not None:

@@ -46,7 +46,7 @@ from service.engine.rules import (
     num_ranks,
 )
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
-from service.runtime.backend import BARRED, NOBODY, Candidates, FloatArray, Limits, StepBatch
+from service.runtime.backend import BARRED, EMPTY_ROW, Candidates, FloatArray, Limits, StepBatch
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Search:
         self._sums_PK = np.full((slots, rows), _DEAD, np.float32)
         """Sum of log-probabilities of each row; −∞ for an empty row."""
         self._tokens_PK = np.zeros((slots, rows), np.int32)
-        self._parents_PK = np.full((slots, rows), NOBODY, np.int32)
+        self._parents_PK = np.full((slots, rows), EMPTY_ROW, np.int32)
         self._history = History(slots, length, rows)
         self._lengths_P = np.zeros(slots, np.int32)
         self._rows_P = np.zeros(slots, np.int32)
@@ -131,7 +131,7 @@ class Search:
         first_rows = options.rows if options.samples else 1
         self._sums_PK[slot] = _DEAD
         self._sums_PK[slot, :first_rows] = 0
-        self._parents_PK[slot] = NOBODY
+        self._parents_PK[slot] = EMPTY_ROW
         self._parents_PK[slot, :first_rows] = 0
         self._tokens_PK[slot, :first_rows] = self._bos_id
         self._lengths_P[slot] = 0
@@ -310,8 +310,8 @@ class Search:
             ):
                 array_BK[refilled] = array_BR[refilled[:, None], rank_AK]
         self._tokens_PK[:count, :width] = tokens_BK
-        self._parents_PK[:count] = NOBODY
-        self._parents_PK[:count, :width] = np.where(live_BK, parents_BK, NOBODY)
+        self._parents_PK[:count] = EMPTY_ROW
+        self._parents_PK[:count, :width] = np.where(live_BK, parents_BK, EMPTY_ROW)
         self._sums_PK[:count] = _DEAD
         self._sums_PK[:count, :width] = np.where(live_BK, sums_BK, _DEAD)
         self._history.append(self._lengths_P[:count], tokens_BK, parents_BK)

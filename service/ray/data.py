@@ -29,7 +29,7 @@ from tqdm import tqdm
 from service.bootstrap import configure_logging, local_translator
 from service.bulk.rows import Columns, Format, FormatName, Lines, Objects, UnknownColumn, guessed
 from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, language
-from service.ray.shard_translation import Done, Tally, in_company, translate_lines
+from service.ray.shard_translation import Done, Tally, translate_lines, translate_rows
 from service.ray.shards import (
     CorpusError,
     CorpusPlan,
@@ -133,7 +133,7 @@ async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -
             for batch in file.iter_batches(_ROWS, row_groups=list(groups)):
                 texts = batch.column(work.column).to_pylist()
                 found = []
-                async for text, outcome in in_company(translator, work.pair, texts, _or_empty):
+                async for text, outcome in translate_rows(translator, work.pair, texts, _or_empty):
                     tally.add(outcome.problem, cut=outcome.cut)
                     kept = text is not None and outcome.problem is None
                     found.append(outcome.text if kept else None)

@@ -89,14 +89,14 @@ async def translate_lines(
             next(lines)
             part.write(header)
         rows = (format_.read(line) for line in lines)
-        async for row, outcome in in_company(translator, pair, rows, _text_of):
+        async for row, outcome in translate_rows(translator, pair, rows, _text_of):
             problem = row.problem or outcome.problem
             tally.add(problem, cut=outcome.cut)
             part.write(format_.write(row, outcome.text))
     return tally.done()
 
 
-async def in_company(
+async def translate_rows(
     translator: Translator,
     pair: LanguagePair,
     items: Iterable[T],

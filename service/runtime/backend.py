@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
 
-NOBODY = -1
+EMPTY_ROW = -1
 """Parent of an empty row, which only pads the batch to the widest sentence."""
 
 BARRED = np.float32(-1e9)
@@ -84,7 +84,7 @@ class StepBatch:
 class Candidates:
     """Result of a step. Valid until the next call of the backend, which may reuse the memory.
 
-    Rows with parent ``NOBODY`` have undefined values.
+    Rows with parent ``EMPTY_ROW`` have undefined values.
     """
 
     token_ids_BKN: NDArray[np.int64]

@@ -208,7 +208,7 @@ class Ancestry:
         """Assign a free entry to every row of the first B sentences, where row k continues
         ``parents[k]``.
 
-        An empty row (parent ``NOBODY``) gets an entry too, because its output must be stored
+        An empty row (parent ``EMPTY_ROW``) gets an entry too, because its output must be stored
         somewhere. No other row sees it. Returns the entries ``[B, K]``.
         """
         sentences, rows = parents_BK.shape

@@ -25,7 +25,7 @@ from service.translation.task_group import together
 from service.translation.types import Leg, TranslatedSentence
 from service.translation.unknown_tokens import spelled_out
 
-Tell = Callable[[int, int, str], None]
+DeliverSentence = Callable[[int, int, str], None]
 """Callback for a finished sentence: text number, sentence number, translation."""
 Turn = AbstractAsyncContextManager[None]
 """Held from before the first sentence is queued until the last is decoded."""
@@ -67,7 +67,7 @@ async def run_leg(
     way: DirectedModel,
     texts: Sequence[Text],
     standing: Standing,
-    tell: Tell | None = None,
+    deliver: DeliverSentence | None = None,
     turn: Turn | None = None,
 ) -> list[TextDone]:
     """Decode every sentence of the texts. The first failure cancels all.
@@ -77,8 +77,8 @@ async def run_leg(
 
     async def one(text: int, number: int, sentence: Sentence) -> _Done:
         done = await _sentence(way, sentence, standing)
-        if tell is not None:
-            tell(text, number, done.rendered[0])
+        if deliver is not None:
+            deliver(text, number, done.rendered[0])
         return done
 
     async with turn or nullcontext(), together() as group:

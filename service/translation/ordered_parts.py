@@ -28,7 +28,7 @@ class OrderedParts:
         self._texts[number] = (text,)
         self._flush()
 
-    def tell(self, number: int, sentence: int, target: str) -> None:
+    def deliver(self, number: int, sentence: int, target: str) -> None:
         self._known[number, sentence] = target
         self._flush()
 

@@ -36,11 +36,11 @@ class ResultCache:
     """Wraps an engine's ``decode`` and keeps up to ``max_bytes`` of its results."""
 
     def __init__(
-        self, decode: Decode, max_bytes: int = 0, tell: Callable[[Lookup], None] = lambda _: None
+        self, decode: Decode, max_bytes: int = 0, observe: Callable[[Lookup], None] = lambda _: None
     ) -> None:
         self._decode = decode
         self._max_bytes = max_bytes
-        self._tell = tell
+        self._observe = observe
         self._kept: OrderedDict[_Question, Decoded] = OrderedDict()
         self._bytes = 0
         self._running: dict[tuple[_Question, Priority], _Running] = {}
@@ -61,14 +61,14 @@ class ResultCache:
         question = source_ids, options
         if (known := self._kept.get(question)) is not None:
             self._kept.move_to_end(question)
-            self._tell("hit")
+            self._observe("hit")
             return known
         running = self._running.get((question, priority))
         if running is None:
-            self._tell("miss")
+            self._observe("miss")
             running = self._start(question, priority, request)
         else:
-            self._tell("coalesced")
+            self._observe("coalesced")
         running.waiting += 1
         try:
             return await asyncio.shield(running.task)

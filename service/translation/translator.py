@@ -27,7 +27,7 @@ from service.translation.errors import (
     InvalidText,
     UndetectedLanguage,
 )
-from service.translation.leg import Standing, Tell, TextDone, Turn, run_leg
+from service.translation.leg import DeliverSentence, Standing, TextDone, Turn, run_leg
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedText, Markup, parse
 from service.translation.ordered_parts import OrderedParts
@@ -222,10 +222,10 @@ class Translator:
                 preparing += time.perf_counter() - started
                 if not legs:
                     held.enter_context(self._admission.admitted(_work(texts, route, request)))
-                tell = None
+                deliver = None
                 if order is not None and last:
-                    tell = _teller(order, read, texts)
-                legs.append(await run_leg(way, texts, standing, tell, turn))
+                    deliver = _deliverer(order, read, texts)
+                legs.append(await run_leg(way, texts, standing, deliver, turn))
                 if not last:
                     marked = await _parsed([d.hypotheses[0] for d in legs[-1]], request.markup)
         return [
@@ -263,11 +263,13 @@ def _job(request: TranslateRequest, *, last: bool) -> Job:
     return Job(decoding, request.splitting, ())
 
 
-def _teller(order: OrderedParts, read: Sequence[_Read], texts: Sequence[Text]) -> Tell:
+def _deliverer(
+    order: OrderedParts, read: Sequence[_Read], texts: Sequence[Text]
+) -> DeliverSentence:
     """Callback that passes sentences to ``order`` with their text number in the request."""
     for each, text in zip(read, texts, strict=True):
         order.begin(each.number, text)
-    return lambda text, sentence, target: order.tell(read[text].number, sentence, target)
+    return lambda text, sentence, target: order.deliver(read[text].number, sentence, target)
 
 
 def _translation(read: _Read, legs: Sequence[TextDone], preparing: float) -> Translation:

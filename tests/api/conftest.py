@@ -1,4 +1,4 @@
-"""The whole service in process, with a model that shouts underneath."""
+"""Fixtures: the whole service in process, with models that upper-case their input."""
 
 from __future__ import annotations
 

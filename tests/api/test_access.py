@@ -41,7 +41,7 @@ def request(*headers: tuple[str, str], address: str | None = "192.0.2.1") -> HTT
 
 @asynccontextmanager
 async def access_with(policy: AccessPolicy, **limits: int) -> AsyncIterator[Access]:
-    """Access where one key is known, that of weblate."""
+    """Access with one known key, named weblate."""
     async with Database(None) as database:
         keys = KeyStore(database)
         await keys.add("weblate", KEY, **limits)
@@ -57,12 +57,12 @@ async def access_with(policy: AccessPolicy, **limits: int) -> AsyncIterator[Acce
         ("X-API-Key", KEY),
     ],
 )
-async def test_a_key_is_found_wherever_clients_put_it(header: tuple[str, str]) -> None:
+async def test_key_is_read_from_every_supported_header(header: tuple[str, str]) -> None:
     async with access_with(AccessPolicy(keys="required")) as access:
         assert (await access.identify(request(header))).name == "weblate"
 
 
-async def test_a_key_may_come_in_a_field() -> None:
+async def test_key_field_takes_precedence_over_headers() -> None:
     async with access_with(AccessPolicy(keys="required")) as access:
         assert (await access.identify(request(), KEY)).name == "weblate"
         with pytest.raises(KeyInvalid):
@@ -70,7 +70,7 @@ async def test_a_key_may_come_in_a_field() -> None:
 
 
 @pytest.mark.parametrize("field", [None, "", KEY, "wrong", "\ud800"])
-async def test_where_keys_are_off_whatever_is_sent_is_ignored(field: str | None) -> None:
+async def test_keys_are_ignored_where_they_are_off(field: str | None) -> None:
     async with access_with(AccessPolicy(keys="off")) as access:
         caller = await access.identify(request(("Authorization", "Bearer wrong")), field)
         assert caller.name is None
@@ -78,7 +78,7 @@ async def test_where_keys_are_off_whatever_is_sent_is_ignored(field: str | None)
 
 @pytest.mark.parametrize("field", [None, ""])
 @pytest.mark.parametrize("header", [("Accept", "*/*"), ("Authorization", "Basic YTpi")])
-async def test_without_a_key_one_is_served_unless_it_is_required(
+async def test_missing_key_is_refused_only_where_keys_are_required(
     field: str | None, header: tuple[str, str]
 ) -> None:
     async with access_with(AccessPolicy(keys="optional")) as access:
@@ -90,7 +90,7 @@ async def test_without_a_key_one_is_served_unless_it_is_required(
     assert refusal_of(refusal.value).status == HTTPStatus.BAD_REQUEST
 
 
-async def test_who_needs_a_key_is_told_where_to_get_one() -> None:
+async def test_missing_key_error_has_the_configured_link() -> None:
     policy = AccessPolicy(keys="required", key_link="https://example.org/keys")
     async with access_with(policy) as access:
         with pytest.raises(KeyMissing) as refusal:
@@ -109,7 +109,7 @@ async def test_a_wrong_key_is_refused(mode: str, key: str) -> None:
     assert refusal_of(refusal.value).status == HTTPStatus.FORBIDDEN
 
 
-async def test_guessing_keys_counts_as_calling() -> None:
+async def test_wrong_keys_count_against_the_rate_limit() -> None:
     async with access_with(AccessPolicy(keys="required", requests_per_minute=2)) as access:
         for _ in range(2):
             with pytest.raises(KeyInvalid):
@@ -119,7 +119,7 @@ async def test_guessing_keys_counts_as_calling() -> None:
         assert (await access.identify(request(), KEY)).name == "weblate"
 
 
-async def test_a_keys_own_limits_go_before_the_services() -> None:
+async def test_limits_of_a_key_override_those_of_the_service() -> None:
     policy = AccessPolicy(keys="optional", requests_per_minute=5, characters_per_month=100)
     async with access_with(policy) as access:
         caller = await access.identify(request(), KEY)
@@ -131,7 +131,7 @@ async def test_a_keys_own_limits_go_before_the_services() -> None:
         assert (caller.requests_per_minute, caller.characters_per_month) == (0, 7)
 
 
-async def test_what_is_over_the_rate_is_refused_with_when_to_come_back() -> None:
+async def test_rate_limit_refuses_with_retry_after() -> None:
     async with access_with(AccessPolicy(keys="optional", requests_per_minute=2)) as access:
         caller = await access.identify(request(), KEY)
         access.admit(caller)
@@ -147,7 +147,7 @@ async def test_what_is_over_the_rate_is_refused_with_when_to_come_back() -> None
     assert str(refusal.value).startswith("Slowdown: 2 requests a minute at most")
 
 
-async def test_what_is_over_the_quota_is_refused_and_what_fails_is_not_charged() -> None:
+async def test_quota_is_enforced_and_failed_work_is_not_charged() -> None:
     async with access_with(AccessPolicy(keys="required"), characters_per_month=100) as access:
         caller = await access.identify(request(), KEY)
         with pytest.raises(ZeroDivisionError):
@@ -188,13 +188,13 @@ async def test_addresses_of_one_subscriber_count_together(
     assert await counted_together(one, other) is together
 
 
-async def test_headers_that_anybody_can_send_do_not_change_an_address() -> None:
+async def test_forwarded_headers_do_not_change_the_address() -> None:
     async with access_with(AccessPolicy(requests_per_minute=1)) as access:
         forged = request(("X-Forwarded-For", "198.51.100.7"), ("Forwarded", "for=198.51.100.7"))
         assert await access.identify(forged) == await access.identify(request())
 
 
-async def test_a_key_named_like_an_address_is_not_counted_with_it() -> None:
+async def test_key_named_like_an_address_has_its_own_rate_limit() -> None:
     async with Database(None) as database:
         keys = KeyStore(database)
         await keys.add("192.0.2.1", KEY)
@@ -208,7 +208,7 @@ ADMIN = AccessPolicy(admin_key=SecretStr("opén sesame"))
 
 
 def utf8(text: str) -> str:
-    """As a header carries it and a server decodes it."""
+    """UTF-8 bytes decoded as Latin-1, as a server decodes headers."""
     return text.encode().decode("latin-1")
 
 
@@ -219,7 +219,7 @@ def utf8(text: str) -> str:
         lambda key: ("X-API-Key", key),
     ],
 )
-async def test_the_admin_key_opens_and_no_other_does(
+async def test_only_the_admin_key_grants_admin_access(
     header: Callable[[str], tuple[str, str]],
 ) -> None:
     async with access_with(ADMIN) as access:
@@ -229,7 +229,7 @@ async def test_the_admin_key_opens_and_no_other_does(
                 access.require_admin(request(header(wrong)))
 
 
-async def test_without_an_admin_key_nobody_is_admin() -> None:
+async def test_admin_access_is_refused_without_a_configured_admin_key() -> None:
     async with access_with(AccessPolicy()) as access:
         for headers in ([], [("X-API-Key", "")], [("Authorization", "Bearer ")]):
             with pytest.raises(AdminRefused, match="set DRAGOMAN_ADMIN_KEY") as refusal:

@@ -37,7 +37,7 @@ async def get(client: httpx.AsyncClient, path: str, **parameters: Any) -> httpx.
     return await client.get(f"/translations/{path}", params=parameters)
 
 
-async def test_a_translation_says_what_it_is_made_of(client: httpx.AsyncClient, kept: str) -> None:
+async def test_kept_translation_lists_its_legs(client: httpx.AsyncClient, kept: str) -> None:
     response = await get(client, kept)
     document = response.json()
     assert document["id"] == kept
@@ -52,14 +52,14 @@ async def test_a_translation_says_what_it_is_made_of(client: httpx.AsyncClient, 
     assert leg["sentences"][1]["target_pieces"] == [*"WIE GEHT ES?", "</s>"]
 
 
-async def test_a_detected_language_is_told(client: httpx.AsyncClient) -> None:
+async def test_kept_translation_has_the_detected_language(client: httpx.AsyncClient) -> None:
     body = {"q": "Das ist ein kleines Haus.", "source": "auto", "target": "en", "attention": True}
     translated = (await client.post("/translate", json=body)).json()
     (text,) = (await get(client, translated["id"])).json()["texts"]
     assert text["detectedLanguage"] == translated["detectedLanguage"]
 
 
-async def test_a_map_comes_as_json(client: httpx.AsyncClient, kept: str) -> None:
+async def test_attention_map_is_returned_as_json(client: httpx.AsyncClient, kept: str) -> None:
     document = (await get(client, f"{kept}/attention", text=1, sentence=1)).json()
     assert document["kind"] == "cross"
     assert document["rows"] == [*"WIE GEHT ES?", "</s>"]
@@ -73,7 +73,7 @@ async def test_a_map_comes_as_json(client: httpx.AsyncClient, kept: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
-async def test_maps_come_as_an_array_and_as_a_picture(
+async def test_attention_maps_are_returned_as_npy_and_png(
     client: httpx.AsyncClient, kept: str, kind: str
 ) -> None:
     path = f"{kept}/attention"
@@ -120,7 +120,7 @@ async def test_words_are_aligned(client: httpx.AsyncClient, kept: str) -> None:
         ("/alignment", {"format": "png"}, 400, "format parameter must be"),
     ],
 )
-async def test_what_cannot_be_had_is_refused_by_name(
+async def test_invalid_attention_request_is_refused_by_name(
     client: httpx.AsyncClient, path: str, parameters: dict[str, str], status: int, problem: str
 ) -> None:
     response = await get(client, f"nothing{path}", **parameters)
@@ -138,7 +138,7 @@ async def test_what_cannot_be_had_is_refused_by_name(
         ({"sentence": "1"}, "sentence 1 does not exist; this translation has 1"),
     ],
 )
-async def test_what_a_translation_does_not_have_is_named(
+async def test_unknown_layer_head_text_or_sentence_is_refused_by_name(
     client: httpx.AsyncClient, kept: str, parameters: dict[str, str], problem: str
 ) -> None:
     response = await get(client, f"{kept}/attention", **parameters)
@@ -146,7 +146,7 @@ async def test_what_a_translation_does_not_have_is_named(
     assert problem in response.json()["error"]
 
 
-async def test_a_translation_by_a_model_that_is_gone_is_gone(
+async def test_translation_of_an_unloaded_model_version_returns_410(
     client: httpx.AsyncClient, kept: str, service: Service, settings: Settings
 ) -> None:
     shutil.rmtree(settings.bundles / "shout-de-en")
@@ -159,7 +159,7 @@ async def test_a_translation_by_a_model_that_is_gone_is_gone(
 
 
 @pytest.mark.parametrize("sent", ["json", "data"])
-async def test_any_two_texts_can_be_looked_at(client: httpx.AsyncClient, sent: Any) -> None:
+async def test_attention_of_two_given_texts(client: httpx.AsyncClient, sent: Any) -> None:
     body = {**PAIR, "kind": "cross", "layer": "0", "head": "1", "model": "shout-de-en"}
     document = (await client.post("/attention", **{sent: body})).json()
     assert document["rows"] == [*"JA, DAS", "</s>"]
@@ -167,10 +167,10 @@ async def test_any_two_texts_can_be_looked_at(client: httpx.AsyncClient, sent: A
     assert "alignment" not in document
 
 
-async def test_what_is_kept_is_what_is_found_again_from_the_texts(
+async def test_attention_of_a_kept_translation_equals_that_of_its_texts(
     client: httpx.AsyncClient, kept: str
 ) -> None:
-    """So that any replica can answer."""
+    """Required so that any replica can answer."""
     for parameters in ({"kind": "encoder", "head": "all"}, {"kind": "decoder"}, {}):
         found = await get(client, f"{kept}/attention", **parameters)
         assert (await client.post("/attention", json=PAIR | parameters)).json() == found.json()
@@ -188,7 +188,7 @@ async def test_two_texts_are_aligned_on_request(client: httpx.AsyncClient, kept:
     assert (response.status_code, "json only" in response.text) == (400, True)
 
 
-async def test_numbers_of_layers_and_heads_may_be_numbers(client: httpx.AsyncClient) -> None:
+async def test_layer_and_head_may_be_json_numbers(client: httpx.AsyncClient) -> None:
     response = await client.post("/attention", json={**PAIR, "layer": 0, "head": 1})
     assert response.json()["heads"] == [1]
     for wrong in (True, 1.5, -1, None, [0]):
@@ -210,9 +210,7 @@ async def test_likely_translations_score_higher(client: httpx.AsyncClient) -> No
     assert [token["piece"] for token in scores[2]["tokens"]] == ["</s>"]
 
 
-async def test_the_score_of_a_translation_is_the_one_it_had(
-    client: httpx.AsyncClient, kept: str
-) -> None:
+async def test_score_equals_that_of_the_translation(client: httpx.AsyncClient, kept: str) -> None:
     (sentence,) = (await get(client, kept)).json()["texts"][0]["legs"][0]["sentences"]
     body = {**DE_EN, "source_text": sentence["source"], "target_text": sentence["target"]}
     (score,) = (await client.post("/score", json=body)).json()["scores"]
@@ -238,7 +236,7 @@ async def test_many_pairs_are_scored_one_by_one(client: httpx.AsyncClient) -> No
         ({"source": "en", "target": "fr"}, 400, "not available as a target language"),
         ({"source": "en", "target": "en"}, 400, "not available as a target language"),
         ({"source": "fr", "target": "de"}, 400, "on offer: English (en)"),
-        ({"model": "nobody"}, 404, "there is no model nobody; on offer: shout-de-en"),
+        ({"model": "missing"}, 404, "there is no model missing; on offer: shout-de-en"),
         ({"model": "shout-fr-en"}, 400, "with shout-fr-en"),
         ({"source_text": "x" * 70}, 413, "sentence has 71 tokens; the model reads at most 64"),
         ({"target_text": "x" * 99}, 413, "translation has 100 tokens; the model writes at most 96"),
@@ -251,7 +249,7 @@ async def test_many_pairs_are_scored_one_by_one(client: httpx.AsyncClient) -> No
 async def test_given_texts_are_checked(
     client: httpx.AsyncClient, path: str, changes: dict[str, Any], status: int, problem: str
 ) -> None:
-    # httpx would not write half of a surrogate pair, which JSON has a way to say.
+    # httpx cannot encode a lone surrogate, but JSON can escape it.
     content = json.dumps(PAIR | changes)
     response = await client.post(
         path, content=content, headers={"content-type": "application/json"}
@@ -276,7 +274,7 @@ def test_every_refusal_has_a_status(error: Exception, status: int) -> None:
     assert headers_of(error) == {}
 
 
-async def test_the_documentation_says_what_there_is(client: httpx.AsyncClient) -> None:
+async def test_openapi_document_describes_the_attention_routes(client: httpx.AsyncClient) -> None:
     paths = (await client.get("/openapi.json")).json()["paths"]
     described = paths["/translations/{id}/attention"]["get"]
     names = [parameter["name"] for parameter in described["parameters"]]

@@ -1,4 +1,4 @@
-"""One bundle of two directions over HTTP."""
+"""Tests of a bundle with two directions over HTTP."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ async def translated(client: httpx.AsyncClient, text: str, source: str, target: 
     return answer
 
 
-async def test_both_directions_answer_and_neither_hears_of_the_other(
+async def test_both_directions_translate_independently(
     client: httpx.AsyncClient,
 ) -> None:
     texts = [f"Zwei Hunde {n}" for n in range(5)]
-    # The second time comes from the memory of results.
+    # The second pass is served from the result cache.
     for _ in range(2):
         loud, soft = await asyncio.gather(
             asyncio.gather(*(translated(client, text, "de", "en") for text in texts)),
@@ -51,7 +51,7 @@ async def test_both_directions_answer_and_neither_hears_of_the_other(
         assert soft == [text.lower() for text in texts]
 
 
-async def test_deepl_knows_both(client: httpx.AsyncClient) -> None:
+async def test_deepl_api_translates_both_directions(client: httpx.AsyncClient) -> None:
     for source, target, text in (("DE", "EN-US", "JA"), ("EN", "DE", "ja")):
         body = {"text": ["Ja"], "source_lang": source, "target_lang": target}
         response = await client.post("/v2/translate", json=body)
@@ -78,7 +78,7 @@ async def test_a_pivot_may_use_a_model_of_several_directions(client: httpx.Async
     assert await translated(client, "Oui", "fr", "de") == "oui"
 
 
-async def test_a_direction_that_a_model_lacks_is_refused_with_those_it_has(
+async def test_missing_direction_is_refused_with_the_available_ones(
     client: httpx.AsyncClient,
 ) -> None:
     body = {"q": "Oui", "source": "fr", "target": "en", "model": "both"}
@@ -87,7 +87,7 @@ async def test_a_direction_that_a_model_lacks_is_refused_with_those_it_has(
     assert response.json()["error"].endswith("on offer with both: de-en, en-de")
 
 
-async def test_attention_shows_what_the_direction_adds(client: httpx.AsyncClient) -> None:
+async def test_attention_includes_the_direction_token(client: httpx.AsyncClient) -> None:
     body = {"q": "Ja Nein", "source": "en", "target": "de", "attention": True}
     answer = (await client.post("/translate", json=body)).json()
     assert answer["translatedText"] == "ja nein"

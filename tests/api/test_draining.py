@@ -63,7 +63,7 @@ class Slow:
             await asyncio.sleep(0)
 
 
-async def test_a_stream_that_was_accepted_goes_on_to_its_end() -> None:
+async def test_accepted_stream_finishes_during_the_drain() -> None:
     slow = Slow()
     async with slow.client() as client:
         streamed = asyncio.create_task(client.get("/stream"))
@@ -75,7 +75,7 @@ async def test_a_stream_that_was_accepted_goes_on_to_its_end() -> None:
         assert await slow.drain.finished(5)
 
 
-async def test_probes_do_not_hold_the_drain_up_and_are_answered() -> None:
+async def test_probes_are_answered_during_the_drain_and_do_not_delay_it() -> None:
     slow = Slow()
     slow.drain.begin()
     async with slow.client() as client:
@@ -84,13 +84,13 @@ async def test_probes_do_not_hold_the_drain_up_and_are_answered() -> None:
     assert await slow.drain.finished(0.1)
 
 
-async def test_before_the_drain_connections_are_kept() -> None:
+async def test_connections_stay_open_before_the_drain() -> None:
     slow = Slow()
     async with slow.client() as client:
         assert "connection" not in (await client.get("/livez")).headers
 
 
-async def test_the_body_of_a_refused_request_is_read_so_that_its_client_hears_why() -> None:
+async def test_drain_reads_the_body_of_a_refused_request() -> None:
     slow = Slow()
     slow.drain.begin()
     read = 0
@@ -110,7 +110,7 @@ async def test_the_body_of_a_refused_request_is_read_so_that_its_client_hears_wh
     assert slow.failures("draining") == 1
 
 
-async def test_what_is_cut_short_is_told_so_and_counted_apart_from_hang_ups() -> None:
+async def test_cancelled_request_gets_503_and_is_counted_as_shutdown() -> None:
     slow = Slow()
     async with slow.client() as client:
         waiting = asyncio.create_task(client.post("/wait"))
@@ -125,7 +125,7 @@ async def test_what_is_cut_short_is_told_so_and_counted_apart_from_hang_ups() ->
     assert await slow.drain.finished(5)
 
 
-async def test_who_hangs_up_is_not_counted_as_cut_short() -> None:
+async def test_disconnect_is_not_counted_as_shutdown() -> None:
     slow = Slow()
     async with slow.client() as client:
         waiting = asyncio.create_task(client.post("/wait"))

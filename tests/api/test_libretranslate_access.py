@@ -23,7 +23,7 @@ async def serving(settings: Settings, **update: object) -> AsyncIterator[httpx.A
             yield client
 
 
-async def test_who_needs_a_key_is_told_so_everywhere(settings: Settings) -> None:
+async def test_missing_key_returns_400_on_every_route(settings: Settings) -> None:
     async with serving(settings, api_keys="required", suggestions=True) as client:
         for path, sent in (
             ("/translate", {"json": BODY}),
@@ -53,7 +53,7 @@ async def test_a_wrong_key_is_refused_in_every_shape(settings: Settings, shape: 
         assert empty.status_code == 200
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(settings: Settings) -> None:
+async def test_rate_limit_returns_429_with_retry_after(settings: Settings) -> None:
     async with serving(settings, requests_per_minute=1) as client:
         assert (await client.post("/translate", json=BODY)).status_code == 200
         for body in (BODY, {**BODY, "stream": True}):

@@ -79,7 +79,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "error"), BAD)
-async def test_what_is_wrong_is_named(
+async def test_invalid_request_returns_400_with_the_reason(
     client: httpx.AsyncClient, body: dict[str, Any], error: str
 ) -> None:
     response = await client.post(
@@ -132,19 +132,19 @@ async def test_a_form_that_cannot_be_read_is_refused(
     assert error in response.json()["error"]
 
 
-async def test_an_uploaded_file_is_no_text(client: httpx.AsyncClient) -> None:
+async def test_uploaded_file_in_place_of_text_is_refused(client: httpx.AsyncClient) -> None:
     response = await client.post("/translate", data=DE_EN, files={"q": ("q.txt", b"a")})
     assert response.status_code == 400
     assert "Maximum number of files is 0" in response.json()["error"]
 
 
-async def test_a_model_that_is_not_there_is_not_found(client: httpx.AsyncClient) -> None:
+async def test_unknown_model_returns_404(client: httpx.AsyncClient) -> None:
     response = await client.post("/translate", json={"q": "a", **DE_EN, "model": "whisper"})
     assert response.status_code == 404
     assert response.json()["error"].startswith("there is no model whisper; on offer: shout-de-en")
 
 
-async def test_a_number_is_the_same_however_it_is_written(client: httpx.AsyncClient) -> None:
+async def test_beam_size_is_read_from_float_null_and_form_text(client: httpx.AsyncClient) -> None:
     for sent in (
         {"json": {"beam_size": 2.0}},
         {"json": {"beam_size": None}},
@@ -155,7 +155,7 @@ async def test_a_number_is_the_same_however_it_is_written(client: httpx.AsyncCli
         assert (response.status_code, response.json()["translatedText"]) == (200, "A")
 
 
-async def test_a_full_service_says_when_to_come_back(
+async def test_overload_returns_503_with_retry_after(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: object) -> None:
@@ -168,9 +168,7 @@ async def test_a_full_service_says_when_to_come_back(
     assert response.json()["error"].startswith("too much is being translated")
 
 
-async def test_a_dead_model_is_no_reason_to_wait(
-    client: httpx.AsyncClient, service: Service
-) -> None:
+async def test_stopped_engine_returns_503(client: httpx.AsyncClient, service: Service) -> None:
     model: LoadedModel = service.repository.offer.models[0]
     await model.engine.close()
     response = await client.post("/translate", json={"q": "a", **DE_EN})
@@ -194,7 +192,7 @@ async def test_a_dead_model_is_no_reason_to_wait(
         ("DELETE", "/models"),
     ],
 )
-async def test_a_wrong_method_is_refused_in_the_same_shape(
+async def test_wrong_method_returns_405_with_an_error_body(
     client: httpx.AsyncClient, method: str, path: str
 ) -> None:
     response = await client.request(method, path)
@@ -202,6 +200,6 @@ async def test_a_wrong_method_is_refused_in_the_same_shape(
     assert "allow" in response.headers
 
 
-async def test_an_unknown_path_is_refused_in_the_same_shape(client: httpx.AsyncClient) -> None:
+async def test_unknown_path_returns_404_with_an_error_body(client: httpx.AsyncClient) -> None:
     response = await client.get("/nowhere")
     assert (response.status_code, response.json()) == (404, {"error": "Not Found"})

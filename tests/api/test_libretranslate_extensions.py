@@ -1,4 +1,4 @@
-"""What ``POST /translate`` can do beyond LibreTranslate's."""
+"""Tests of the extensions of ``POST /translate`` beyond LibreTranslate."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_decoding_options_reach_the_engine(client: httpx.AsyncClient) -> N
     assert (answer["finish_reason"], answer["truncated"]) == ("length", True)
 
 
-async def test_each_text_of_a_batch_says_whether_it_was_cut(client: httpx.AsyncClient) -> None:
+async def test_truncation_is_reported_per_text(client: httpx.AsyncClient) -> None:
     answer = await translated(client, q=["abcdef", "ab"], max_decoding_length=3)
     assert answer["truncated"] == [True, False]
     assert answer["finish_reason"] == ["length", "complete"]
@@ -56,7 +56,7 @@ async def test_a_model_may_be_chosen(client: httpx.AsyncClient) -> None:
     assert (await translated(client, q="a", model="shout-de-en"))["model"] == "shout-de-en"
 
 
-async def test_scores_are_there_only_if_asked_for(client: httpx.AsyncClient) -> None:
+async def test_scores_are_returned_only_on_request(client: httpx.AsyncClient) -> None:
     assert "scores" not in await translated(client, q="ab", alternatives=1)
     answer = await translated(client, q="ab", alternatives=1, return_scores=True)
     best, second = answer["scores"]
@@ -64,7 +64,7 @@ async def test_scores_are_there_only_if_asked_for(client: httpx.AsyncClient) -> 
     assert len(answer["alternatives"]) == 1
 
 
-async def test_what_was_not_scored_has_no_score(client: httpx.AsyncClient) -> None:
+async def test_untranslated_text_has_no_score(client: httpx.AsyncClient) -> None:
     answer = await translated(client, q=["ab", "!?", ""], beam_size=1, return_scores=True)
     assert answer["scores"][0][0] < 0
     assert answer["scores"][2] == [None]
@@ -72,7 +72,7 @@ async def test_what_was_not_scored_has_no_score(client: httpx.AsyncClient) -> No
     assert answer["scores"] == [None]
 
 
-async def test_timings_are_milliseconds_and_there_only_if_asked_for(
+async def test_timings_are_milliseconds_and_returned_only_on_request(
     client: httpx.AsyncClient,
 ) -> None:
     assert "timings" not in await translated(client, q="ab")
@@ -81,7 +81,7 @@ async def test_timings_are_milliseconds_and_there_only_if_asked_for(
     assert timings["total"] >= timings["decoding"] > 0
 
 
-async def test_what_was_asked_for_with_attention_can_be_found_again(
+async def test_translation_with_attention_is_kept_by_id(
     client: httpx.AsyncClient,
 ) -> None:
     assert "id" not in await translated(client, q="ab")
@@ -105,7 +105,7 @@ async def test_what_was_asked_for_with_attention_can_be_found_again(
     ],
     ids=["blanks", "batch", "alternatives", "html", "detected", "pivot", "unchanged"],
 )
-async def test_a_stream_ends_with_what_would_have_been_the_answer(
+async def test_stream_ends_with_the_unstreamed_answer(
     client: httpx.AsyncClient, fields: dict[str, Any]
 ) -> None:
     *parts, (last, done) = await streamed(client, **fields)
@@ -117,8 +117,8 @@ async def test_a_stream_ends_with_what_would_have_been_the_answer(
     order = [part["text"] for _, part in parts]
     assert order == sorted(order)
     for number, text in enumerate(texts):
-        told = [part["translatedText"] for _, part in parts if part["text"] == number]
-        assert "".join(told) == text
+        shown = [part["translatedText"] for _, part in parts if part["text"] == number]
+        assert "".join(shown) == text
 
 
 async def test_every_sentence_is_a_part(client: httpx.AsyncClient) -> None:
@@ -136,7 +136,7 @@ async def test_attention_of_a_stream_can_be_asked_for(client: httpx.AsyncClient)
     assert (await client.get(f"/translations/{done['id']}")).status_code == 200
 
 
-async def test_a_stream_that_cannot_begin_is_refused_like_everything_else(
+async def test_invalid_stream_request_returns_an_error_status(
     client: httpx.AsyncClient,
 ) -> None:
     for fields, status in (({"target": "zz"}, 400), ({"model": "zz"}, 404), ({"q": ""}, 400)):
@@ -146,7 +146,7 @@ async def test_a_stream_that_cannot_begin_is_refused_like_everything_else(
         assert set(response.json()) == {"error"}
 
 
-async def test_what_fails_in_the_middle_of_a_stream_is_its_last_event(
+async def test_failure_during_a_stream_is_its_last_event(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode = ResultCache.decode

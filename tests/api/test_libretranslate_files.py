@@ -36,7 +36,7 @@ async def test_a_file_is_translated_and_fetched(client: httpx.AsyncClient) -> No
     assert fetched.headers["content-type"].startswith("text/plain")
 
 
-async def test_the_language_of_a_file_may_be_found_out(client: httpx.AsyncClient) -> None:
+async def test_language_of_a_file_is_detected(client: httpx.AsyncClient) -> None:
     files = {"file": ("a.html", b"<p>Das ist ein sehr <b>sch&ouml;ner</b> Tag.</p>")}
     asked = {"source": "auto", "target": "en"}
     response = await client.post("/translate_file", files=files, data=asked)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def chinese(settings: Settings, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A service whose languages LibreTranslate spells in its own way."""
+    """A service with languages that LibreTranslate spells differently."""
     bundles = tmp_path / "aliases"
     for code in ("zh", "zh-Hant", "pt-BR"):
         put_bundle(bundles, f"shout-{code.lower()}-en", code, "en")
@@ -45,7 +45,7 @@ async def test_languages_are_listed_with_their_targets(client: httpx.AsyncClient
     ],
 )
 @pytest.mark.parametrize("path", ["/languages", "/frontend/settings", "/health"])
-async def test_a_question_may_have_a_body(
+async def test_get_requests_may_have_a_body(
     client: httpx.AsyncClient, path: str, content: bytes, content_type: str
 ) -> None:
     headers = {"content-type": content_type}
@@ -64,7 +64,7 @@ async def test_answers_are_in_libretranslates_spelling(chinese: httpx.AsyncClien
 @pytest.mark.parametrize(
     "code", ["zh", "zh-Hans", "ZH-HANS", "zt", "zh-Hant", "pb", "pt-BR", "pt-br"]
 )
-async def test_questions_may_be_in_either_spelling(chinese: httpx.AsyncClient, code: str) -> None:
+async def test_requests_accept_both_spellings(chinese: httpx.AsyncClient, code: str) -> None:
     for source, target in ((code, "en"), ("en", code)):
         asked = {"q": "a", "source": source, "target": target}
         response = await chinese.post("/translate", json=asked)
@@ -86,7 +86,7 @@ async def test_a_language_is_detected(client: httpx.AsyncClient, text: str, lang
 
 
 @pytest.mark.parametrize("text", ["🎉", " ", "1234", "\n\n"])
-async def test_what_is_in_no_language_is_english_without_confidence(
+async def test_undetectable_text_returns_english_with_zero_confidence(
     client: httpx.AsyncClient, text: str
 ) -> None:
     response = await client.post("/detect", json={"q": text})
@@ -103,14 +103,14 @@ async def test_what_is_in_no_language_is_english_without_confidence(
         ({"q": ["a"] * 61}, "Invalid request: request (61) exceeds text limit (60)"),
     ],
 )
-async def test_what_cannot_be_detected_is_refused(
+async def test_invalid_detect_request_is_refused(
     client: httpx.AsyncClient, body: dict[str, object], error: str
 ) -> None:
     response = await client.post("/detect", json=body)
     assert (response.status_code, response.json()) == (400, {"error": error})
 
 
-async def test_half_of_a_character_is_no_text(client: httpx.AsyncClient) -> None:
+async def test_lone_surrogate_is_refused(client: httpx.AsyncClient) -> None:
     headers = {"content-type": "application/json"}
     for q in (b'"\\ud83d"', b'"Das ist \\ud83d gut"'):
         response = await client.post("/detect", content=b'{"q": %s}' % q, headers=headers)
@@ -118,7 +118,7 @@ async def test_half_of_a_character_is_no_text(client: httpx.AsyncClient) -> None
         assert response.json()["error"].startswith("text 1 is not valid Unicode")
 
 
-async def test_a_page_learns_what_it_may_offer(client: httpx.AsyncClient) -> None:
+async def test_frontend_settings_list_features_and_limits(client: httpx.AsyncClient) -> None:
     assert (await client.get("/frontend/settings")).json() == {
         "charLimit": 5000,
         "frontendTimeout": 500,
@@ -134,12 +134,12 @@ async def test_a_page_learns_what_it_may_offer(client: httpx.AsyncClient) -> Non
     }
 
 
-async def test_the_specification_is_our_openapi_document(client: httpx.AsyncClient) -> None:
+async def test_spec_redirects_to_the_openapi_document(client: httpx.AsyncClient) -> None:
     response = await client.get("/spec", follow_redirects=True)
     assert response.json() == (await client.get("/openapi.json")).json()
 
 
-async def test_the_document_offers_what_is_on_offer(client: httpx.AsyncClient) -> None:
+async def test_openapi_document_lists_the_loaded_languages(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
     content = document["paths"]["/translate"]["post"]["requestBody"]["content"]
     for media_type in ("application/json", "application/x-www-form-urlencoded"):
@@ -148,7 +148,7 @@ async def test_the_document_offers_what_is_on_offer(client: httpx.AsyncClient) -
         assert properties["target"]["enum"] == ["de", "en"]
 
 
-async def test_the_document_knows_the_bounds_and_what_a_form_cannot_say(
+async def test_openapi_document_has_bounds_and_omits_lists_from_forms(
     client: httpx.AsyncClient,
 ) -> None:
     document = (await client.get("/openapi.json")).json()

@@ -22,14 +22,14 @@ async def collecting(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
             yield client
 
 
-async def test_a_suggestion_is_kept_where_they_are_wanted(collecting: httpx.AsyncClient) -> None:
+async def test_suggestion_is_accepted_where_enabled(collecting: httpx.AsyncClient) -> None:
     for sent in ({"json": SUGGESTION}, {"data": SUGGESTION}):
         response = await collecting.post("/suggest", **sent)  # type: ignore[arg-type]
         assert (response.status_code, response.json()) == (200, {"success": True})
     assert (await collecting.get("/frontend/settings")).json()["suggestions"] is True
 
 
-async def test_nobody_collects_suggestions_unless_the_operator_wants_them(
+async def test_suggestions_are_disabled_by_default(
     client: httpx.AsyncClient,
 ) -> None:
     response = await client.post("/suggest", json=SUGGESTION)
@@ -47,7 +47,7 @@ async def test_nobody_collects_suggestions_unless_the_operator_wants_them(
         ({"s": "x" * 10_001}, "Invalid request: s parameter"),
     ],
 )
-async def test_a_suggestion_of_nothing_is_refused(
+async def test_invalid_suggestion_is_refused(
     collecting: httpx.AsyncClient, wrong: dict[str, str], error: str
 ) -> None:
     response = await collecting.post("/suggest", json={**SUGGESTION, **wrong})

@@ -29,7 +29,7 @@ async def test_every_answer_carries_an_id_and_its_time(client: httpx.AsyncClient
         assert float(response.headers["x-total-time"]) >= 0
 
 
-async def test_the_id_of_a_client_is_kept_if_it_is_one(client: httpx.AsyncClient) -> None:
+async def test_valid_request_id_of_a_client_is_kept(client: httpx.AsyncClient) -> None:
     given = {"x-request-id": "a-1.B_2:3"}
     assert (await client.get("/livez", headers=given)).headers["x-request-id"] == "a-1.B_2:3"
     for odd in (b"", b"a b", b"a\tb", b"x" * 129, "ü".encode()):
@@ -37,7 +37,7 @@ async def test_the_id_of_a_client_is_kept_if_it_is_one(client: httpx.AsyncClient
         assert re.fullmatch(r"[0-9a-f]{32}", answer.headers["x-request-id"])
 
 
-async def test_a_request_is_one_line_without_its_text(
+async def test_request_log_is_one_line_without_texts(
     client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "service.access"):
@@ -50,7 +50,7 @@ async def test_a_request_is_one_line_without_its_text(
     assert "geheim" not in str(vars(record))
 
 
-async def test_a_bug_is_answered_and_logged_and_tells_nothing(
+async def test_unexpected_error_is_logged_and_returns_500_without_details(
     service: Service,
     client: httpx.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
@@ -69,13 +69,13 @@ async def test_a_bug_is_answered_and_logged_and_tells_nothing(
     assert any("a secret" in (record.exc_text or "") for record in caplog.records)
 
 
-async def test_a_body_that_announces_too_much_is_refused(client: httpx.AsyncClient) -> None:
+async def test_too_large_content_length_returns_413(client: httpx.AsyncClient) -> None:
     response = await client.post("/translate", content=b"x" * 70_000)
     assert response.status_code == 413
     assert response.json() == {"error": "the body is too large; at most 65536 bytes are accepted"}
 
 
-async def test_a_body_that_grows_too_large_is_refused(client: httpx.AsyncClient) -> None:
+async def test_chunked_body_over_the_limit_returns_413(client: httpx.AsyncClient) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(80):
             yield b"x" * 1000
@@ -89,7 +89,7 @@ async def test_a_body_that_grows_too_large_is_refused(client: httpx.AsyncClient)
 
 
 class Mounted:
-    """A root app with one of DeepL's kind mounted below it, within our middleware."""
+    """A root app with a mounted app, like DeepL's, within our middleware."""
 
     def __init__(self, handler: Callable[[Request], None] = lambda _: None) -> None:
         self.metrics = Metrics()
@@ -119,7 +119,7 @@ class Mounted:
         }
 
 
-async def test_routes_of_a_mounted_app_are_named_in_full_and_never_by_their_path() -> None:
+async def test_metrics_label_mounted_routes_by_template() -> None:
     mounted = Mounted()
     async with mounted.client() as client:
         await client.get("/v2/translate/7")
@@ -130,7 +130,7 @@ async def test_routes_of_a_mounted_app_are_named_in_full_and_never_by_their_path
     assert mounted.routes() == {"/v2/translate/{number}", "/v2", "other"}
 
 
-async def test_below_v2_refusals_have_the_shape_that_deepls_clients_read() -> None:
+async def test_errors_below_v2_have_deepls_message_body() -> None:
     def broken(_: Request) -> None:
         raise KeyError
 
@@ -141,7 +141,7 @@ async def test_below_v2_refusals_have_the_shape_that_deepls_clients_read() -> No
     assert failed.json() == {"message": "internal error; it was logged as request r1"}
 
 
-async def test_what_handlers_find_out_is_told_in_headers() -> None:
+async def test_request_facts_are_sent_as_headers() -> None:
     def find_out(request: Request) -> None:
         facts = facts_of(request)
         facts.timing = Timing(preparing=0.001, queued=0.02, decoding=0.3)
@@ -157,10 +157,10 @@ async def test_what_handlers_find_out_is_told_in_headers() -> None:
     assert headers["x-model-version"] == "7"
 
 
-async def test_what_nobody_found_out_is_not_told(client: httpx.AsyncClient) -> None:
+async def test_missing_request_facts_are_not_sent_as_headers(client: httpx.AsyncClient) -> None:
     headers = (await client.get("/livez")).headers
-    told = {name for name in headers if name.startswith("x-")}
-    assert told == {"x-request-id", "x-total-time"}
+    present = {name for name in headers if name.startswith("x-")}
+    assert present == {"x-request-id", "x-total-time"}
 
 
 async def test_any_site_may_read_every_answer(client: httpx.AsyncClient) -> None:
@@ -192,7 +192,7 @@ async def test_any_site_may_read_every_answer(client: httpx.AsyncClient) -> None
 
 
 def books(text: str) -> tuple[float, float, float]:
-    """Accepted, answered and running, by a scrape."""
+    """Accepted, answered and running requests in a scrape."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -202,7 +202,7 @@ def books(text: str) -> tuple[float, float, float]:
     return accepted, answered, running
 
 
-async def test_the_books_balance_at_every_scrape(client: httpx.AsyncClient) -> None:
+async def test_accepted_requests_equal_answered_plus_running(client: httpx.AsyncClient) -> None:
     async def ask(number: int) -> None:
         path = "/translate" if number % 3 else "/nowhere"
         asking = asyncio.create_task(client.post(path, json={"q": "wort " * 9, **DE_EN}))
@@ -222,7 +222,7 @@ async def test_the_books_balance_at_every_scrape(client: httpx.AsyncClient) -> N
     assert (accepted, running) == (60 + 20 + 1, 1)
 
 
-async def test_a_body_that_does_not_come_is_refused_and_its_connection_ends() -> None:
+async def test_stalled_body_returns_408_and_closes_the_connection() -> None:
     mounted = Mounted()
 
     @mounted.app.post("/read")

@@ -1,4 +1,4 @@
-"""What the OpenAPI document promises of every operation, and that it is so."""
+"""Tests of the OpenAPI document, and of the service's agreement with it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]
     }
 
 
-async def test_every_operation_may_be_refused_in_the_words_of_its_dialect(
+async def test_every_operation_documents_errors_in_its_dialect(
     document: dict[str, Any],
 ) -> None:
     for (method, path), operation in operations(document).items():
@@ -43,7 +43,7 @@ async def test_every_operation_may_be_refused_in_the_words_of_its_dialect(
             assert document["components"]["schemas"][name]["required"] == [word], (method, path)
 
 
-async def test_what_is_worth_another_try_says_when(document: dict[str, Any]) -> None:
+async def test_503_documents_retry_after(document: dict[str, Any]) -> None:
     headers = operations(document)["post", "/v2/translate"]["responses"]["503"]["headers"]
     assert set(headers) == {"Retry-After", "X-Request-Id"}
     for header in headers.values():
@@ -80,7 +80,7 @@ class TestRequired:
     def settings(self, settings: Settings) -> Settings:
         return settings.model_copy(update={"api_keys": "required"})
 
-    async def test_the_document_says_so(self, document: dict[str, Any]) -> None:
+    async def test_document_requires_keys(self, document: dict[str, Any]) -> None:
         of = operations(document)
         assert {} not in of["post", "/translate"]["security"]
         assert {} not in of["post", "/v2/translate"]["security"]
@@ -88,7 +88,7 @@ class TestRequired:
 
 
 @pytest.mark.parametrize("path", ["/v3/glossaries/%0Ax", "/v2/%0A", "/v2/nothing"])
-async def test_a_path_nobody_knows_is_refused_in_the_words_of_its_dialect(
+async def test_unknown_path_returns_404_in_its_dialect(
     service: Service, client: httpx.AsyncClient, path: str
 ) -> None:
     response = await client.get(path)
@@ -108,7 +108,7 @@ async def test_a_path_nobody_knows_is_refused_in_the_words_of_its_dialect(
         ({"entries_format": "tsv", "entries": "a\tb", "target_lang": "DE"}, False),
     ],
 )
-async def test_glossaries_are_described_as_they_are_accepted(
+async def test_glossary_schema_agrees_with_validation(
     client: httpx.AsyncClient, document: dict[str, Any], body: dict[str, str], allowed: bool
 ) -> None:
     content = document["paths"]["/v2/glossaries"]["post"]["requestBody"]["content"]
@@ -118,7 +118,7 @@ async def test_glossaries_are_described_as_they_are_accepted(
     assert (response.status_code == 201) == allowed
 
 
-async def test_a_beam_too_wide_is_refused_where_nothing_is_translated(
+async def test_too_wide_beam_is_refused_even_without_translation(
     client: httpx.AsyncClient,
 ) -> None:
     for path, body in (
@@ -130,7 +130,7 @@ async def test_a_beam_too_wide_is_refused_where_nothing_is_translated(
         assert "at most 4" in response.text
 
 
-async def test_whether_to_split_is_no_yes_or_no(client: httpx.AsyncClient) -> None:
+async def test_boolean_split_sentences_is_refused(client: httpx.AsyncClient) -> None:
     body = {"text": ["Hund"], "target_lang": "DE", "split_sentences": False}
     response = await client.post("/v2/translate", json=body)
     assert (response.status_code, "it should be '0'" in response.text) == (400, True)

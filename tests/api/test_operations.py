@@ -40,13 +40,13 @@ async def shown_ready(client: httpx.AsyncClient) -> float:
     return (await samples(client))["nmt_ready", frozenset()]
 
 
-async def test_health_is_what_libretranslate_says(client: httpx.AsyncClient) -> None:
+async def test_health_has_libretranslates_body(client: httpx.AsyncClient) -> None:
     for path in ("/health", "/livez"):
         response = await client.request("GET", path, json={})
         assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
-async def test_one_broken_bundle_does_not_stop_the_others(client: httpx.AsyncClient) -> None:
+async def test_broken_bundle_does_not_affect_readiness(client: httpx.AsyncClient) -> None:
     response = await client.get("/readyz")
     assert response.status_code == 200
     assert response.json() == {
@@ -113,7 +113,7 @@ async def test_a_dead_engine_turns_readiness_off(
     assert (await client.get("/livez")).status_code == 200
 
 
-async def test_models_tell_what_they_are(client: httpx.AsyncClient) -> None:
+async def test_models_are_listed_with_their_metadata(client: httpx.AsyncClient) -> None:
     answer = (await client.get("/models")).json()
     assert [model["name"] for model in answer["models"]] == OFFERED
     assert answer["failed"].keys() == {"broken"}
@@ -125,7 +125,9 @@ async def test_models_tell_what_they_are(client: httpx.AsyncClient) -> None:
     assert model["data"] == [{"name": "none", "licence": "CC0-1.0", "pairs": 1}]
 
 
-async def test_an_administrator_reloads(service: Service, settings: Settings) -> None:
+async def test_reload_requires_admin_and_updates_models(
+    service: Service, settings: Settings
+) -> None:
     class NotAllowed(Exception):
         pass
 
@@ -166,7 +168,7 @@ async def test_readiness_is_off_while_draining(service: Service, client: httpx.A
     assert (await client.get("/livez")).status_code == 200
 
 
-async def test_metrics_count_requests_by_what_became_of_them(client: httpx.AsyncClient) -> None:
+async def test_metrics_count_requests_by_outcome(client: httpx.AsyncClient) -> None:
     await client.post("/translate", json={"q": "hallo", **DE_EN})
     await client.post("/translate", json={"q": "hallo", "source": "zz", "target": "en"})
     await client.get("/nowhere")
@@ -192,7 +194,7 @@ async def test_metrics_show_sentences_that_join_a_running_batch(client: httpx.As
     assert found["nmt_batch_retires_total", frozenset({"shout-de-en", "finished", "running"})] > 0
 
 
-async def test_two_services_live_in_one_process(settings: Settings) -> None:
+async def test_two_services_in_one_process_have_separate_metrics(settings: Settings) -> None:
     async with running(settings, load_shouting) as one, running(settings, load_shouting) as other:
         async with connected_to(one) as client:
             await client.post("/translate", json={"q": "a", **DE_EN})
@@ -201,7 +203,7 @@ async def test_two_services_live_in_one_process(settings: Settings) -> None:
             assert ("nmt_characters_total", frozenset({"shout-de-en"})) not in await samples(client)
 
 
-async def test_everything_is_closed_at_the_end(settings: Settings) -> None:
+async def test_shutdown_closes_all_engines(settings: Settings) -> None:
     async with running(settings, load_shouting) as service:
         models = service.repository.offer.models
         assert all(model.engine.alive for model in models)

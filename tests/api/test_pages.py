@@ -16,7 +16,7 @@ ELSEWHERE = re.compile(r"https?:|^//")
 
 
 @pytest.mark.parametrize("page", ["/", "/docs"])
-async def test_a_page_and_all_it_needs_come_from_here(client: httpx.AsyncClient, page: str) -> None:
+async def test_pages_load_only_own_resources(client: httpx.AsyncClient, page: str) -> None:
     response = await client.get(page)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
@@ -29,16 +29,16 @@ async def test_a_page_and_all_it_needs_come_from_here(client: httpx.AsyncClient,
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in STATIC.iterdir()))
-async def test_the_page_refers_to_nothing_elsewhere(client: httpx.AsyncClient, file: str) -> None:
+async def test_static_file_has_no_external_address(client: httpx.AsyncClient, file: str) -> None:
     response = await client.get(f"/static/{file}")
     assert response.status_code == 200
     assert response.headers["cache-control"] == "no-cache"
-    # The name of a vocabulary is no address.
+    # An XML namespace is not an address.
     text = response.text.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert not re.search(r"https?://|//[a-z]+\.", text)
 
 
-async def test_every_module_that_the_page_imports_is_there(client: httpx.AsyncClient) -> None:
+async def test_all_javascript_modules_exist_and_are_imported(client: httpx.AsyncClient) -> None:
     modules = [path for path in STATIC.iterdir() if path.suffix == ".js"]
     imported = {name for path in modules for name in IMPORT.findall(path.read_text("utf-8"))}
     assert len(imported) > 10
@@ -51,7 +51,7 @@ async def test_every_module_that_the_page_imports_is_there(client: httpx.AsyncCl
     assert {path.name for path in modules} == imported | {n for n in started if n.endswith(".js")}
 
 
-async def test_the_page_may_load_nothing_from_elsewhere(client: httpx.AsyncClient) -> None:
+async def test_content_security_policy_allows_only_own_resources(client: httpx.AsyncClient) -> None:
     policy = (await client.get("/")).headers["content-security-policy"]
     directives = dict(directive.split(" ", 1) for directive in policy.split("; "))
     assert directives.pop("default-src") == "'none'"
@@ -64,7 +64,7 @@ def test_no_file_of_the_page_is_long() -> None:
         assert len(path.read_text("utf-8").splitlines()) < 300, path.name
 
 
-async def test_the_api_is_described(client: httpx.AsyncClient) -> None:
+async def test_openapi_document_describes_all_routes(client: httpx.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
     assert set(document["paths"]) >= {
         *("/translate", "/languages", "/detect", "/translate_file", "/frontend/settings"),
@@ -82,7 +82,7 @@ async def test_the_api_is_described(client: httpx.AsyncClient) -> None:
     assert {"200", "400", "403", "413", "429", "500", "503", "504"} <= set(translate["responses"])
 
 
-async def test_whether_the_page_is_there_may_be_asked_without_reading_it(
+async def test_head_request_for_the_page_returns_its_length(
     client: httpx.AsyncClient,
 ) -> None:
     head, page = await client.head("/"), await client.get("/")

@@ -1,4 +1,4 @@
-"""What nobody should send. Whatever it is, the server answers with 4xx or closes, and goes on."""
+"""Robustness tests with invalid HTTP: the server answers 4xx or closes, and keeps serving."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def talk(server: Server, *pieces: bytes, ending: bool = False) -> list[int]:
-    """The statuses that the server answers with before it closes or has nothing more to say."""
+    """Send ``pieces``; returns all response statuses until the server closes."""
     heard = b""
     with (
         socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection,
-        # A server that closes in the middle of what we say has answered, too.
+        # The server may close before everything is sent.
         contextlib.suppress(ConnectionError),
     ):
         for piece in pieces:
@@ -56,7 +56,7 @@ def talk(server: Server, *pieces: bytes, ending: bool = False) -> list[int]:
 
 
 def ends(request: bytes) -> bytes:
-    """The request with a wish that the connection ends after it."""
+    """The request with ``connection: close``."""
     return request.replace(b"host: x\r\n", b"host: x\r\nconnection: close\r\n", 1)
 
 
@@ -119,7 +119,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_understood_is_refused(server: Server, name: str) -> None:
+def test_invalid_request_is_refused_with_4xx(server: Server, name: str) -> None:
     statuses = [status for status in talk(server, REFUSED[name]) if status != 100]
     assert all(400 <= status < 500 for status in statuses), statuses
     assert answers(server)
@@ -137,20 +137,20 @@ SLOW = {
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_what_does_not_come_is_not_waited_for(server: Server, name: str) -> None:
+def test_incomplete_request_times_out(server: Server, name: str) -> None:
     assert talk(server, SLOW[name]) in ([], [408])
     assert answers(server)
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_who_leaves_in_the_middle_leaves_nothing_behind(server: Server, name: str) -> None:
+def test_disconnect_does_not_affect_later_requests(server: Server, name: str) -> None:
     talk(server, SLOW[name], ending=True)
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(SLOW[name])
     assert answers(server)
 
 
-def test_a_head_may_drip_and_is_not_waited_for_any_longer(server: Server) -> None:
+def test_slow_request_head_is_closed_after_the_time_limit(server: Server) -> None:
     drops = (bytes([byte]) for byte in itertools.chain(POST, itertools.repeat(ord("x"))))
 
     def dripping() -> Iterator[bytes]:
@@ -162,27 +162,27 @@ def test_a_head_may_drip_and_is_not_waited_for_any_longer(server: Server) -> Non
     assert answers(server)
 
 
-def test_requests_in_one_breath_are_answered_one_after_the_other(server: Server) -> None:
+def test_pipelined_requests_are_all_answered(server: Server) -> None:
     assert talk(server, WHOLE * 20 + ends(WHOLE)) == [200] * 21
 
 
-def test_nonsense_after_a_request_does_not_take_its_answer_away(server: Server) -> None:
-    first, *others = talk(server, WHOLE + b"nonsense\r\n\r\n")
-    assert (first, others) in ((200, [400]), (200, []), (400, []))
+def test_nonsense_after_a_request_does_not_affect_later_requests(server: Server) -> None:
+    first, *later = talk(server, WHOLE + b"nonsense\r\n\r\n")
+    assert (first, later) in ((200, [400]), (200, []), (400, []))
     assert answers(server)
 
 
-def test_who_asks_before_sending_is_told_to_send(server: Server) -> None:
+def test_expect_100_continue_is_answered(server: Server) -> None:
     head = ends(POST) + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(GOOD)
     assert talk(server, head, GOOD) == [100, 200]
 
 
-def test_an_unknown_upgrade_is_not_taken_up(server: Server) -> None:
+def test_unknown_upgrade_is_ignored(server: Server) -> None:
     head = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: upgrade, close\r\n"
     assert talk(server, head + b"upgrade: websocket\r\n\r\n") == [200]
 
 
-def test_connections_that_say_nothing_keep_nobody_out(server: Server) -> None:
+def test_idle_connections_do_not_block_requests(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(400):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
@@ -190,7 +190,7 @@ def test_connections_that_say_nothing_keep_nobody_out(server: Server) -> None:
 
 
 def damaged(whole: bytes, seed: int) -> bytes:
-    """The request with bytes cut out, doubled, changed or put in."""
+    """The request with bytes removed, repeated, changed or inserted."""
     rng = random.Random(seed)
     request = bytearray(whole)
     for _ in range(rng.randint(1, 6)):
@@ -212,7 +212,7 @@ CHUNKS = CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(GOOD), GOOD)
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(whole=st.sampled_from([WHOLE, CHUNKS]), seed=st.integers(0, 2**32))
-def test_damaged_requests_harm_nobody_else(server: Server, whole: bytes, seed: int) -> None:
+def test_damaged_request_is_never_a_5xx(server: Server, whole: bytes, seed: int) -> None:
     statuses = talk(server, damaged(whole, seed), ending=True)
     assert all(status < 500 for status in statuses), statuses
     assert answers(server)

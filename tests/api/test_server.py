@@ -1,4 +1,4 @@
-"""What only a real server shows: connections that break, bodies that are not read."""
+"""Tests with a real server: broken connections and unread bodies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODY = {"q": "hallo", "source": "de", "target": "en"}
 
 
 class Gated(ScriptedBackend):
-    """Takes its steps while the gate is open."""
+    """Backend whose steps wait until the gate is open."""
 
     def __init__(self) -> None:
         super().__init__(shouting, make_limits())
@@ -91,7 +91,7 @@ def post(body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def test_a_client_that_hangs_up_frees_its_sentences(settings: Settings) -> None:
+async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings) -> None:
     backend = Gated()
     async with served(settings, backend) as running:
         backend.gate.clear()
@@ -122,7 +122,7 @@ async def test_ten_megabytes_are_refused_and_the_service_goes_on(settings: Setti
         assert (await client.post("/translate", json=BODY)).status_code == 200
 
 
-async def test_a_refused_body_is_not_waited_for_and_leaves_the_connection_usable(
+async def test_body_refused_by_length_keeps_the_connection_usable(
     settings: Settings,
 ) -> None:
     async with served(settings, Gated()) as running, asyncio.timeout(5):
@@ -138,7 +138,7 @@ async def test_a_refused_body_is_not_waited_for_and_leaves_the_connection_usable
         writer.close()
 
 
-async def test_who_asks_before_sending_too_much_is_told_to_stop(settings: Settings) -> None:
+async def test_too_large_expect_100_continue_returns_413_and_closes(settings: Settings) -> None:
     async with served(settings, Gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()
         writer.write(post(b"", "content-length: 70000", "expect: 100-continue"))
@@ -148,7 +148,7 @@ async def test_who_asks_before_sending_too_much_is_told_to_stop(settings: Settin
         writer.close()
 
 
-async def test_a_body_in_pieces_is_refused_once_it_is_too_large(settings: Settings) -> None:
+async def test_chunked_body_is_refused_once_it_is_too_large(settings: Settings) -> None:
     async with served(settings, Gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()
         writer.write(post(b"", "transfer-encoding: chunked"))

@@ -28,7 +28,7 @@ async def counting(upto: int, error: Exception | None = None) -> AsyncIterator[E
 
 
 class Client:
-    """Takes what an application sends."""
+    """Records the messages that an application sends."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -68,7 +68,7 @@ async def test_events_are_sent_as_they_come_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("data", ["a\nb\r\nc", "\u2028\x85", "\ud83d", {"text": 0}, ["ä"]])
-async def test_whatever_is_said_stays_on_one_line(data: Any) -> None:
+async def test_event_data_is_encoded_on_one_line(data: Any) -> None:
     encoded = Event("x", data).encode()
     name, line, *rest = encoded.split(b"\n")
     assert (name, rest) == (b"event: x", [b"", b""])
@@ -76,19 +76,19 @@ async def test_whatever_is_said_stays_on_one_line(data: Any) -> None:
     assert json.loads(line.removeprefix(b"data: ")) == data
 
 
-async def test_what_goes_wrong_before_the_first_event_is_raised() -> None:
+async def test_error_before_the_first_event_is_raised() -> None:
     with pytest.raises(BadRequest):
         await EventStream.begin(counting(0, BadRequest("no")), as_event, NEVER)
 
 
-async def test_what_is_expected_to_go_wrong_later_is_an_event_and_the_end() -> None:
+async def test_expected_error_after_the_first_event_ends_the_stream() -> None:
     client = Client()
     await client.hear(await EventStream.begin(counting(1, BadRequest("no")), as_event, NEVER))
     assert client.body.endswith(b'event: error\ndata: "no"\n\n')
     assert client.ended
 
 
-async def test_a_bug_is_told_to_the_client_and_to_the_log() -> None:
+async def test_unexpected_error_is_sent_as_an_event_and_raised() -> None:
     client = Client()
     stream = await EventStream.begin(counting(1, RuntimeError("a bug")), as_event, NEVER)
     with pytest.raises(RuntimeError):
@@ -115,7 +115,7 @@ async def test_a_comment_is_sent_while_nothing_happens() -> None:
     assert client.body.replace(KEEP_ALIVE, b"").endswith(b"event: count\ndata: 1\n\n")
 
 
-async def test_an_answer_begins_even_if_the_first_event_is_long_in_coming() -> None:
+async def test_response_starts_before_a_slow_first_event() -> None:
     go_on = asyncio.Event()
 
     async def slow() -> AsyncIterator[Event]:
@@ -130,18 +130,18 @@ async def test_an_answer_begins_even_if_the_first_event_is_long_in_coming() -> N
     assert client.body.replace(KEEP_ALIVE, b"") == b'event: error\ndata: "no"\n\n'
 
 
-@pytest.mark.parametrize("told", [0, 1])
-async def test_who_hangs_up_ends_the_work(told: int) -> None:
+@pytest.mark.parametrize("events_sent", [0, 1])
+async def test_disconnect_cancels_the_work(events_sent: int) -> None:
     working, stopped = asyncio.Event(), asyncio.Event()
 
     async def endless() -> AsyncIterator[Event]:
         try:
-            for number in range(told):
+            for number in range(events_sent):
                 yield Event("count", number)
             working.set()
             await asyncio.Future[None]()
         finally:
-            # Whatever the work holds is given back before anybody goes on.
+            # Cleanup that takes another loop iteration must finish, too.
             await asyncio.sleep(0)
             stopped.set()
 
@@ -156,7 +156,7 @@ async def test_who_hangs_up_ends_the_work(told: int) -> None:
     assert stopped.is_set()
 
 
-async def test_a_client_that_breaks_the_connection_ends_the_work() -> None:
+async def test_send_failure_cancels_the_work() -> None:
     stopped = asyncio.Event()
 
     async def endless() -> AsyncIterator[Event]:

@@ -1,4 +1,4 @@
-"""The random network that speed is measured with ends where its source ends."""
+"""Tests that the random benchmark network's translations are as long as their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients that send the load, against a server that takes its time."""
+"""Tests of the load generator against a slow server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED = "refuse me"
 
 
 class SlowServer:
-    """Answers one request after another, each after a while; refuses those that ask for it."""
+    """Answers requests one by one with a delay; refuses those that ask for it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -64,8 +64,8 @@ def test_clients_in_turn_are_all_answered() -> None:
     assert len(heard) >= 3
 
 
-def test_latency_counts_from_when_a_request_was_due() -> None:
-    # Two requests a turn arrive, so that the later ones have a line before them.
+def test_latency_counts_from_the_due_time_of_a_request() -> None:
+    # Requests arrive twice as fast as they are answered, so later ones have to wait.
     with slow_server(0.02) as url:
         heard = send(url, Plan(("a",), seconds=0.5, rate=100, hopeless_seconds=100))
     waits = [each.latency for each in heard]
@@ -73,20 +73,20 @@ def test_latency_counts_from_when_a_request_was_due() -> None:
     assert statistics.mean(waits[-5:]) > statistics.mean(waits[:5])
 
 
-def test_a_hopeless_rate_is_given_up_and_the_unanswered_are_lost() -> None:
+def test_hopeless_rate_ends_early_and_unanswered_requests_are_lost() -> None:
     with slow_server(0.5) as url:
         heard = send(url, Plan(("a",), seconds=30, rate=200, hopeless_seconds=0.1))
     assert len(heard) < 100
     assert [each.latency for each in heard].count(LOST) > 40
 
 
-def test_a_refusal_is_lost() -> None:
+def test_refused_request_is_lost() -> None:
     with slow_server(0.001) as url:
         heard = send(url, Plan((REFUSED,), seconds=0.1, rate=50))
     assert heard
     assert all(each.latency == LOST for each in heard)
 
 
-def test_clients_that_cannot_run_say_why() -> None:
+def test_failing_client_process_error_has_the_reason() -> None:
     with pytest.raises(RuntimeError, match="the clients of nowhere failed"):
         send("nowhere", Plan(("a",), seconds=0.1, clients=1))

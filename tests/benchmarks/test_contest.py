@@ -1,4 +1,4 @@
-"""Who is compared with whom, and which measurements count."""
+"""Tests of the engine comparison: ratios, selection of pairs, cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_ratio_is_of_tokens_per_second() -> None:
     assert Pair(ours=done(1.0, tokens=4), theirs=done(2.0)).ratio == pytest.approx(1.0)
 
 
-def test_pairs_count_for_being_undisturbed_and_not_for_being_fast() -> None:
+def test_pairs_are_selected_by_disturbance_and_not_by_speed() -> None:
     fast_but_disturbed = Pair(done(1.0, 0.5), done(9.0))
     slow_and_quiet = Pair(done(2.0, 0.01), done(2.0))
     slower_and_quiet = Pair(done(3.0), done(2.0, 0.02))
@@ -31,14 +31,14 @@ def test_pairs_count_for_being_undisturbed_and_not_for_being_fast() -> None:
     assert least_disturbed(measured, 2) == [slow_and_quiet, slower_and_quiet]
 
 
-def test_an_engine_that_ends_elsewhere_is_named() -> None:
+def test_wrong_output_length_error_names_the_engine() -> None:
     work = Workload("fixed-1", (((5, 6, EOS),),))
     check_lengths("ours", work, done(1.0, tokens=2))
     with pytest.raises(LengthsDiffer, match="theirs wrote 2 tokens for a source of 3 in fixed-1"):
         check_lengths("theirs", work, done(1.0, tokens=1))
 
 
-def test_every_cell_has_a_name_of_its_own() -> None:
+def test_cell_names_are_unique() -> None:
     names = [cell.name for cell in all_cells()]
     assert len(names) == len(set(names))
     assert {"fixed-1/int8/4", "newstest/fp32/1", "multi30k/int8/4"} <= set(names)

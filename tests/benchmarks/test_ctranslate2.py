@@ -1,4 +1,4 @@
-"""The peer is given the same network: what it computes and what it translates."""
+"""Tests that converted CTranslate2 models compute and translate as the bundles do."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scores_of(
     ],
     ids=["paper", "norm before", "learned positions"],
 )
-def test_a_converted_network_gives_every_token_the_same_probability(
+def test_converted_network_gives_the_same_token_probabilities(
     config: TransformerConfig, tmp_path: Path, one_thread: None
 ) -> None:
     network = random_network(config)
@@ -64,7 +64,7 @@ def test_a_converted_network_gives_every_token_the_same_probability(
         assert log_probs == pytest.approx(expected.tolist(), abs=1e-4)
 
 
-def test_a_committed_bundle_and_its_conversion_are_one_model(tmp_path: Path) -> None:
+def test_committed_bundle_and_its_conversion_translate_alike(tmp_path: Path) -> None:
     bundle = Bundle.open(BUNDLES / "everyday-de-en")
     path = convert(bundle, "int8", tmp_path / "converted")
     examples = bundle.manifest.examples
@@ -82,7 +82,7 @@ def test_a_committed_bundle_and_its_conversion_are_one_model(tmp_path: Path) -> 
                 "target_output_ids": np.array([[*target, EOS]], np.int32),
             },
         )
-        # The same weights; ours rounds what it multiplies them with to 8 bits, theirs does not.
+        # The weights are equal, but ours also quantises activations to 8 bits.
         assert np.abs(np.array(log_probs) - expected[0]).mean() < 0.05
 
 
@@ -99,7 +99,7 @@ def test_quantisation_finds_the_integers_of_the_bundle(tmp_path: Path, one_threa
     np.testing.assert_allclose(again, floats, rtol=1e-6, atol=1e-9)
 
 
-def test_a_model_that_is_there_is_not_converted_again(tmp_path: Path, one_thread: None) -> None:
+def test_existing_model_is_not_converted_again(tmp_path: Path, one_thread: None) -> None:
     bundle = write_bundle(random_network(), tmp_path / "random", ("fp32",))
     written = convert(bundle, "fp32", tmp_path / "converted") / "model.bin"
     before = written.stat()

@@ -31,7 +31,6 @@ DE_EN, EN_DE = ("de", "en"), ("en", "de")
 Pair = tuple[str, str]
 
 ACCEPTED = [
-    # Numbers.
     (DE_EN, "1.234,56 €", "€1,234.56"),
     (DE_EN, "1.234,56 €", "1,234.56 EUR"),
     (DE_EN, "1.234,56 €", "1.234,56 €"),
@@ -50,7 +49,6 @@ ACCEPTED = [
     (EN_DE, "the 1990s", "die 1990er Jahre"),
     (DE_EN, "Sie siegten mit 3:1", "They won 3-1"),
     (DE_EN, "007", "007"),
-    # Dates.
     (DE_EN, "12.05.2026", "12 May 2026"),
     (DE_EN, "12.05.2026", "May 12, 2026"),
     (DE_EN, "12.05.2026", "5/12/2026"),
@@ -67,7 +65,6 @@ ACCEPTED = [
     (EN_DE, "2026-05-12", "12. Mai 2026"),
     (EN_DE, "May 12, 2026", "12. Mai 2026"),
     (EN_DE, "On Oct. 3", "Am 3.10."),
-    # Times.
     (DE_EN, "10:30 Uhr", "10:30 a.m."),
     (DE_EN, "10:30 Uhr", "10.30"),
     (DE_EN, "14:00", "2 p.m."),
@@ -82,7 +79,6 @@ ACCEPTED = [
     (EN_DE, "6:30 p.m.", "6.30 Uhr abends"),
     (EN_DE, "10:30", "10:30 Uhr"),
     (EN_DE, "shortly after 11am", "kurz nach elf Uhr"),
-    # Symbols.
     (DE_EN, "5 %", "5%"),
     (DE_EN, "5 %", "5 percent"),
     (DE_EN, "5 Prozent", "5%"),
@@ -101,7 +97,6 @@ ACCEPTED = [
     (DE_EN, "---", "—-–"),
 ]
 REJECTED = [
-    # Numbers.
     (EN_DE, "42", "422", "figures"),
     (EN_DE, "42", "42.", "punctuation"),
     (EN_DE, "2026", "20266", "figures"),
@@ -119,7 +114,6 @@ REJECTED = [
     (DE_EN, "Er hat Hunde", "He has 2 dogs", "figures"),
     (DE_EN, "Sie siegten mit 3:1", "They won 1-3", "figures"),
     (DE_EN, "1.2.3.4", "1,2,3,4", "figures"),
-    # Dates.
     (DE_EN, "12.05.2026", "12.0.2026", "figures"),
     (DE_EN, "12.05.2026", "12 June 2026", "figures"),
     (DE_EN, "12.05.2026", "12 May 2025", "figures"),
@@ -128,7 +122,6 @@ REJECTED = [
     (DE_EN, "12. Mai 2026", "12 June 2026", "figures"),
     (EN_DE, "9/28/2009", "21 28 2009", "figures"),
     (EN_DE, "5/13/2026", "5.13.2026", "figures"),
-    # Times.
     (EN_DE, "10:30", "22:30 Uhr", "figures"),
     (EN_DE, "10:30 a.m.", "22:30 Uhr", "figures"),
     (DE_EN, "10:30 Uhr", "10:30 p.m.", "figures"),
@@ -139,7 +132,6 @@ REJECTED = [
     (DE_EN, "21.15 Uhr", "9:15", "figures"),
     (EN_DE, "6:30 p.m.", "6:30 Uhr", "figures"),
     (EN_DE, "6:30 p.m.", "6:30 Uhr morgens", "figures"),
-    # Symbols.
     (DE_EN, "5 €", "5", "symbols"),
     (DE_EN, "5 €", "$5", "symbols"),
     (DE_EN, "5 EUR", "5 ORR", "symbols"),
@@ -162,7 +154,6 @@ REJECTED = [
     (DE_EN, "♪ Komm", "Come", "symbols"),
     (DE_EN, "***", "**", "symbols"),
     (DE_EN, "!?", "?", "punctuation"),
-    # Blanks and words.
     (DE_EN, " Komm", "Come", "blanks"),
     (DE_EN, "Komm\n", "Come \n", "blanks"),
     (DE_EN, "Hund", "", "words"),

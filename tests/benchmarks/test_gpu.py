@@ -25,7 +25,7 @@ def test_half_precision_translates_nearly_as_single_precision_does(
     assert gpu.parity(bundle, "fp16", "cpu") >= 12
 
 
-def test_a_step_reads_its_weights_and_its_caches(bundle: Bundle) -> None:
+def test_step_bytes_are_those_of_weights_and_caches(bundle: Bundle) -> None:
     width, inner, layers = CONFIG.width, CONFIG.feed_forward, CONFIG.decoder_layers
     weights = layers * (6 * width**2 + 2 * width * inner) + width * CONFIG.target_vocabulary
     entries = gpu.FIXED_TOKENS // 2 + gpu.BEAM_SIZE + gpu.FIXED_TOKENS
@@ -34,7 +34,7 @@ def test_a_step_reads_its_weights_and_its_caches(bundle: Bundle) -> None:
     assert one - (two - one) == 2 * weights
 
 
-def test_a_gpu_that_is_not_there_is_missed_by_name() -> None:
+def test_missing_gpu_error_names_the_device() -> None:
     assert available_device("cpu") == "cpu"
     assert available_device("auto") in {"cpu", "cuda"}
     if available_device("auto") == "cpu":

@@ -22,7 +22,7 @@ def a_score(value: float, **changes: str) -> Score:
     )
 
 
-def test_recording_replaces_what_was_measured_before_and_keeps_the_rest(bundle: Bundle) -> None:
+def test_recording_replaces_old_scores_and_keeps_other_fields(bundle: Bundle) -> None:
     quality.record(bundle, [a_score(20.0), a_score(50.0, metric="chrF")])
     quality.record(Bundle.open(bundle.path), [a_score(21.5), a_score(30.0, test_set="web/test")])
     manifest = Bundle.open(bundle.path).manifest
@@ -36,10 +36,10 @@ def test_recording_replaces_what_was_measured_before_and_keeps_the_rest(bundle: 
     assert not list(bundle.path.parent.glob(".random.*"))
 
 
-def test_a_test_set_that_is_missing_is_one_sentence(
+def test_missing_test_set_error_is_one_sentence(
     bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asking = quality.Quality("http://nobody", tmp_path, "int8", None, ("news",), None, None, None)
+    asking = quality.Quality("http://unused", tmp_path, "int8", None, ("news",), None, None, None)
     with pytest.raises(quality.Refusal, match="corpus 'news' has no en side"):
         asking.scores_of(bundle)
     assert quality.main(["missing", "--bundles", str(tmp_path)]) == 2

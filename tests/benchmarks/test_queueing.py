@@ -1,4 +1,4 @@
-"""The simulated service, against what is known without simulating."""
+"""Tests of the simulated service against results of queueing theory."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ crowds = st.lists(
 
 @given(st.lists(st.lists(st.tuples(sentences, st.booleans()), max_size=3), max_size=15))
 @settings(deadline=None, max_examples=60)
-def test_counting_steps_comes_to_the_same_as_the_services_own_scheduler(
+def test_plain_batch_agrees_with_the_services_scheduler(
     rounds: list[list[tuple[tuple[int, int], bool]]],
 ) -> None:
     plain, scheduled = PlainBatch(SMALL), ScheduledBatch(SMALL)
     number = 0
-    for newcomers in [*rounds, *[[]] * 200]:
-        for (source_length, steps), bulk in newcomers:
+    for added in [*rounds, *[[]] * 200]:
+        for (source_length, steps), bulk in added:
             sentence = Sentence(number, source_length, steps, "bulk" if bulk else "interactive")
             plain.add(sentence)
             scheduled.add(sentence)
@@ -49,7 +49,7 @@ def test_counting_steps_comes_to_the_same_as_the_services_own_scheduler(
 
 @given(crowds, st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_everybody_is_answered_and_nobody_faster_than_alone(
+def test_all_requests_are_answered_and_none_faster_than_alone(
     crowd: list[tuple[float, tuple[int, int]]], one_core: bool
 ) -> None:
     replica = Replica(PlainBatch(SMALL), COSTS, one_core=one_core)
@@ -66,16 +66,16 @@ def test_everybody_is_answered_and_nobody_faster_than_alone(
         assert latencies[number] >= alone.latencies[0] - 1e-9
 
 
-def test_a_lone_sentence_costs_what_its_work_does() -> None:
+def test_latency_of_a_lone_sentence_is_the_cost_of_its_work() -> None:
     predicted = predict(PlainBatch(SMALL), COSTS, [1.0], [(5, 3)], one_core=True)
-    # One row, then two, two.
+    # Rows of the three steps: 1, 2, 2.
     work = 3 * COSTS.step + 5 * COSTS.row + COSTS.encode + 5 * COSTS.source_token
     assert predicted.latencies == pytest.approx([work + COSTS.receive + COSTS.answer])
 
 
 @given(crowds)
 @settings(deadline=None, max_examples=40)
-def test_one_core_rests_only_when_nobody_is_there(
+def test_shared_core_idles_only_without_requests(
     crowd: list[tuple[float, tuple[int, int]]],
 ) -> None:
     due = [0.0] * len(crowd)
@@ -84,7 +84,7 @@ def test_one_core_rests_only_when_nobody_is_there(
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
-def test_one_sentence_at_a_time_waits_as_pollaczek_and_khinchine_say(load: float) -> None:
+def test_waiting_time_with_one_slot_follows_pollaczek_khinchine(load: float) -> None:
     shape = Shape(slots=1, beam_size=1)
     costs = replace(FREE, step=0.01)
     due = poisson(load / costs.step, 40_000)
@@ -94,7 +94,7 @@ def test_one_sentence_at_a_time_waits_as_pollaczek_and_khinchine_say(load: float
 
 
 @pytest.mark.parametrize("batch", [PlainBatch, ScheduledBatch])
-def test_as_many_are_there_as_littles_law_says(batch: type[Batch]) -> None:
+def test_mean_number_of_requests_follows_littles_law(batch: type[Batch]) -> None:
     replica = Replica(batch(SMALL), COSTS, one_core=True)  # type: ignore[call-arg]
     due, now, area = poisson(60, 300), 0.0, 0.0
     for number, at in enumerate([*due, NEVER]):
@@ -110,7 +110,7 @@ def test_as_many_are_there_as_littles_law_says(batch: type[Batch]) -> None:
     assert area / now == pytest.approx(len(due) / now * mean_latency)
 
 
-def test_more_load_takes_longer() -> None:
+def test_higher_load_increases_latency() -> None:
     most = capacity(SMALL, COSTS, [(5, 4)], one_core=True)
     means = []
     for load in (0.2, 0.5, 0.8, 0.95):
@@ -120,7 +120,7 @@ def test_more_load_takes_longer() -> None:
     assert means == sorted(means)
 
 
-def test_a_core_for_each_thread_is_no_slower() -> None:
+def test_separate_cores_are_no_slower_than_a_shared_one() -> None:
     due = poisson(100, 2000)
     lengths = [(3, 2), (8, 6)]
     shared, apart = (
@@ -130,16 +130,16 @@ def test_a_core_for_each_thread_is_no_slower() -> None:
     assert statistics.mean(apart.latencies) < statistics.mean(shared.latencies)
 
 
-def test_the_event_loop_goes_first_on_a_core_that_both_share() -> None:
+def test_event_loop_preempts_the_engine_on_a_shared_core() -> None:
     replica = Replica(PlainBatch(SMALL), replace(FREE, step=1.0, receive=0.1), one_core=True)
     replica.arrive(0.0, Sentence(0, 5, 1))
     replica.arrive(0.5, Sentence(1, 5, 1))
     replica.advance(10)
-    # 0.1 to receive, 1 to decode, and 0.1 held up by the second.
+    # 0.1 to receive, 1 to decode, and 0.1 preempted by the second request.
     assert dict(replica.latencies)[0] == pytest.approx(1.2)
 
 
-def test_a_prediction_is_of_the_very_arrivals_that_clients_send() -> None:
+def test_prediction_uses_the_arrivals_that_clients_send() -> None:
     plan = Plan(("a", "b"), seconds=2, rate=50, seed=3)
     lengths = [(5, 4), (9, 2)]
     one, other = (
@@ -150,7 +150,7 @@ def test_a_prediction_is_of_the_very_arrivals_that_clients_send() -> None:
     assert all(0 < at < plan.seconds for at in arrivals(plan))
 
 
-def test_a_percentile_is_a_value_that_so_many_do_not_exceed() -> None:
+def test_percentile_is_a_value_that_this_share_does_not_exceed() -> None:
     assert percentile(range(1, 101), 0.99) == 99
     assert percentile(range(1, 101), 0.5) == 50
     assert percentile([7.0], 0.99) == 7.0

@@ -1,4 +1,4 @@
-"""Costs that are known are found again, and no prediction sees what it predicts."""
+"""Tests of the cost fit, and that predictions do not use the latencies they predict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def encoding(costs: Costs, work: Work) -> float:
 
 
 @pytest.mark.parametrize(("noise", "within"), [(0.0, 1e-6), (0.02, 0.2)])
-def test_a_fit_finds_the_costs(noise: float, within: float) -> None:
+def test_fit_recovers_known_costs(noise: float, within: float) -> None:
     chance = random.Random(1)
     windows = [window(COSTS, noise, chance) for _ in range(30)]
     found = fit(windows, windows)
@@ -54,7 +54,7 @@ def test_a_fit_finds_the_costs(noise: float, within: float) -> None:
     assert found.loop_error <= noise + 1e-9
 
 
-def test_no_cost_is_negative() -> None:
+def test_fitted_costs_are_not_negative() -> None:
     chance = random.Random(2)
     nothing = Costs(1e-3, 0.0, 0.0, 1e-5, 1e-3, 1e-3)
     windows = [window(nothing, 0.1, chance) for _ in range(12)]
@@ -62,7 +62,7 @@ def test_no_cost_is_negative() -> None:
     assert min(costs.step, costs.row, costs.encode, costs.source_token) >= 0
 
 
-def test_too_little_is_refused() -> None:
+def test_too_few_windows_are_refused() -> None:
     chance = random.Random(3)
     windows = [window(COSTS, 0.0, chance) for _ in range(4)]
     with pytest.raises(ValueError, match="measure more"):
@@ -74,7 +74,7 @@ def test_too_little_is_refused() -> None:
         fit([*windows, replace(windows[0], encode_seconds=0.0)], windows)
 
 
-def test_a_slower_machine_takes_as_much_longer_for_everything() -> None:
+def test_slower_machine_scales_all_costs() -> None:
     plan = Plan(WORKLOAD.bodies, 5, rate=1, seed=1)
     slower = Plan(WORKLOAD.bodies, 10, rate=0.5, seed=1)
     one, other = (
@@ -84,7 +84,7 @@ def test_a_slower_machine_takes_as_much_longer_for_everything() -> None:
     assert other.latencies == pytest.approx([2 * latency for latency in one.latencies])
 
 
-def test_slowness_is_of_the_slice_that_a_moment_is_in() -> None:
+def test_slowness_is_that_of_the_slice_at_a_time() -> None:
     work = Work(100, 1000, 10, 100)
     usual = COSTS.of(work) + 5 * COSTS.receive + 3 * COSTS.answer
     slices = [
@@ -100,10 +100,10 @@ def test_slowness_is_of_the_slice_that_a_moment_is_in() -> None:
 
 
 class Twin(Watched):
-    """A service that is the simulation itself, on a machine that is ``factor`` times as slow."""
+    """A service that is itself the simulation, on a machine slower by ``factor``."""
 
     def see(self, plan: Plan) -> Seen:
-        # Clients in turn are like a low rate here: what costs are found from is work and time.
+        # Clients in turn act like a low rate here: costs are fitted to work and time only.
         rate = plan.rate or 5.0 * plan.clients
         raining = Plan(plan.bodies, plan.seconds, rate=rate, seed=plan.seed)
         lengths = WORKLOAD.lengths
@@ -120,7 +120,7 @@ class Twin(Watched):
 
 
 class Counting(PlainBatch):
-    """Adds its work up, as a service's metrics do."""
+    """Sums its work, as a service's metrics do."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
@@ -137,7 +137,7 @@ class Counting(PlainBatch):
         return work
 
 
-def test_a_service_that_is_the_simulation_is_predicted_exactly() -> None:
+def test_simulated_service_is_predicted_exactly() -> None:
     said: list[str] = []
     protocol = Protocol(rounds=2, seconds=3, window_seconds=2)
     twin = Twin("nowhere", 0, 0, alone=True)
@@ -157,7 +157,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read(path).site() == site
 
 
-def test_a_record_that_is_missing_or_broken_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_or_invalid_record_error_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="validate measures them"):
         read(tmp_path / "none.json")
     broken = tmp_path / "broken.json"

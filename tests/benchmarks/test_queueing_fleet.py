@@ -1,4 +1,4 @@
-"""How many services a load takes."""
+"""Tests of the number of services that a load requires."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SITE = Site(Shape(slots=8, beam_size=2), COSTS, ((5, 3), (9, 4), (3, 1)), one_co
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
-def test_a_simulation_repeats_itself(routing: Routing) -> None:
+def test_simulation_is_deterministic(routing: Routing) -> None:
     rate = 0.7 * 4 * SITE.capacity
     one, other = (simulate(SITE, 4, rate, routing, 800) for _ in range(2))
     assert one == other
     assert 0 < one.p50 <= one.p99
 
 
-def test_routing_by_what_services_have_to_do_is_faster_than_at_random() -> None:
+def test_routing_by_load_is_faster_than_random_routing() -> None:
     rate = 0.8 * 16 * SITE.capacity
     p99 = {routing: simulate(SITE, 16, rate, routing, 6000).p99 for routing in ROUTINGS}
     assert p99["least"] <= p99["two"] < p99["random"]
@@ -60,12 +60,12 @@ def test_a_stricter_objective_never_needs_fewer_services() -> None:
     assert counts == sorted(counts)
 
 
-def test_what_no_service_reaches_is_said() -> None:
+def test_unreachable_objective_is_reported() -> None:
     with pytest.raises(Impossible, match="nothing else to do"):
         needed(SITE, 1.0, 1e-6, "two")
 
 
-def test_one_sentence_a_request_keeps_an_event_loop_busier_than_a_gpu() -> None:
+def test_single_sentence_requests_saturate_an_event_loop_before_a_gpu() -> None:
     site = assumed_gpu(Costs(1, 1, 1, 1, 1e-3, 1e-3))
     assert site.capacity == pytest.approx(site.loop_capacity, rel=0.02)
     assert site.engine_capacity > site.loop_capacity == pytest.approx(500)

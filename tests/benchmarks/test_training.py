@@ -25,10 +25,10 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "PAIRS", 200)
 
 
-def test_both_contenders_have_the_same_weights_to_learn() -> None:
+def test_both_loops_have_the_same_number_of_weights() -> None:
     config = tiny_config()
     plain = sum(parameter.numel() for parameter in PlainTransformer(config).parameters())
-    # A stack of nn.Transformer ends with a norm in any case.
+    # A stack of nn.Transformer always ends with a norm.
     assert plain == build(config, 1).num_parameters + 4 * config.width
 
 
@@ -40,7 +40,7 @@ def test_the_plain_loop_learns(tmp_path: Path) -> None:
     assert losses[-1] < 0.95 * losses[0]
 
 
-def test_a_round_is_reported_for_people_and_for_machines(
+def test_result_is_printed_as_table_and_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = ["--rounds", "2", "--steps", "1", "--warm-up", "1", "--device", "cpu"]
@@ -53,7 +53,7 @@ def test_a_round_is_reported_for_people_and_for_machines(
     assert pair["ours"]["utilisation"] is None
 
 
-def test_a_step_by_itself_has_a_time_and_a_peak(tmp_path: Path) -> None:
+def test_single_step_has_a_time_and_a_memory_peak(tmp_path: Path) -> None:
     options = training._parser().parse_args(["--device", "cpu", "--precision", "fp32"])
     step = training._step("small", True, options, tmp_path / "shards")
     assert step.parameters == build(TINY.config, 1).num_parameters

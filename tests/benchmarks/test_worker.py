@@ -1,4 +1,4 @@
-"""An engine in a process of its own."""
+"""Tests of engines in worker processes."""
 
 from __future__ import annotations
 
@@ -25,23 +25,21 @@ def test_both_engines_do_the_same_work_and_write_the_same(bundle: Bundle, tmp_pa
     model = convert(bundle, "fp32", tmp_path / "converted")
     with (
         Worker(Dragoman(bundle.path, "fp32", 1)) as ours,
-        Worker(CTranslate2(model, "float32", 1)) as theirs,
+        Worker(CTranslate2(model, "float32", 1)) as peer,
     ):
-        both = [worker.translate((SOURCES, SOURCES[:1]), SEARCH) for worker in (ours, theirs)]
+        both = [worker.translate((SOURCES, SOURCES[:1]), SEARCH) for worker in (ours, peer)]
     assert both[0].translations == both[1].translations
     assert [len(batch) for batch in both[0].translations] == [3, 1]
     written = sum(len(each) + 1 for batch in both[0].translations for each in batch)
     assert both[0].tokens == both[1].tokens == written
 
 
-def test_an_engine_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+def test_engine_that_cannot_be_opened_reports_the_reason(tmp_path: Path) -> None:
     with pytest.raises(EngineFailed, match=r"ctranslate2 \(default\): .*model\.bin"):
         Worker(CTranslate2(tmp_path, "float32", 1))
 
 
-def test_an_engine_that_fails_at_its_work_says_why_and_goes_on(
-    bundle: Bundle, tmp_path: Path
-) -> None:
+def test_failing_engine_reports_the_reason_and_continues(bundle: Bundle, tmp_path: Path) -> None:
     model = convert(bundle, "fp32", tmp_path / "converted")
     with Worker(CTranslate2(model, "float32", 1)) as worker:
         with pytest.raises(EngineFailed, match="list index out of range"):

@@ -1,4 +1,4 @@
-"""What engines are given is the same for everybody, every time."""
+"""Tests of benchmark workloads: lengths, determinism, missing data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EOS = MANIFEST.special_ids.eos
 
 
 @pytest.mark.parametrize("sentences", [1, 8, 64])
-def test_fixed_sentences_have_25_tokens_and_end_once(sentences: int) -> None:
+def test_fixed_sentences_have_25_tokens_and_one_eos(sentences: int) -> None:
     work = workload(f"fixed-{sentences}", BUNDLE, Path("nowhere"))
     assert work == workload(f"fixed-{sentences}", BUNDLE, Path("nowhere"))
     for batch in work.batches:
@@ -25,7 +25,7 @@ def test_fixed_sentences_have_25_tokens_and_end_once(sentences: int) -> None:
         assert all(len(each) == 25 and each.index(EOS) == 24 for each in batch)
 
 
-def test_news_sentences_are_as_long_as_news() -> None:
+def test_news_sentences_have_the_lengths_of_news() -> None:
     lengths = newstest_lengths(2000)
     assert np.mean(lengths) == pytest.approx(27, abs=1)
     assert np.std(lengths) == pytest.approx(14, abs=1)
@@ -33,11 +33,11 @@ def test_news_sentences_are_as_long_as_news() -> None:
     assert max(lengths) <= 100
 
 
-def test_a_workload_without_its_data_says_what_to_do() -> None:
+def test_workload_without_data_error_says_what_to_do() -> None:
     with pytest.raises(CorpusError, match="--data or TRAINING_DATA"):
         workload("newstest2014", BUNDLE, Path("nowhere"))
 
 
-def test_an_unknown_workload_is_refused_by_name() -> None:
+def test_unknown_workload_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="there is no workload fixed; known are fixed-1, "):
         workload("fixed", BUNDLE, Path("nowhere"))

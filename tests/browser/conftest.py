@@ -1,4 +1,4 @@
-"""A browser and a service for all tests of the page, and a page for each."""
+"""Fixtures of the web page tests: browser, service and page."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 if TYPE_CHECKING:
     from tests.browser.support import Visit, Visitor
 
-# The imports are in the fixtures: a conftest cannot be skipped where playwright is missing.
+# Imports are inside the fixtures: a conftest cannot be skipped if playwright is missing.
 
 
-# Not for the session: while Playwright waits, no other test of this thread may run asyncio.
+# Not session scope: while Playwright waits, no other test of this thread may run asyncio.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     from tests.browser.support import ARGUMENTS, browser_path, sync_api
@@ -27,7 +27,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="package")
 def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of the service; there is none without a browser."""
+    """Address of the service; it starts only if there is a browser."""
     from tests.browser.support import serving
 
     with serving(tmp_path_factory.mktemp("service")) as address:
@@ -36,7 +36,7 @@ def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def visitor(browser: Any, address: str) -> Iterator[Visitor]:
-    """Makes visits; the options are those of a Playwright context."""
+    """A factory of visits; options are those of a Playwright context."""
     from tests.browser.support import Visit
 
     visits: list[Visit] = []

@@ -1,6 +1,6 @@
-"""Takes the pictures of the page in ``docs/screenshots``: ``python -m tests.browser.screenshots``.
+"""Writes the screenshots in ``docs/screenshots``: ``python -m tests.browser.screenshots``.
 
-Not a test: pictures differ between machines, by their fonts. Needs Playwright, a browser, Pillow.
+Not a test: screenshots differ between machines by their fonts. Needs Playwright, a browser, Pillow.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def save(path: Path, png: bytes) -> None:
-    """A page has few colours; saying so makes its picture a third as large."""
+    """Save with a palette, which reduces the size to a third."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} kB")

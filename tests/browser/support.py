@@ -1,4 +1,4 @@
-"""What the tests of the page share: a service, a browser, and a visit that is watched."""
+"""Support of the web page tests: service, browser, and a page whose requests are recorded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TWO_SENTENCES = TEXT + " Eine Frau in einem roten Mantel fotografiert ihren Hund
 
 
 def browser_path() -> str:
-    """Where a Chromium is; skips whoever asks if there is none."""
+    """Path of a Chromium; skips the test if there is none."""
     for name in BROWSERS:
         if path := shutil.which(name):
             return path
@@ -39,7 +39,7 @@ def browser_path() -> str:
 
 @contextmanager
 def serving(state: Path, **settings: str) -> Iterator[str]:
-    """The real service with the committed bundles, in a process of its own; yields its address."""
+    """The real service with the committed bundles, in a separate process; yields its address."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")
     }
@@ -77,7 +77,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 @dataclass
 class Visit:
-    """A page, and what it did: a test fails if it asks elsewhere or complains in the console."""
+    """A page and its requests. The test fails on requests to other hosts and on console errors."""
 
     page: Any
     address: str
@@ -101,21 +101,21 @@ class Visit:
         return self.page.locator(selector)
 
     def asked(self, path: str) -> list[Any]:
-        """The requests whose address has ``path`` in it."""
+        """The requests whose address contains ``path``."""
         return [request for request in self.requests if path in request.url]
 
     def answer(self, path: str, **options: Any) -> Any:
-        """What the server says to the test itself."""
+        """The server's answer to a request of the test itself."""
         response = self.page.request.get(f"{self.address}{path}", **options)
         assert response.ok, response.text()
         return response.json()
 
     def refuse(self, path: str, times: int = 1, **answer: Any) -> None:
-        """Let the next requests of the page to ``path`` be answered like this instead."""
+        """Replace the answers to the page's next requests to ``path``."""
         self.page.route(f"**/{path}", lambda route: route.fulfill(**answer), times=times)
 
     def forgive(self, words: str) -> None:
-        """Browsers complain about each answer that is an error, and rightly."""
+        """Accept console errors that contain ``words``: browsers report each error answer."""
         self.complaints[:] = [said for said in self.complaints if words not in said]
 
     def explain(self, text: str = TEXT) -> None:
@@ -127,7 +127,7 @@ class Visit:
 
     def leave(self) -> None:
         elsewhere = [r.url for r in self.requests if not r.url.startswith((self.address, "blob:"))]
-        assert not elsewhere, "the page asked somebody else"
+        assert not elsewhere, "the page sent requests to another host"
         assert not self.complaints
 
 

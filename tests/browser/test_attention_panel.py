@@ -1,4 +1,4 @@
-"""See why: words that light up, heat maps, and that they show what the server said."""
+"""Tests of the attention panel: word highlighting, heat maps, and their numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("cross", "encoder", "decoder")
 
 
 def shown_map(visit: Visit) -> dict[str, Any]:
-    """The map on the page, as the endpoint tells it."""
+    """The map on the page, in the format of the endpoint."""
     return visit.answer(visit.find("#download-json").get_attribute("href"))
 
 
@@ -36,7 +36,7 @@ def look_at(visit: Visit, kind: str, layer: str, head: str) -> None:
     expect(plot).to_have_attribute("aria-busy", "false")
 
 
-def test_nothing_is_asked_about_attention_while_nobody_looks(visit: Visit) -> None:
+def test_attention_is_requested_only_while_the_panel_is_open(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
     assert not visit.asked("translations/")
@@ -55,7 +55,7 @@ def test_nothing_is_asked_about_attention_while_nobody_looks(visit: Visit) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_heat_map_shows_the_numbers_of_the_endpoint(visit: Visit, kind: str) -> None:
+def test_heat_map_shows_the_numbers_of_the_endpoint(visit: Visit, kind: str) -> None:
     visit.explain()
     look_at(visit, kind, "1", "2")
     answer = shown_map(visit)
@@ -80,7 +80,7 @@ def test_a_heat_map_shows_the_numbers_of_the_endpoint(visit: Visit, kind: str) -
 
 
 @pytest.mark.parametrize("colour_scheme", ["light", "dark"])
-def test_more_weight_is_more_colour(visitor: Any, colour_scheme: str) -> None:
+def test_higher_weight_has_stronger_colour(visitor: Any, colour_scheme: str) -> None:
     visit = visitor(color_scheme=colour_scheme)
     visit.explain()
     look_at(visit, "cross", "0", "3")
@@ -102,7 +102,7 @@ def test_more_weight_is_more_colour(visitor: Any, colour_scheme: str) -> None:
     assert all(one <= other for one, other in pairwise(away_from_ground))
 
 
-def test_a_word_lights_up_the_words_it_looked_at(visit: Visit) -> None:
+def test_word_highlights_the_words_it_attends_to(visit: Visit) -> None:
     visit.explain()
     alignment = shown_alignment(visit)
     weights = {(link["target"], link["source"]): link["weight"] for link in alignment["links"]}
@@ -119,7 +119,7 @@ def test_a_word_lights_up_the_words_it_looked_at(visit: Visit) -> None:
     assert any(weight >= 0.05 for weight in weights.values())
 
 
-def test_words_and_rows_of_the_heat_map_belong_together(visit: Visit) -> None:
+def test_words_highlight_rows_of_the_heat_map_and_vice_versa(visit: Visit) -> None:
     visit.explain()
     look_at(visit, "cross", "2", "1")
     answer = shown_map(visit)
@@ -140,7 +140,7 @@ def test_words_and_rows_of_the_heat_map_belong_together(visit: Visit) -> None:
     assert sum(lit) == pytest.approx(to_words, abs=1e-6)
 
 
-def test_all_heads_are_on_one_sheet_and_each_can_be_enlarged(visit: Visit) -> None:
+def test_sheet_shows_all_heads_and_each_can_be_enlarged(visit: Visit) -> None:
     visit.explain()
     heads = visit.find("#heads .head")
     expect(heads).to_have_count(visit.find("#head option").count() - 1)
@@ -152,7 +152,7 @@ def test_all_heads_are_on_one_sheet_and_each_can_be_enlarged(visit: Visit) -> No
     expect(visit.find("#head")).to_have_value("mean")
 
 
-def test_each_sentence_can_be_looked_at(visit: Visit) -> None:
+def test_each_sentence_can_be_selected(visit: Visit) -> None:
     visit.explain(TWO_SENTENCES)
     expect(visit.find("#sentence option")).to_have_count(2)
     first = visit.find("#source-words").inner_text()
@@ -163,7 +163,7 @@ def test_each_sentence_can_be_looked_at(visit: Visit) -> None:
     )
 
 
-def test_maps_can_be_taken_away_as_pictures_and_numbers(visit: Visit) -> None:
+def test_maps_can_be_downloaded_as_images_and_numbers(visit: Visit) -> None:
     visit.explain()
     beginnings = {"png": b"\x89PNG", "sheet": b"\x89PNG", "npy": b"\x93NUMPY", "json": b"{"}
     for name, beginning in beginnings.items():
@@ -172,7 +172,7 @@ def test_maps_can_be_taken_away_as_pictures_and_numbers(visit: Visit) -> None:
         assert download.value.path().read_bytes().startswith(beginning)
 
 
-def test_a_forgotten_translation_is_said_so(visit: Visit) -> None:
+def test_evicted_translation_is_reported(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + TEXT)
     body = json.dumps({"error": "no such translation"})
     visit.refuse("translations/*", status=404, body=body, content_type="application/json")
@@ -181,7 +181,7 @@ def test_a_forgotten_translation_is_said_so(visit: Visit) -> None:
     visit.forgive("404")
 
 
-def test_an_alternative_is_explained_as_well(visit: Visit) -> None:
+def test_alternative_has_its_own_attention(visit: Visit) -> None:
     visit.explain()
     visit.find("#alternatives summary").click()
     alternative = visit.find("#alternative-list button").last
@@ -202,7 +202,7 @@ def test_an_alternative_is_explained_as_well(visit: Visit) -> None:
     assert json.loads(download.value.path().read_bytes())["maps"][0]["weights"][0][-1] == value
 
 
-def test_pieces_find_their_words_whatever_the_tokenizer_made_of_the_text(visit: Visit) -> None:
+def test_pieces_are_mapped_to_words_for_any_tokenization(visit: Visit) -> None:
     visit.open()
     owners = visit.page.evaluate(
         """async () => {

@@ -1,4 +1,4 @@
-"""For every hand, eye and screen: keyboard, phone, dark and light, contrast, motion."""
+"""Tests of the page's accessibility: keyboard, touch, small screens, colour schemes, contrast."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CONTRASTS = """() => {
 
 
 def tab_to(visit: Visit, selector: str) -> None:
-    """Press the tabulator until the focus is there; it has to be seen on the way."""
+    """Press Tab until the focus is on ``selector``; the focus must be visible on the way."""
     for _ in range(60):
         if visit.page.evaluate("s => document.activeElement.matches(s)", selector):
             return
@@ -62,7 +62,7 @@ def tab_to(visit: Visit, selector: str) -> None:
     raise AssertionError(f"nothing led to {selector}")
 
 
-def test_the_keyboard_alone_leads_from_the_text_to_the_heat_map(visit: Visit) -> None:
+def test_keyboard_alone_reaches_the_heat_map_from_the_text(visit: Visit) -> None:
     keyboard = visit.page.keyboard
     visit.open()
     tab_to(visit, "#source-language")
@@ -104,12 +104,12 @@ def test_the_keyboard_alone_leads_from_the_text_to_the_heat_map(visit: Visit) ->
 
 def visit_value(visit: Visit) -> str:
     value = visit.find("#heat-map").get_attribute("data-value")
-    assert value is not None, "whoever comes by keyboard stands on a cell at once"
+    assert value is not None, "keyboard focus selects a cell at once"
     return value
 
 
 @pytest.mark.parametrize("width", [360, 768, 1920])
-def test_no_screen_has_to_be_scrolled_sideways(visitor: Visitor, width: int) -> None:
+def test_page_needs_no_horizontal_scrolling(visitor: Visitor, width: int) -> None:
     visit = visitor(viewport={"width": width, "height": 740})
     visit.explain(TWO_SENTENCES)
     visit.find("#numbers-button").click()
@@ -120,7 +120,7 @@ def test_no_screen_has_to_be_scrolled_sideways(visitor: Visitor, width: int) -> 
     assert scroll <= client == width
 
 
-def test_a_finger_on_a_phone_finds_out_why(visitor: Visitor) -> None:
+def test_touch_on_a_phone_shows_attention(visitor: Visitor) -> None:
     phone = {"width": 360, "height": 740}
     visit = visitor(viewport=phone, has_touch=True, is_mobile=True, device_scale_factor=2)
     visit.explain()
@@ -137,7 +137,7 @@ def background(visit: Visit) -> list[int]:
     return [int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
 
 
-def test_dark_and_light_follow_the_system_until_somebody_chooses(visitor: Visitor) -> None:
+def test_colour_scheme_follows_the_system_until_one_is_chosen(visitor: Visitor) -> None:
     visit = visitor(color_scheme="dark")
     visit.open()
     assert max(background(visit)) < 60
@@ -157,7 +157,7 @@ def test_dark_and_light_follow_the_system_until_somebody_chooses(visitor: Visito
 
 
 @pytest.mark.parametrize("colour_scheme", ["light", "dark"])
-def test_every_word_stands_out_from_its_ground(visitor: Visitor, colour_scheme: str) -> None:
+def test_every_text_has_sufficient_contrast(visitor: Visitor, colour_scheme: str) -> None:
     visit = visitor(color_scheme=colour_scheme, reduced_motion="reduce")
     visit.explain(TWO_SENTENCES)
     visit.find("#alternatives summary").click()
@@ -169,7 +169,7 @@ def test_every_word_stands_out_from_its_ground(visitor: Visitor, colour_scheme: 
         assert not faint
 
 
-def test_nothing_moves_for_who_wants_no_motion(visitor: Visitor) -> None:
+def test_reduced_motion_disables_animations(visitor: Visitor) -> None:
     visit = visitor(reduced_motion="reduce")
     visit.explain()
     moving = """() => [...document.querySelectorAll("*")].filter((element) => {
@@ -179,7 +179,7 @@ def test_nothing_moves_for_who_wants_no_motion(visitor: Visitor) -> None:
     assert visit.page.evaluate(moving) == 0
 
 
-def test_the_page_works_below_a_path(visitor: Visitor) -> None:
+def test_page_works_below_a_path_prefix(visitor: Visitor) -> None:
     visit = visitor()
     below = f"{visit.address}some/path/"
 
@@ -193,7 +193,7 @@ def test_the_page_works_below_a_path(visitor: Visitor) -> None:
     expect(visit.find("#heat-map")).to_be_visible()
 
 
-def test_everything_has_a_name_that_can_be_read_out(visit: Visit) -> None:
+def test_every_control_has_an_accessible_name(visit: Visit) -> None:
     visit.explain(TWO_SENTENCES)
     nameless = visit.page.evaluate(
         """() => {

@@ -1,4 +1,4 @@
-"""What the page says when the server says no, or nothing."""
+"""Tests of the page when the server refuses a request or does not answer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def error(message: str, **headers: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("status", "said"), [(429, "heard a lot from you"), (503, "The server is busy")]
 )
-def test_who_has_to_wait_sees_how_long_and_is_served_then(
-    visit: Visit, status: int, said: str
-) -> None:
+def test_busy_server_shows_a_countdown_and_is_retried(visit: Visit, status: int, said: str) -> None:
     visit.page.clock.install()
     visit.open(START)
     refusal = error("come back later", **{"retry-after": "7"})
@@ -41,7 +39,7 @@ def test_who_has_to_wait_sees_how_long_and_is_served_then(
     visit.forgive(str(status))
 
 
-def test_who_does_not_want_to_wait_can_try_at_once(visit: Visit) -> None:
+def test_busy_server_can_be_retried_at_once(visit: Visit) -> None:
     visit.open(START)
     visit.refuse("translate", status=503, **error("full", **{"retry-after": "3600"}))
     visit.find("#source-text").fill(TEXT)
@@ -50,7 +48,7 @@ def test_who_does_not_want_to_wait_can_try_at_once(visit: Visit) -> None:
     visit.forgive("503")
 
 
-def test_a_text_that_is_too_large_is_refused_in_the_words_of_the_server(visit: Visit) -> None:
+def test_oversized_text_shows_the_servers_message(visit: Visit) -> None:
     visit.open(START)
     visit.refuse("translate", status=413, **error("sentence has 900 tokens"))
     visit.find("#source-text").fill(TEXT)
@@ -60,7 +58,7 @@ def test_a_text_that_is_too_large_is_refused_in_the_words_of_the_server(visit: V
     visit.forgive("413")
 
 
-def test_nobody_types_more_than_the_server_takes_without_hearing_it(visit: Visit) -> None:
+def test_text_beyond_the_limit_is_reported_while_typing(visit: Visit) -> None:
     settings = visit.answer("frontend/settings") | {"charLimit": 10}
     visit.refuse("frontend/settings", json=settings)
     visit.open(START)
@@ -70,7 +68,7 @@ def test_nobody_types_more_than_the_server_takes_without_hearing_it(visit: Visit
     assert not visit.asked("/translate")
 
 
-def test_a_server_that_is_away_is_waited_for(visit: Visit) -> None:
+def test_unreachable_server_can_be_retried(visit: Visit) -> None:
     visit.open(START)
     visit.page.route("**/translate", lambda route: route.abort(), times=1)
     visit.find("#source-text").fill(TEXT)
@@ -80,14 +78,14 @@ def test_a_server_that_is_away_is_waited_for(visit: Visit) -> None:
     visit.forgive("ERR_FAILED")
 
 
-def test_a_page_that_opens_before_the_server_is_ready_comes_to_life(visit: Visit) -> None:
+def test_page_opened_before_the_server_is_ready_recovers(visit: Visit) -> None:
     visit.refuse("languages", status=503, **error("no model yet", **{"retry-after": "1"}))
     visit.open(START + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
     visit.forgive("503")
 
 
-def test_a_wrong_key_is_said_so_and_can_be_corrected(visit: Visit) -> None:
+def test_wrong_key_is_reported_and_can_be_corrected(visit: Visit) -> None:
     visit.open(START)
     expect(visit.find("#key-button")).to_be_hidden()
     visit.refuse("translate", status=403, **error("Invalid API key"))
@@ -101,7 +99,7 @@ def test_a_wrong_key_is_said_so_and_can_be_corrected(visit: Visit) -> None:
     visit.forgive("403")
 
 
-def test_a_key_is_asked_for_where_one_is_needed_and_kept_in_the_browser(visit: Visit) -> None:
+def test_required_key_is_requested_and_stored_in_the_browser(visit: Visit) -> None:
     settings = visit.answer("frontend/settings") | {"apiKeys": True, "keyRequired": True}
     visit.refuse("frontend/settings", times=2, json=settings)
     visit.open(START + TEXT)

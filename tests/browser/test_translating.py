@@ -1,4 +1,4 @@
-"""Text in, text out: what happens while somebody types, chooses, copies and shares."""
+"""Tests of translation on the page: typing, languages, alternatives, files, copying, sharing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def translation_of(visit: Visit, text: str) -> str:
     return response.json()["translatedText"]
 
 
-def test_text_is_translated_while_somebody_types(visit: Visit) -> None:
+def test_text_is_translated_while_typing(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=")
     visit.find("#source-text").press_sequentially("Ein Hund läuft")
     expect(visit.find("#target-text")).to_have_text(translation_of(visit, "Ein Hund läuft"))
@@ -31,7 +31,7 @@ def test_text_is_translated_while_somebody_types(visit: Visit) -> None:
     assert len(visit.asked("translate")) < len("Ein Hund läuft am Strand.")
 
 
-def test_the_answer_to_an_older_text_is_dropped(visit: Visit) -> None:
+def test_answer_to_an_older_text_is_dropped(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=")
     held = []
     visit.page.route("**/translate", lambda route: held.append(route), times=1)
@@ -67,7 +67,7 @@ def test_the_language_of_the_text_is_detected(visit: Visit) -> None:
     expect(visit.find("#target-text")).to_have_attribute("lang", "de")
 
 
-def test_who_writes_in_the_target_language_is_offered_the_other_one(visit: Visit) -> None:
+def test_text_in_the_target_language_offers_the_other_target(visit: Visit) -> None:
     visit.open("#source=auto&target=de&text=" + TEXT)
     expect(visit.find("#hint")).to_contain_text("This seems to be German already.")
     visit.find("#hint button").click()
@@ -75,7 +75,7 @@ def test_who_writes_in_the_target_language_is_offered_the_other_one(visit: Visit
     expect(visit.find("#hint")).to_be_hidden()
 
 
-def test_an_alternative_changes_places_with_the_translation(visit: Visit) -> None:
+def test_alternative_is_swapped_with_the_translation(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
     assert "alternatives" not in visit.asked("translate")[-1].post_data_json
@@ -89,7 +89,7 @@ def test_an_alternative_changes_places_with_the_translation(visit: Visit) -> Non
     expect(alternative).to_have_text(first)
 
 
-def test_a_shared_link_brings_text_and_languages_back(visitor: Visitor) -> None:
+def test_shared_link_restores_text_and_languages(visitor: Visitor) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
     visit.open("#source=auto&target=en&text=" + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
@@ -126,7 +126,7 @@ def test_blanks_and_lines_of_a_long_text_are_kept(visit: Visit) -> None:
     expect(visit.find("#target-text")).to_have_js_property("textContent", expected)
 
 
-def test_a_long_text_is_told_sentence_by_sentence(visit: Visit) -> None:
+def test_long_text_is_streamed_sentence_by_sentence(visit: Visit) -> None:
     part = 'event: part\ndata: {"text":0,"translatedText":"One. "}\n\n'
     done = 'event: done\ndata: {"translatedText":"One. Two.","truncated":false}\n\n'
     for body, expected in ((part, "One. "), (part + ": patience\n\n" + done, "One. Two.")):
@@ -146,7 +146,7 @@ def test_languages_are_remembered(visit: Visit) -> None:
     expect(visit.find("#target-language")).to_have_value("de")
 
 
-def test_a_chosen_file_is_translated(visit: Visit) -> None:
+def test_chosen_file_is_translated(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=")
     file = {"name": "hund.txt", "mimeType": "text/plain", "buffer": b"Ein Hund.\n"}
     visit.find("#file-input").set_input_files(file)
@@ -160,7 +160,7 @@ def test_a_chosen_file_is_translated(visit: Visit) -> None:
     expect(visit.find("#file")).to_be_hidden()
 
 
-def test_a_file_can_be_dropped_anywhere(visit: Visit) -> None:
+def test_file_can_be_dropped_anywhere(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=")
     files = visit.page.evaluate_handle(
         """() => {

@@ -1,4 +1,4 @@
-"""A service that wants keys, for clients of DeepL."""
+"""Fixtures: a service that requires keys, for DeepL's clients."""
 
 from __future__ import annotations
 

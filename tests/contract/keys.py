@@ -1,4 +1,4 @@
-"""Keys for services of foreign clients, put where the service will look."""
+"""Adds API keys to the state of a service under test."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Loaded by Schemathesis: what it may expect beyond the OpenAPI document, and why.
+"""Schemathesis checks that permit known exceptions to the OpenAPI document.
 
-A request that the document allows is accepted, but for the reasons below, each of them something
-that JSON Schema or OpenAPI cannot say. A refusal for any other reason is a failure. The two checks
-here stand in for those of Schemathesis that know no reasons.
+The service may refuse a request that the document allows only for the reasons below, which JSON
+Schema and OpenAPI cannot express. Any other refusal is a failure. The two checks replace those of
+Schemathesis, which permit no exceptions.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ PAIRS = ("POST /attention", "POST /score")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a schema allows and the service may refuse."""
+    """A permitted refusal of requests that the schema allows."""
 
     operations: tuple[str, ...]
     message: str
-    """A pattern of what the answer says."""
+    """Regular expression for the error message."""
     reason: str
 
 
@@ -122,7 +122,7 @@ REFUSALS = (
     ),
 )
 REPEATED = "became array"
-"""A form may repeat any field; of one that is no list, the first value counts."""
+"""A form may repeat any field; the first value of a field that is no list counts."""
 
 
 @schemathesis.check
@@ -153,7 +153,7 @@ def invalid_requests_are_refused(
 
 @schemathesis.hook
 def map_body(ctx: schemathesis.HookContext, body: Any) -> Any:
-    """Lead to what there is only after a request of some kind: attention, and whole documents."""
+    """Adapt requests so that attention and whole documents are tested, too."""
     operation = ctx.operation
     if operation is None or not isinstance(body, dict):
         return body

@@ -1,4 +1,4 @@
-"""The official DeepL client, unmodified, against our own bundles and a real server."""
+"""Contract tests: the unmodified official DeepL client against a real server and our bundles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def _one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal that the client would send again for half a minute fails at once."""
+    """Disable the client's retries, which would take half a minute."""
     monkeypatch.setattr(deepl.http_client, "max_network_retries", 0)
 
 
@@ -70,7 +70,7 @@ def test_texts_are_translated_with_every_option(client: deepl.DeepLClient) -> No
 
 
 @pytest.mark.parametrize("split", list(deepl.SplitSentences))
-def test_every_way_of_splitting_is_taken(
+def test_every_split_sentences_mode_is_accepted(
     client: deepl.DeepLClient, split: deepl.SplitSentences
 ) -> None:
     result = one(
@@ -91,7 +91,7 @@ def test_every_way_of_splitting_is_taken(
         {"source_lang": "TLH"},
     ],
 )
-def test_what_cannot_be_done_is_a_bad_request_with_a_reason(
+def test_invalid_option_raises_bad_request_with_a_reason(
     client: deepl.DeepLClient, options: dict[str, Any]
 ) -> None:
     with pytest.raises(deepl.DeepLException, match=r"Bad request, message: .*supported") as caught:
@@ -108,7 +108,7 @@ def test_what_cannot_be_done_is_a_bad_request_with_a_reason(
         {"custom_instructions": ["Use short words."]},
     ],
 )
-def test_what_models_cannot_do_is_no_reason_to_fail(
+def test_unsupported_options_do_not_change_the_translation(
     client: deepl.DeepLClient, options: dict[str, Any]
 ) -> None:
     plain = one(client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US"))
@@ -128,7 +128,7 @@ def test_languages_are_listed(client: deepl.DeepLClient) -> None:
     assert targets == {"DE": False, "EN-GB": False, "EN-US": False}
 
 
-def test_usage_is_told_until_the_quota_is_exceeded(deepl_url: str) -> None:
+def test_usage_is_reported_until_the_quota_is_exceeded(deepl_url: str) -> None:
     client = deepl.DeepLClient(POOR, server_url=deepl_url)
     client.translate_text(GERMAN, target_lang="EN-US")
     usage = client.get_usage()

@@ -1,4 +1,4 @@
-"""Programs that speak to DeepL by themselves: what they send, and what they read of the answer."""
+"""Contract tests: requests of other DeepL clients, and the answer fields that they read."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_command_line_of_the_client_works(deepl_url: str) -> None:
     assert "two young men" in done.stdout.lower()
 
 
-def test_a_refusal_is_never_a_body_that_a_client_cannot_read(http: httpx.Client) -> None:
+def test_errors_always_have_a_message(http: httpx.Client) -> None:
     for path, body in (("translate", b"[]"), ("glossaries", b"{"), ("nothing", b"{}")):
         answer = http.post(f"/v2/{path}", content=body)
         assert answer.status_code in (400, 404)

@@ -1,4 +1,4 @@
-"""Programs made for LibreTranslate, against our own bundles behind a real server."""
+"""Contract tests: LibreTranslate's clients against a real server and our bundles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def client(url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service that wants a key; ``a-key`` is one."""
+    """A service that requires keys; ``a-key`` is valid."""
     state = tmp_path_factory.mktemp("guarded")
     add_key(Settings(state=state), "tester", "a-key")
     with serving(
@@ -86,7 +86,7 @@ def test_deep_translator_understands_refusals(url: str, guarded: str) -> None:
     assert "dog" in translator.translate(GERMAN).lower()
 
 
-def test_who_has_no_key_is_told_where_to_get_one(guarded: str) -> None:
+def test_missing_key_error_has_the_configured_link(guarded: str) -> None:
     asked = {"q": GERMAN, "source": "de", "target": "en"}
     response = httpx.post(f"{guarded}/translate", json=asked)
     assert response.status_code == 400
@@ -118,7 +118,7 @@ def test_mastodon_translates_posts(client: httpx.Client) -> None:
 
 
 def test_subtitle_edit_translates_captions(client: httpx.Client) -> None:
-    """A body put together by hand, and line breaks as tags in what is not declared as HTML."""
+    """A hand-built JSON body with line breaks as tags, not declared as HTML."""
     content = (
         '{"q": "Ein Hund läuft durch den Schnee.<br />Zwei Männer spielen Fußball.", '
         '"source": "de", "target": "en"}'
@@ -133,7 +133,7 @@ def test_subtitle_edit_translates_captions(client: httpx.Client) -> None:
 
 
 def test_wagtail_localize_translates_pages(client: httpx.Client) -> None:
-    """Fragments of HTML whose links are numbered, and which have to come back in order."""
+    """HTML fragments with numbered links, which must come back in order."""
     texts = ['Ein Hund läuft durch den <a id="a1">Schnee</a>.', "<b>Zwei Männer</b> spielen."]
     body = {"q": texts, "source": "de", "target": "en", "api_key": "", "format": "html"}
     response = client.post("/translate", content=json.dumps(body), headers=JSON)
@@ -156,7 +156,7 @@ def test_a_stream_arrives_in_pieces(client: httpx.Client) -> None:
     with client.stream("POST", "/translate", json=asked) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         events = "".join(response.iter_text()).split("\n\n")
-    told = [json.loads(event.partition("data: ")[2]) for event in events if "event: part" in event]
+    parts = [json.loads(event.partition("data: ")[2]) for event in events if "event: part" in event]
     done = json.loads(events[-2].partition("data: ")[2])
-    assert "".join(part["translatedText"] for part in told) == done["translatedText"]
-    assert len(told) >= 20
+    assert "".join(part["translatedText"] for part in parts) == done["translatedText"]
+    assert len(parts) >= 20

@@ -1,4 +1,4 @@
-"""The service held against its own OpenAPI document, by Schemathesis."""
+"""Contract tests: Schemathesis checks the service against its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BUNDLES = ROOT / "bundles"
 KEY, ADMIN_KEY = "a-key", "operator"
 MANY = 3_000
 REPLACED = "positive_data_acceptance,negative_data_rejection"
-"""By checks of ``openapi_hooks``, which know the reasons for refusing what the document allows."""
+"""Checks replaced by those of ``openapi_hooks``, which permit known exceptions."""
 
 pytestmark = pytest.mark.slow
 
 
 def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPLACED) -> str:
-    """Run all checks with cases that are the same each time; what it reports."""
+    """Run all checks on deterministic cases; returns the report."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
     command += ["--checks", "all", "--exclude-checks", without, "--continue-on-failure"]
     command += ["--generation-deterministic", "--no-color"]
@@ -76,6 +76,6 @@ def test_keys_are_needed_where_the_document_says_so(tmp_path: Path) -> None:
             tmp_path,
             *("--header", f"Authorization: Bearer {KEY}", "--header", f"X-API-Key: {ADMIN_KEY}"),
             *("--max-examples", "5", "--phases", "fuzzing"),
-            # It insists on 401 or 403 where LibreTranslate's clients are told 400.
+            # It requires 401 or 403, but LibreTranslate's clients expect 400.
             without=f"{REPLACED},ignored_auth",
         )

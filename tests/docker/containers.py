@@ -1,8 +1,8 @@
-"""Images built by buildah, and containers of them, where neither Docker nor a registry is.
+"""Builds images with buildah and runs containers of them, without Docker and without a registry.
 
-The base is made by debootstrap. A container is what its image says - user, environment, entry
-point, volumes - on a root that really is read-only, in namespaces of its own for processes and
-mounts; it shares the network of the host.
+The base image is made by debootstrap. A container has its image's user, environment, entry point
+and volumes, a read-only root, and its own process and mount namespaces. It shares the host's
+network.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def missing() -> str:
 
 
 class Unreachable(Exception):
-    """No mirror of Debian can be reached."""
+    """No Debian mirror is reachable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
     name: str
     config: Mapping[str, Any]
-    """As Docker has it: ``User``, ``Env``, ``Entrypoint``, ``Cmd``, ``Healthcheck``, …"""
+    """The image's configuration as in Docker: ``User``, ``Env``, ``Entrypoint``, ``Cmd``, …"""
     root: Path
 
     @property
@@ -80,7 +80,7 @@ class Image:
 
 
 class Builder:
-    """buildah with a storage of its own."""
+    """buildah with its own storage."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -88,11 +88,11 @@ class Builder:
         self._temporary.mkdir()
 
     def base(self) -> str:
-        """Debian with Python, and nothing else."""
+        """An image of Debian with Python."""
         container = self._buildah("from", "scratch")
         root = Path(self._buildah("mount", container))
         made = subprocess.run(
-            # What it mounts goes with it, even if it is interrupted.
+            # Its mounts are removed with the namespace, even after an interruption.
             [
                 *["unshare", "--mount", "debootstrap", "--variant=minbase"],
                 *["--include=python3,python3-venv", SUITE, str(root)],
@@ -134,14 +134,14 @@ class Builder:
         return ran.stdout.strip()
 
     def _pip_configuration(self) -> Path:
-        """What pip is told on this machine, in files or the environment, as one file."""
+        """This machine's pip configuration, from files and environment, as one file."""
         path = self._directory / "pip.conf"
         lines = [f"{name} = {value}" for name, value in _pip_settings().items()]
         path.write_text("\n".join(["[global]", *lines, ""]), encoding="utf-8")
         return path
 
     def _pip_paths(self) -> list[Path]:
-        """Files and directories of this machine that pip is told of."""
+        """Files and directories in this machine's pip configuration."""
         paths = []
         for word in " ".join(_pip_settings().values()).split():
             # The files of an index are beside it.
@@ -157,7 +157,7 @@ def _pip_settings() -> dict[str, str]:
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
     settings: dict[str, str] = {}
-    # The environment wins over files, and is listed first.
+    # The environment overrides files, and is listed first.
     for line in reversed(listed.stdout.splitlines()):
         name, _, value = line.partition("=")
         scope, _, name = name.partition(".")
@@ -168,9 +168,9 @@ def _pip_settings() -> dict[str, str]:
 
 @contextmanager
 def builder(gigabytes: int) -> Iterator[Builder]:
-    """Takes so much memory while it is open, where there is three times as much, else of the disk.
+    """A builder with storage in memory if three times ``gigabytes`` are free, else on disk.
 
-    Every layer is a copy of the ones below, file by file, which takes a disk minutes.
+    Every layer is a full copy of the layers below, which takes minutes on a disk.
     """
     memory = Path("/dev/shm")
     enough = _available_memory() > 3 * gigabytes << 30 and _is_plain(memory)
@@ -184,7 +184,7 @@ def _available_memory() -> int:
 
 
 def _is_plain(directory: Path) -> bool:
-    """Whether programs run and devices are made in it."""
+    """Whether its file system allows execution and device files."""
     return directory.is_dir() and not os.statvfs(directory).f_flag & (os.ST_NOEXEC | os.ST_NODEV)
 
 
@@ -197,7 +197,7 @@ class Container:
 
     @property
     def init(self) -> int:
-        """Its first process, by the host's number."""
+        """Host process id of the container's first process."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         while not (numbers := children.read_text().split()):
             assert self.process.poll() is None, self.log.read_text()
@@ -205,7 +205,7 @@ class Container:
         return int(numbers[0])
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """A command in the container, as its user, as ``docker exec`` does it."""
+        """A command in the container as its user, like ``docker exec``."""
         return self._enter(_as_user(self.image, self.environment, command))
 
     def run_as_root(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -216,12 +216,12 @@ class Container:
         return self.run(*self.image.check).returncode
 
     def stop(self) -> int:
-        """As ``docker stop``; the exit code."""
+        """Like ``docker stop``; returns the exit code."""
         os.kill(self.init, getattr(signal, self.image.config["StopSignal"]))
         return self.process.wait(timeout=60)
 
     def kill(self) -> None:
-        """Also whatever is left of it; nothing is told to those who have become somebody else."""
+        """Kill all processes, unless it has ended: its process ids may be reused."""
         if self.process.poll() is None:
             os.kill(self.init, signal.SIGKILL)
             self.process.kill()
@@ -239,7 +239,7 @@ class Container:
 
 @contextmanager
 def running(image: Image, log: Path, *command: str, **variables: str) -> Iterator[Container]:
-    """A container of ``image``, with these variables beside its own."""
+    """A container of ``image`` with additional environment variables."""
     environment = image.environment | variables
     program = [*image.config["Entrypoint"], *(command or image.config["Cmd"])]
     with ExitStack() as stack:
@@ -261,7 +261,7 @@ def running(image: Image, log: Path, *command: str, **variables: str) -> Iterato
 
 
 def _as_user(image: Image, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
-    """``command`` without any rights, with this environment and no other."""
+    """``command`` without any privileges, with exactly this environment."""
     user, group = image.config["User"].split(":")
     return [
         *["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"],

@@ -1,4 +1,4 @@
-"""As much of kustomize as docker/kubernetes uses, for machines without kubectl."""
+"""Subset of kustomize that docker/kubernetes uses, for machines without kubectl."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _WITHOUT_NAMESPACE = {"Namespace"}
 
 
 def loaded(path: Path) -> list[Manifest]:
-    """The objects of a file."""
+    """The objects of a YAML file."""
     return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
 
 
 def rendered(directory: Path) -> list[Manifest]:
-    """What ``kubectl kustomize`` prints; raises ``AssertionError`` for what this cannot do."""
+    """The output of ``kubectl kustomize``; raises ``AssertionError`` for unsupported features."""
     (said,) = loaded(directory / "kustomization.yaml")
     known = {"apiVersion", "kind", "namespace", "resources", "components", "images", "patches"}
     assert set(said) <= known, f"{directory}: {set(said) - known}"
@@ -41,7 +41,7 @@ def rendered(directory: Path) -> list[Manifest]:
 
 
 def apply(directory: Path, objects: list[Manifest]) -> None:
-    """The patches of a kustomization, and of a component its resources, too."""
+    """Apply the patches of a kustomization, and add the resources of a component."""
     (said,) = loaded(directory / "kustomization.yaml")
     if said["kind"] == "Component":
         objects += [o for name in said.get("resources", ()) for o in loaded(directory / name)]
@@ -54,7 +54,7 @@ def apply(directory: Path, objects: list[Manifest]) -> None:
 
 
 def change(document: Any, operation: dict[str, Any]) -> None:
-    """One operation of a JSON patch (RFC 6902)."""
+    """Apply one operation of a JSON patch (RFC 6902)."""
     *way, last = operation["path"].removeprefix("/").split("/")
     for step in way:
         document = document[int(step) if isinstance(document, list) else step]

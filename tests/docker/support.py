@@ -1,4 +1,4 @@
-"""Reading the files that images and containers are made from, as far as tests need it."""
+"""Parsers of Dockerfiles, .dockerignore and Compose files, as far as the tests need them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPOSE, COMPOSE_CPU = ROOT / "docker-compose.yml", ROOT / "docker-compose.cpu.y
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line of a Dockerfile, continuation lines joined."""
+    """One instruction of a Dockerfile, continuation lines joined."""
 
     name: str
     text: str
@@ -35,12 +35,12 @@ class Instruction:
 
     @property
     def assignments(self) -> dict[str, str]:
-        """Of ``ENV``, ``LABEL`` and ``ARG``; a bare name has an empty value."""
+        """Assignments of ``ENV``, ``LABEL`` and ``ARG``; a bare name has an empty value."""
         return {name: value for name, _, value in (word.partition("=") for word in self.words)}
 
     @property
     def exec(self) -> list[str]:
-        """Of ``CMD``, ``ENTRYPOINT`` and ``HEALTHCHECK``, which have to be in exec form."""
+        """Command of ``CMD``, ``ENTRYPOINT`` and ``HEALTHCHECK``, which must be in exec form."""
         command: list[str] = json.loads(self.text[self.text.index("[") :])
         return command
 
@@ -61,7 +61,7 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
     arguments: Mapping[str, str]
-    """Those before the first stage, with their defaults."""
+    """Arguments before the first stage, with their defaults."""
     stages: tuple[Stage, ...]
 
     @property
@@ -96,7 +96,7 @@ class Dockerfile:
 
 
 class Ignored:
-    """What ``.dockerignore`` keeps out of a build: the last pattern that matches decides."""
+    """Files that ``.dockerignore`` excludes from a build: the last matching pattern decides."""
 
     def __init__(self, text: str) -> None:
         self._rules = [
@@ -114,7 +114,7 @@ class Ignored:
 
 
 def _pattern(pattern: str) -> re.Pattern[str]:
-    """A directory that matches stands for all that is in it."""
+    """Regular expression of a pattern; a matching directory includes its content."""
     translated = "".join(
         {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part))
         for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
@@ -124,13 +124,13 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What ``!reset`` leaves of whatever the file before said."""
+    """Value tagged ``!reset``, which removes the value of an earlier file."""
 
     value: Any
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Compose writes it."""
+    """YAML with the tags of Compose."""
 
 
 def _reset(loader: yaml.SafeLoader, node: yaml.Node) -> Reset:
@@ -142,7 +142,7 @@ _Loader.add_constructor("!reset", _reset)
 
 
 def compose(*paths: Path) -> dict[str, Any]:
-    """Compose files merged as Compose does, as far as ours need it: mappings, else the later."""
+    """Compose files merged like Compose: mappings are merged, other values replaced."""
     merged: dict[str, Any] = {}
     for path in paths:
         merged = _merge(merged, yaml.load(path.read_text(encoding="utf-8"), _Loader))
@@ -167,12 +167,12 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?:(:[-+])([^}]*))?\}")
 
 
 def variables(value: Any) -> set[str]:
-    """Names of the host's variables that are filled in anywhere in ``value``."""
+    """Names of the host's variables that ``value`` refers to."""
     return {name for name, _, _ in _VARIABLE.findall(json.dumps(value))}
 
 
 def filled_in(text: str) -> str:
-    """With every variable at its default, none being set."""
+    """The text with every variable replaced by its default."""
 
     def default(match: re.Match[str]) -> str:
         return match[3] if match[2] == ":-" else ""

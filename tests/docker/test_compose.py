@@ -1,4 +1,4 @@
-"""The compose files, as far as they can be judged without Docker."""
+"""Tests of the Compose files that need no Docker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ each_built = pytest.mark.parametrize(
 
 
 def mounts(name: str) -> dict[str, dict[str, Any]]:
-    """Volumes of a service by their target, as source, type and whether it is read-only."""
+    """Volumes of a service by target: source, type and whether it is read-only."""
     found: dict[str, dict[str, Any]] = {}
     for volume in SERVICES[name]["volumes"]:
         if isinstance(volume, str):
@@ -55,38 +55,38 @@ def mounts(name: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", [COMPOSE, COMPOSE_CPU], ids=lambda path: path.name)
-def test_the_files_are_what_the_specification_allows(path: Path) -> None:
+def test_files_conform_to_the_specification(path: Path) -> None:
     vendored = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     jsonschema.validate(compose(path), json.loads(vendored.read_text(encoding="utf-8")))
 
 
-def test_without_a_gpu_the_same_is_started_on_cpus() -> None:
+def test_cpu_file_has_the_same_services_without_gpu() -> None:
     assert PROJECT_CPU["services"].keys() == SERVICES.keys()
     for name, service in PROJECT_CPU["services"].items():
         assert not service["deploy"]["resources"].get("reservations", {}).get("devices"), name
     assert PROJECT_CPU["services"]["service"]["build"]["args"]["EXTRA"] == "cpu"
 
 
-def test_the_service_and_training_have_the_gpu() -> None:
+def test_service_and_training_have_the_gpu() -> None:
     for name in ("service", "training"):
         (device,) = SERVICES[name]["deploy"]["resources"]["reservations"]["devices"]
         assert device["capabilities"] == ["gpu"]
     assert SERVICES["service"]["build"]["args"]["EXTRA"] == "gpu"
 
 
-def test_images_for_cpus_and_gpus_are_not_mistaken_for_one_another() -> None:
+def test_cpu_and_gpu_images_have_different_names() -> None:
     assert SERVICES["service"]["image"] != PROJECT_CPU["services"]["service"]["image"]
 
 
 @each_built
-def test_what_is_built_can_be(built: dict[str, Any]) -> None:
+def test_dockerfiles_and_build_arguments_exist(built: dict[str, Any]) -> None:
     path = ROOT / built["build"]["context"] / built["build"]["dockerfile"]
     dockerfile = Dockerfile.read(path)
     assert all(dockerfile.declares(argument) for argument in built["build"].get("args", {}))
     assert built["pull_policy"] == "build"
 
 
-def test_extras_that_are_asked_for_exist() -> None:
+def test_requested_extras_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for each in (PROJECT, PROJECT_CPU):
         extra = each["services"]["service"]["build"]["args"]["EXTRA"]
@@ -101,7 +101,7 @@ def test_images_are_pinned(name: str) -> None:
 
 
 @each_service
-def test_containers_may_do_little(name: str) -> None:
+def test_containers_have_minimal_privileges(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -114,7 +114,7 @@ def test_containers_may_do_little(name: str) -> None:
 
 
 @each_service
-def test_what_is_mounted_from_the_host_exists_and_is_read_only(name: str) -> None:
+def test_host_mounts_exist_and_are_read_only(name: str) -> None:
     for target, mount in mounts(name).items():
         if mount["type"] == "bind":
             assert mount.get("read_only") or (name, target) == ("training", "/bundles")
@@ -132,7 +132,7 @@ def test_volumes_are_declared_and_used() -> None:
     assert used == set(PROJECT["volumes"])
 
 
-def test_every_setting_can_be_made_and_none_is_unless_somebody_does() -> None:
+def test_every_setting_is_passed_through_and_unset_by_default() -> None:
     environment = SERVICES["service"]["environment"]
     named = {name for name in environment if name.startswith(PREFIX)}
     assert named == {f"{PREFIX}{field.upper()}" for field in Settings.model_fields}
@@ -140,7 +140,7 @@ def test_every_setting_can_be_made_and_none_is_unless_somebody_does() -> None:
     assert fixed == {f"{PREFIX}{name}" for name in ("HOST", "PORT", "BUNDLES", "STATE")}
 
 
-def test_what_is_set_agrees_with_the_image() -> None:
+def test_environment_agrees_with_the_image() -> None:
     environment = SERVICES["service"]["environment"]
     settings = Settings.from_environment({k: v for k, v in environment.items() if v is not None})
     image = SERVICE_DOCKERFILE.final
@@ -156,27 +156,27 @@ def published(name: str) -> str:
 
 
 @each_service
-def test_nothing_is_published_beyond_this_host_unless_somebody_says_so(name: str) -> None:
+def test_ports_are_published_on_localhost_by_default(name: str) -> None:
     for port in SERVICES[name].get("ports", []):
         assert filled_in(port).startswith("127.0.0.1:")
 
 
-def test_env_files_need_not_be_there_and_are_not_committed() -> None:
+def test_env_files_are_optional_and_not_committed() -> None:
     assert SERVICES["service"]["env_file"] == [{"path": ".env", "required": False}]
     assert "/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
-def test_no_secret_is_in_a_file() -> None:
+def test_files_contain_no_secrets() -> None:
     for service in SERVICES.values():
         for name, value in service.get("environment", {}).items():
             if re.search("PASSWORD|SECRET|TOKEN|_KEY$", name):
                 assert value is None or filled_in(value) == ""
 
 
-def test_what_may_be_set_for_compose_is_documented() -> None:
+def test_variables_for_compose_are_documented() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \|", WITH_DOCKER, re.MULTILINE))
     assert documented == variables(PROJECT)
-    # The service reads .env, too, and does not start with a setting it does not know.
+    # The service also reads .env, and rejects unknown settings at start.
     assert not any(name.startswith(PREFIX) for name in documented)
 
 
@@ -187,7 +187,7 @@ def test_defaults_are_documented() -> None:
         assert f"${{{name}:-{default}}}" in text
 
 
-def test_it_starts_in_order_of_health() -> None:
+def test_services_start_in_order_of_health() -> None:
     order = {"service": set(), "prometheus": {"service"}, "grafana": {"prometheus"}}
     for name, before in order.items():
         depends: dict[str, Any] = SERVICES[name].get("depends_on", {})
@@ -197,12 +197,12 @@ def test_it_starts_in_order_of_health() -> None:
     assert {"healthcheck"} <= SERVICES["prometheus"].keys() & SERVICES["grafana"].keys()
 
 
-def test_it_has_time_to_finish_what_it_accepted() -> None:
+def test_grace_period_covers_draining() -> None:
     grace = filled_in(SERVICES["service"]["stop_grace_period"])
     assert int(grace.removesuffix("s")) > Settings().shutdown_seconds
 
 
-def test_training_starts_only_when_it_is_asked_for() -> None:
+def test_training_starts_only_on_request() -> None:
     assert [name for name, each in SERVICES.items() if each.get("profiles")] == ["training"]
     image = Dockerfile.read(ROOT / "docker" / "training.Dockerfile").final
     assert image.last("ENV").assignments["TRAINING_DATA"] in mounts("training")
@@ -240,13 +240,13 @@ def test_grafana_finds_its_files_and_prometheus() -> None:
     assert (ROOT / mounts("grafana")[str(home.parent)]["source"] / home.name).is_file()
 
 
-def test_nobody_logs_in_to_grafana_without_a_password_of_their_own() -> None:
+def test_grafana_login_requires_a_configured_password() -> None:
     settings = grafana_settings()
     assert settings["auth.anonymous"]["org_role"] == "Viewer"
     assert settings["auth"].getboolean("disable_login_form")
     assert not settings["auth.basic"].getboolean("enabled")
     assert settings["security"].getboolean("disable_initial_admin_creation")
-    # Each of them is overridden by a variable that is empty, which is unset, without a password.
+    # Without GRAFANA_ADMIN_PASSWORD these overriding variables are empty, hence unset.
     for name, value in SERVICES["grafana"]["environment"].items():
         assert variables(value) == {"GRAFANA_ADMIN_PASSWORD"}, name
         assert filled_in(value) == ""

@@ -1,4 +1,4 @@
-"""The Dockerfiles, as far as they can be judged without building them."""
+"""Tests of the Dockerfiles that need no build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: 
 
 
 def in_repository() -> list[str]:
-    """Files as a clone has them, and those about to be added."""
+    """Files that a clone has, and those about to be added."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -31,7 +31,7 @@ def in_repository() -> list[str]:
 
 
 @each_dockerfile
-def test_what_is_built_on_is_pinned_and_can_be_chosen(path: Path) -> None:
+def test_base_images_are_pinned_and_configurable(path: Path) -> None:
     dockerfile = Dockerfile.read(path)
     image, _, tag = dockerfile.arguments["PYTHON_IMAGE"].partition(":")
     assert image == "python"
@@ -43,7 +43,7 @@ def test_what_is_built_on_is_pinned_and_can_be_chosen(path: Path) -> None:
 
 
 @each_dockerfile
-def test_the_image_runs_as_somebody_without_rights(path: Path) -> None:
+def test_image_runs_as_an_unprivileged_user(path: Path) -> None:
     final = Dockerfile.read(path).final
     assert [each.text for each in final.all("USER")] == ["10001:10001"]
     assert "useradd --uid 10001" in final.last("RUN").text
@@ -57,7 +57,7 @@ def test_signals_reach_the_program_through_an_init(path: Path) -> None:
 
 
 @each_dockerfile
-def test_what_is_copied_is_in_the_repository_and_not_ignored(path: Path) -> None:
+def test_copied_files_are_in_the_repository_and_not_ignored(path: Path) -> None:
     files = [file for file in in_repository() if file not in IGNORED]
     copies = [
         copy
@@ -81,7 +81,7 @@ def test_stages_copy_from_stages_that_exist(path: Path) -> None:
 
 
 @each_dockerfile
-def test_dependencies_are_installed_by_the_lock_before_any_code_of_ours_is_there(
+def test_dependencies_are_installed_from_the_lock_before_the_code_is_copied(
     path: Path,
 ) -> None:
     (stage,) = [each for each in Dockerfile.read(path).stages if each.name == "build"]
@@ -107,12 +107,12 @@ def test_extras_exist(path: Path) -> None:
 
 
 @each_dockerfile
-def test_the_image_says_which_version_it_is(path: Path) -> None:
+def test_image_is_labelled_with_its_version(path: Path) -> None:
     labels = Dockerfile.read(path).final.last("LABEL").assignments
     assert labels["org.opencontainers.image.version"] == service.__version__
 
 
-def test_every_setting_the_image_makes_is_one() -> None:
+def test_settings_in_the_image_agree_with_its_port_and_paths() -> None:
     final = Dockerfile.read(ROOT / "docker" / "service.Dockerfile").final
     environment = final.last("ENV").assignments
     settings = Settings.from_environment(environment)
@@ -122,7 +122,7 @@ def test_every_setting_the_image_makes_is_one() -> None:
     assert settings.host == "0.0.0.0"
 
 
-def test_the_image_is_healthy_when_texts_can_be_translated() -> None:
+def test_image_is_healthy_when_texts_can_be_translated() -> None:
     final = Dockerfile.read(ROOT / "docker" / "service.Dockerfile").final
     assert "/readyz" in final.last("HEALTHCHECK").exec[-1]
 
@@ -141,5 +141,5 @@ def test_the_image_is_healthy_when_texts_can_be_translated() -> None:
         "tests/conftest.py",
     ],
 )
-def test_what_has_no_business_in_an_image_stays_out(path: str) -> None:
+def test_dockerignore_excludes_unneeded_files(path: str) -> None:
     assert path in IGNORED

@@ -1,4 +1,4 @@
-"""The images, built and run: as nobody in particular, on a root that cannot be written to."""
+"""Tests of built images in containers: unprivileged user, read-only root, content, size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITH_GPU = os.environ.get("TEST_GPU_IMAGE") == "1"
 CPU_GIGABYTES, GPU_GIGABYTES = 3, 16
 GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
 CPU_MEGABYTES = 450
-"""What the service for CPUs may add to its base."""
+"""Size limit of the CPU service without its base image."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def address(container: Container) -> str:
 
 
 def wait(container: Container, path: str, status: int) -> None:
-    """Until it answers so."""
+    """Wait until ``path`` returns ``status``."""
     while True:
         assert container.process.poll() is None, container.log.read_text()
         with suppress(httpx.TransportError):
@@ -99,18 +99,18 @@ def megabytes(directory: Path) -> float:
     return sum(path.stat().st_size for path in files) / 1e6
 
 
-def test_it_translates(service: Container) -> None:
+def test_service_translates_and_draws_attention(service: Container) -> None:
     question = {"q": GERMAN, "source": "auto", "target": "en", "attention": True}
     answer = httpx.post(f"{address(service)}/translate", json=question, timeout=60)
     assert answer.status_code == 200, answer.text
     assert "young men" in answer.json()["translatedText"]
-    # Drawing starts a process, which keeps fonts it has found.
+    # Drawing starts a process, which caches the fonts it has found.
     url = f"{address(service)}/translations/{answer.json()['id']}/attention"
     picture = httpx.get(url, params={"format": "png"}, timeout=60)
     assert picture.content.startswith(b"\x89PNG")
 
 
-def test_every_process_in_it_is_nobody_in_particular_and_stays_so(service: Container) -> None:
+def test_every_process_is_unprivileged_and_stays_so(service: Container) -> None:
     (child,) = Path(f"/proc/{service.init}/task/{service.init}/children").read_text().split()
     for process in (str(service.init), child):
         status = status_of(process)
@@ -122,19 +122,19 @@ def test_every_process_in_it_is_nobody_in_particular_and_stays_so(service: Conta
     assert service.run("id", "--user", "--name").stdout == "dragoman\n"
 
 
-def test_not_even_root_writes_to_its_root(service: Container) -> None:
+def test_root_file_system_is_read_only_even_for_root(service: Container) -> None:
     for directory in ("/", "/opt/dragoman", "/bundles", "/etc"):
         written = service.run_as_root("touch", f"{directory}/anything")
         assert "Read-only file system" in written.stderr
 
 
-def test_state_is_its_own(service: Container) -> None:
-    assert service.run("dragoman", "keys", "add", "somebody").returncode == 0
-    assert "somebody" in service.run("dragoman", "keys", "list").stdout
+def test_state_is_private_to_its_user(service: Container) -> None:
+    assert service.run("dragoman", "keys", "add", "some-client").returncode == 0
+    assert "some-client" in service.run("dragoman", "keys", "list").stdout
     assert service.run("stat", "--format=%a %U", "/state").stdout == "700 dragoman\n"
 
 
-def test_it_has_what_it_needs_and_no_more(service: Container) -> None:
+def test_image_has_required_packages_and_no_others(service: Container) -> None:
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     wanted = ("service", "onnxruntime", "opentelemetry.sdk")
     unwanted = ("torch", "training", "pip", "pytest")
@@ -142,25 +142,25 @@ def test_it_has_what_it_needs_and_no_more(service: Container) -> None:
     assert [service.run("python", "-c", look, name).returncode for name in unwanted] == [1] * 4
 
 
-def test_what_it_imports_is_compiled(service: Container) -> None:
-    told = service.run("python", "-v", "-c", "import service.bootstrap").stderr
-    read = re.findall(r"^# code object from '?([^'\n]+?)'?$", told, re.MULTILINE)
+def test_imported_modules_are_compiled(service: Container) -> None:
+    log = service.run("python", "-v", "-c", "import service.bootstrap").stderr
+    read = re.findall(r"^# code object from '?([^'\n]+?)'?$", log, re.MULTILINE)
     assert any(path.startswith("/opt/dragoman") for path in read)
     assert [path for path in read if path.endswith(".py")] == []
 
 
-def test_nobody_outside_is_told_of_it(service: Container) -> None:
+def test_telemetry_of_onnx_runtime_is_off(service: Container) -> None:
     assert httpx.get(f"{address(service)}/readyz").status_code == 200
-    # ONNX Runtime keeps what it is about to send, and for whom it does.
+    # ONNX Runtime stores a machine identifier and pending telemetry in these files.
     kept = service.run("find", "/tmp", "-ipath", "*microsoft*", "-o", "-name", ".ses")
     assert kept.stdout == kept.stderr == ""
 
 
-def test_it_is_healthy_while_it_is_ready(service: Container) -> None:
+def test_container_is_healthy_while_ready(service: Container) -> None:
     assert service.check() == 0
 
 
-def test_it_is_not_healthy_without_models_and_ends_when_it_is_told(
+def test_container_without_models_is_unhealthy_and_stops_cleanly(
     image: Image, tmp_path: Path
 ) -> None:
     variables = {"DRAGOMAN_BUNDLES": "/srv", "DRAGOMAN_PORT": str(free_port())}
@@ -170,18 +170,18 @@ def test_it_is_not_healthy_without_models_and_ends_when_it_is_told(
         assert container.stop() == 0
 
 
-def test_it_ends_well_when_it_is_told_to(image: Image, tmp_path: Path) -> None:
+def test_ready_container_stops_cleanly(image: Image, tmp_path: Path) -> None:
     with containers.running(image, tmp_path / "log", DRAGOMAN_PORT=str(free_port())) as container:
         wait(container, "/readyz", 200)
         assert container.stop() == 0
 
 
-def test_a_setting_nobody_knows_stops_it(image: Image, tmp_path: Path) -> None:
+def test_unknown_setting_stops_the_container(image: Image, tmp_path: Path) -> None:
     with containers.running(image, tmp_path / "log", DRAGOMAN_PROT="8000") as container:
         assert container.process.wait(timeout=60) == 2
         assert "did you mean DRAGOMAN_PORT?" in container.log.read_text()
 
 
-def test_the_image_for_cpus_is_small(image: Image) -> None:
+def test_cpu_image_is_small(image: Image) -> None:
     if image.name.endswith("cpu"):
         assert megabytes(image.root / "opt") + megabytes(image.root / "bundles") < CPU_MEGABYTES

@@ -1,4 +1,4 @@
-"""The manifests of Kubernetes and of Ray, as far as they can be judged without a cluster."""
+"""Tests of the Kubernetes and KubeRay manifests that need no cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ray_service() -> Manifest:
 
 
 def ray_pods() -> dict[str, Manifest]:
-    """The pods that KubeRay makes of the templates, by the names of their containers."""
+    """The pods that KubeRay makes of the templates, by container name."""
     cluster = ray_service()["spec"]["rayClusterConfig"]
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     pods = [
@@ -61,7 +61,7 @@ every_pod = pytest.mark.parametrize("pod", ["gpu", "cpu", "ray-head", "ray-worke
 
 
 @every_overlay
-def test_every_object_is_one_that_kubernetes_takes(overlay: str) -> None:
+def test_every_object_conforms_to_the_kubernetes_schema(overlay: str) -> None:
     objects = rendered(OVERLAYS[overlay])
     for manifest in objects:
         valid(manifest)
@@ -76,8 +76,8 @@ def test_every_object_is_one_that_kubernetes_takes(overlay: str) -> None:
 def test_kubectl_renders_the_same(overlay: str) -> None:
     command = ["kubectl", "kustomize", OVERLAYS[overlay]]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    theirs = {each["kind"]: each for each in yaml.safe_load_all(shown)}
-    assert theirs == {each["kind"]: each for each in rendered(OVERLAYS[overlay])}
+    by_kubectl = {each["kind"]: each for each in yaml.safe_load_all(shown)}
+    assert by_kubectl == {each["kind"]: each for each in rendered(OVERLAYS[overlay])}
 
 
 def test_bundles_may_come_from_a_volume(tmp_path: Path) -> None:
@@ -97,13 +97,13 @@ def test_bundles_may_come_from_a_volume(tmp_path: Path) -> None:
     assert mounts["/bundles"]["name"] == "bundles"
 
 
-def test_the_pods_of_ray_are_ones_that_kubernetes_takes() -> None:
+def test_ray_pods_conform_to_the_kubernetes_schema() -> None:
     for pod in ray_pods().values():
         valid(pod)
 
 
 @every_pod
-def test_no_pod_may_more_than_it_needs(pod: str) -> None:
+def test_pods_have_minimal_privileges(pod: str) -> None:
     spec = pod_specs()[pod]
     assert spec["securityContext"]["runAsNonRoot"]
     assert spec["securityContext"]["runAsUser"] == image_user()
@@ -116,12 +116,12 @@ def test_no_pod_may_more_than_it_needs(pod: str) -> None:
 
 
 @every_pod
-def test_kubernetes_adds_no_variables_that_would_be_taken_for_settings(pod: str) -> None:
+def test_kubernetes_adds_no_variables_that_look_like_settings(pod: str) -> None:
     assert pod_specs()[pod]["enableServiceLinks"] is False
 
 
 @every_pod
-def test_every_variable_is_a_setting_with_a_value_that_fits(pod: str) -> None:
+def test_every_variable_is_a_setting_with_a_valid_value(pod: str) -> None:
     (container,) = pod_specs()[pod]["containers"]
     given = {each["name"]: each.get("value", "4") for each in container["env"]}
     settings = Settings.from_environment({k: v for k, v in given.items() if k.startswith(PREFIX)})
@@ -130,17 +130,17 @@ def test_every_variable_is_a_setting_with_a_value_that_fits(pod: str) -> None:
 
 
 @every_pod
-def test_what_is_written_is_written_to_volumes(pod: str) -> None:
+def test_written_paths_are_volumes(pod: str) -> None:
     spec = pod_specs()[pod]
     volumes = {each["name"] for each in spec["volumes"]}
     mounts = {each["mountPath"]: each["name"] for each in spec["containers"][0]["volumeMounts"]}
     assert set(mounts.values()) == volumes
-    # Where the image keeps state, and where everybody keeps what is temporary.
+    # The image's state directory, and the directory of temporary files.
     assert {image_variable("DRAGOMAN_STATE"), image_variable("HOME")} <= set(mounts)
 
 
 @every_overlay
-def test_probes_and_service_ask_where_the_image_listens(overlay: str) -> None:
+def test_probes_and_service_use_the_ports_of_the_image(overlay: str) -> None:
     objects = rendered(OVERLAYS[overlay])
     (container,) = containers(the(objects, "Deployment"))
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -152,7 +152,7 @@ def test_probes_and_service_ask_where_the_image_listens(overlay: str) -> None:
 
 
 @every_overlay
-def test_a_pod_is_given_the_time_that_it_takes_to_drain(overlay: str) -> None:
+def test_pod_has_enough_time_to_drain(overlay: str) -> None:
     spec = pod_specs()[overlay]
     (container,) = spec["containers"]
     (seconds,) = [
@@ -163,17 +163,17 @@ def test_a_pod_is_given_the_time_that_it_takes_to_drain(overlay: str) -> None:
     waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert spec["terminationGracePeriodSeconds"] > waits + seconds
     liveness = container["livenessProbe"]
-    # A draining pod says that it is not ready, and must not be taken for a dead one.
+    # A draining pod is not ready, but must not be restarted as dead.
     assert liveness["periodSeconds"] * liveness["failureThreshold"] > waits + seconds
 
 
-def test_a_worker_of_ray_is_given_the_time_that_its_replica_takes_to_drain() -> None:
+def test_ray_worker_has_enough_time_for_its_replica_to_drain() -> None:
     seconds = plan_of(Arguments(gpus=1), Settings()).shutdown_seconds
     assert pod_specs()["ray-worker"]["terminationGracePeriodSeconds"] > seconds
 
 
 @every_overlay
-def test_everything_selects_the_pods_of_the_deployment(overlay: str) -> None:
+def test_every_selector_matches_the_pods_of_the_deployment(overlay: str) -> None:
     objects = rendered(OVERLAYS[overlay])
     deployment = the(objects, "Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -191,7 +191,7 @@ def test_everything_selects_the_pods_of_the_deployment(overlay: str) -> None:
     assert namespaces == {monitor["metadata"]["namespace"]}
 
 
-def test_the_job_of_prometheus_has_the_name_that_alerts_ask_for() -> None:
+def test_prometheus_job_has_the_name_in_the_alerts() -> None:
     (rules,) = loaded(ROOT / "docker" / "prometheus" / "prometheus.yml")
     (job,) = [each["job_name"] for each in rules["scrape_configs"] if "drago" in each["job_name"]]
     pods = the(rendered(KUBERNETES), "Deployment")["spec"]["template"]["metadata"]["labels"]
@@ -205,7 +205,7 @@ def test_the_job_of_prometheus_has_the_name_that_alerts_ask_for() -> None:
 
 
 @every_overlay
-def test_the_autoscaler_asks_for_series_that_the_service_has(overlay: str) -> None:
+def test_autoscaler_uses_series_that_the_service_has(overlay: str) -> None:
     series = {metric.name for metric in Metrics().registry.collect()}
     scaler = the(rendered(OVERLAYS[overlay]), "HorizontalPodAutoscaler")["spec"]
     (adapter,) = loaded(KUBERNETES / "monitoring" / "prometheus-adapter.yaml")
@@ -219,10 +219,10 @@ def test_the_autoscaler_asks_for_series_that_the_service_has(overlay: str) -> No
     slots = FULL_BATCH["cuda" if overlay == "gpu" else "cpu"]
     targets = [int(each["pods"]["target"]["averageValue"]) for each in scaler["metrics"]]
     assert targets[1] == slots * 3 // 4
-    assert targets[0] < Settings().max_queue_tokens // 4, "pods come before anybody is refused"
+    assert targets[0] < Settings().max_queue_tokens // 4, "must scale before refusing requests"
 
 
-def test_the_manifest_of_kuberay_serves_what_the_config_of_serve_does() -> None:
+def test_kuberay_manifest_serves_the_same_as_the_serve_config() -> None:
     (config,) = loaded(RAY / "serve.yaml")
     within = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
     for each in (config, within):
@@ -230,7 +230,7 @@ def test_the_manifest_of_kuberay_serves_what_the_config_of_serve_does() -> None:
     assert within == config
 
 
-def test_the_config_of_serve_is_one_that_ray_takes() -> None:
+def test_serve_config_conforms_to_rays_schema() -> None:
     schema = pytest.importorskip("ray.serve.schema", reason="Ray is not installed")
     (config,) = loaded(RAY / "serve.yaml")
     within = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
@@ -241,7 +241,7 @@ def test_the_config_of_serve_is_one_that_ray_takes() -> None:
             plan_of(Arguments.model_validate(application.args), Settings())
 
 
-def test_kuberay_makes_as_many_workers_as_serve_asks_for() -> None:
+def test_kuberay_makes_as_many_workers_as_serve_requires() -> None:
     config = yaml.safe_load(ray_service()["spec"]["serveConfigV2"])
     arguments = Arguments.model_validate(config["applications"][0]["args"])
     cluster = ray_service()["spec"]["rayClusterConfig"]
@@ -256,12 +256,12 @@ def test_kuberay_makes_as_many_workers_as_serve_asks_for() -> None:
     assert list(plan_of(arguments, Settings()).metrics_ports) == [scraped]
 
 
-def test_kuberay_starts_the_ray_that_is_pinned() -> None:
+def test_kuberay_starts_the_pinned_ray_version() -> None:
     pins = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     assert f"ray=={ray_service()['spec']['rayClusterConfig']['rayVersion']}" in pins
 
 
-def test_every_path_that_a_comment_names_exists() -> None:
+def test_every_path_in_a_comment_exists() -> None:
     for path in [*KUBERNETES.rglob("*.yaml"), *RAY.rglob("*.yaml")]:
         text = path.read_text(encoding="utf-8")
         for named in re.findall(r"\b(?:docker|docs)/[\w./-]*\w", text):

@@ -1,4 +1,4 @@
-"""Prometheus's rules and Grafana's dashboards, as far as they can be judged without either."""
+"""Tests of Prometheus's rules and Grafana's dashboards that need neither program running."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def panels() -> list[Any]:
     return found
 
 
-def test_the_dashboards_are_as_they_are_drawn(tmp_path: Path) -> None:
+def test_dashboards_equal_their_generator_output(tmp_path: Path) -> None:
     draw = [sys.executable, str(GRAFANA / "drawing"), str(tmp_path)]
     subprocess.run(draw, check=True, env={"PYTHONDONTWRITEBYTECODE": "1"})
     drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
@@ -57,7 +57,7 @@ def test_the_dashboards_are_as_they_are_drawn(tmp_path: Path) -> None:
 
 
 def missing(written: Any, understood: Any, place: str) -> list[str]:
-    """What of ``written`` is not, or not the same, in ``understood``."""
+    """Parts of ``written`` that are absent from or different in ``understood``."""
     if isinstance(written, dict) and isinstance(understood, dict):
         return [
             lacking
@@ -80,14 +80,14 @@ def missing(written: Any, understood: Any, place: str) -> list[str]:
 
 @pytest.mark.parametrize("name", dashboards())
 def test_grafana_knows_every_field_of_a_dashboard(name: str) -> None:
-    """Its own library reads the file, and writes all of it again."""
+    """Grafana's own library reads the file, and writes all of it again."""
     sdk = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
     encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
     written = dashboards()[name]
     understood = sdk.Dashboard.from_json(written)
     text = encoder.JSONEncoder(sort_keys=True).encode(understood)
     lost = missing(written, yaml.safe_load(text), name)
-    # Of annotations, what a data source makes of them is the data source's business.
+    # The options of an annotation belong to its data source's schema.
     assert [each for each in lost if not each.endswith("].titleFormat")] == []
 
 
@@ -121,13 +121,13 @@ def test_panels_do_not_overlap_and_fill_their_width(name: str) -> None:
 
 
 @pytest.mark.parametrize("panel", panels())
-def test_a_panel_says_what_it_shows_and_in_which_unit(panel: dict[str, Any]) -> None:
+def test_every_panel_has_a_description_and_a_unit(panel: dict[str, Any]) -> None:
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
 
 
-def test_dashboards_can_be_told_apart() -> None:
+def test_dashboards_have_distinct_names() -> None:
     found = dashboards().values()
     for name in ("uid", "title"):
         assert len({dashboard[name] for dashboard in found}) == len(found)
@@ -135,7 +135,7 @@ def test_dashboards_can_be_told_apart() -> None:
 
 @pytest.fixture
 def exposed(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
-    """The names of the series of each metric."""
+    """The series names of each metric."""
     nvml.install(monkeypatch)
     metrics = Metrics()
     metrics.registry.register(DeviceCollector(nvml.BUS_ID))
@@ -151,7 +151,7 @@ def series_in(expressions: Iterable[str]) -> set[str]:
     return {name for names in found for name in names}
 
 
-def test_every_series_that_is_asked_for_exists(exposed: dict[str, set[str]]) -> None:
+def test_every_queried_series_exists(exposed: dict[str, set[str]]) -> None:
     expressions = [asked.expression for asked in [*queries(), *variables()]]
     expressions += [rule["expr"] for kind in ("alert", "record") for rule in rules(kind).values()]
     assert series_in(expressions) <= set().union(*exposed.values())
@@ -159,13 +159,13 @@ def test_every_series_that_is_asked_for_exists(exposed: dict[str, set[str]]) -> 
     assert recorded == set(rules("record"))
 
 
-def test_every_metric_of_ours_is_on_a_dashboard(exposed: dict[str, set[str]]) -> None:
+def test_every_own_metric_is_on_a_dashboard(exposed: dict[str, set[str]]) -> None:
     shown = series_in(asked.expression for asked in queries())
     unseen = {name for name, series in exposed.items() if not series & shown}
     assert not {name for name in unseen if name.startswith("nmt_")}
 
 
-def test_every_alert_has_its_paragraph_and_every_paragraph_its_alert() -> None:
+def test_alerts_and_documentation_paragraphs_match() -> None:
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     section = text.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     titled = re.findall(r"^### (.+)$", section, re.MULTILINE)
@@ -177,7 +177,7 @@ def test_every_alert_has_its_paragraph_and_every_paragraph_its_alert() -> None:
 
 
 @pytest.mark.parametrize("name", rules("alert"))
-def test_an_alert_says_how_bad_it_is_and_where_to_read_on(name: str) -> None:
+def test_every_alert_has_a_severity_and_a_runbook_link(name: str) -> None:
     rule = rules("alert")[name]
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert set(rule["annotations"]) == {"summary", "description", "runbook"}
@@ -207,7 +207,7 @@ def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:
         ("test", "rules", "alerts_test.yml"),
     ],
 )
-def test_promtool_finds_nothing_wrong(arguments: tuple[str, ...]) -> None:
+def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
     assert PROMTOOL is not None
     outcome = subprocess.run(
         [PROMTOOL, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False

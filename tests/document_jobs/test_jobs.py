@@ -1,4 +1,4 @@
-"""Documents in the background: bounded, cancelled with whoever waits, forgotten in time."""
+"""Tests of document jobs: limits, cancellation, charges and removal."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from service.translation.errors import DeadlineExceeded, NotReady
 from service.translation.types import LanguagePair
 
 pytestmark = pytest.mark.anyio
-CALLER = Caller("somebody", "key somebody", characters_per_month=100)
+CALLER = Caller("client", "key client", characters_per_month=100)
 
 
 @dataclass
 class Work:
-    """Shouts files while the gate is open."""
+    """Stub that upper-cases files once the gate is open."""
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     running: int = 0
     most: int = 0
     failure: Exception | None = None
     unpacked: int = 1
-    """How many times larger than its file a document is."""
+    """Ratio of the size of a document to that of its file."""
 
     async def open(self, order: DocumentOrder) -> Any:
         size = len(order.content)
@@ -49,11 +49,11 @@ class Work:
         )
         return SimpleNamespace(document=document, pair=LanguagePair("de", "en"), order=order)
 
-    async def translate(self, opened: Any, told: Callable[[float], None]) -> bytes:
+    async def translate(self, opened: Any, report: Callable[[float], None]) -> bytes:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            told(0.5)
+            report(0.5)
             await self.gate.wait()
             if self.failure is not None:
                 raise self.failure
@@ -135,7 +135,7 @@ async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
         assert await b.used() == 5
 
 
-async def test_only_so_many_run_at_once_and_the_others_wait(tmp_path: Path) -> None:
+async def test_running_jobs_are_limited_and_further_jobs_wait(tmp_path: Path) -> None:
     async with bench(tmp_path, running=2) as b:
         jobs = [await b.jobs.accept(order(), b.charge()) for _ in range(5)]
         while b.work.running < 2:
@@ -147,7 +147,7 @@ async def test_only_so_many_run_at_once_and_the_others_wait(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("limits", [{"waiting": 2}, {"waiting_bytes": 12}, {"kept_bytes": 12}])
-async def test_more_than_can_wait_are_refused_and_not_charged(
+async def test_full_queue_refuses_documents_without_charge(
     tmp_path: Path, limits: dict[str, int]
 ) -> None:
     async with bench(tmp_path, **limits) as b:
@@ -167,14 +167,14 @@ async def test_a_document_that_is_too_large_is_refused(tmp_path: Path) -> None:
             await b.jobs.accept(order(), b.charge())
 
 
-async def test_what_waits_counts_towards_the_quota(tmp_path: Path) -> None:
+async def test_waiting_documents_count_towards_the_quota(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.jobs.accept(order(b"x" * 60), b.charge())
         with pytest.raises(QuotaExceeded):
             await b.jobs.accept(order(b"x" * 60), b.charge())
 
 
-async def test_a_job_that_fails_says_why_and_charges_nobody(tmp_path: Path) -> None:
+async def test_failed_job_reports_its_error_and_is_not_charged(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         b.work.failure = NotReady("the models are being loaded")
         b.work.gate.set()
@@ -186,13 +186,13 @@ async def test_a_job_that_fails_says_why_and_charges_nobody(tmp_path: Path) -> N
         assert await b.used() == 0
 
 
-async def test_a_document_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+async def test_translation_beyond_the_time_limit_fails(tmp_path: Path) -> None:
     async with bench(tmp_path, seconds=0.01) as b:
         job = await b.ended(await b.jobs.accept(order(), b.charge()))
         assert isinstance(job.error, DeadlineExceeded)
 
 
-async def test_whoever_waits_gets_the_result_or_the_error(tmp_path: Path) -> None:
+async def test_translate_returns_the_result_or_raises_the_error(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         b.work.gate.set()
         job = await b.jobs.translate(order(name="Über uns.TXT"), b.charge())
@@ -203,7 +203,7 @@ async def test_whoever_waits_gets_the_result_or_the_error(tmp_path: Path) -> Non
             await b.jobs.translate(order(), b.charge())
 
 
-async def test_whoever_stops_waiting_stops_the_work(tmp_path: Path) -> None:
+async def test_cancelling_translate_stops_the_work(tmp_path: Path) -> None:
     async with bench(tmp_path, running=1) as b:
         waiting = asyncio.create_task(b.jobs.translate(order(), b.charge()))
         while not b.work.running:
@@ -217,7 +217,7 @@ async def test_whoever_stops_waiting_stops_the_work(tmp_path: Path) -> None:
         assert await b.used() == 5
 
 
-async def test_translations_are_removed_after_a_while(tmp_path: Path) -> None:
+async def test_translations_are_removed_after_kept_seconds(tmp_path: Path) -> None:
     async with bench(tmp_path, kept_seconds=60) as b:
         old = await b.jobs.accept(order(), b.charge())
         b.work.gate.set()
@@ -234,7 +234,7 @@ async def test_translations_are_removed_after_a_while(tmp_path: Path) -> None:
             b.jobs.status(old.id, old.key)
 
 
-async def test_a_translation_is_gone_once_its_last_piece_is_to_be_had(tmp_path: Path) -> None:
+async def test_translation_is_removed_with_its_last_piece(tmp_path: Path) -> None:
     content = bytes(range(256)) * 600
     async with bench(tmp_path) as b:
         b.work.gate.set()
@@ -254,7 +254,7 @@ async def test_a_translation_is_gone_once_its_last_piece_is_to_be_had(tmp_path: 
         assert begun + b"".join([piece async for piece in first]) == content.upper()
 
 
-async def test_what_a_crashed_process_left_is_removed_and_what_others_keep_is_not(
+async def test_files_of_crashed_processes_are_removed_and_those_of_live_ones_kept(
     tmp_path: Path,
 ) -> None:
     for name, age in (("crashed", 9999), ("alive", 100)):
@@ -266,7 +266,7 @@ async def test_what_a_crashed_process_left_is_removed_and_what_others_keep_is_no
         assert [path.name for path in tmp_path.iterdir()] == ["alive"]
 
 
-async def test_closing_stops_everything_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_close_cancels_jobs_and_removes_files(tmp_path: Path) -> None:
     async with bench(tmp_path, running=1) as b:
         b.work.gate.set()
         done = await b.ended(await b.jobs.accept(order(), b.charge()))
@@ -283,7 +283,7 @@ async def test_closing_stops_everything_and_leaves_nothing(tmp_path: Path) -> No
     "name",
     ["../../etc/passwd.txt", r"..\..\x.txt", "/etc/x.txt", "\x00\n.txt", "x" * 5000 + ".txt"],
 )
-async def test_what_a_client_calls_its_file_is_no_path_of_ours(tmp_path: Path, name: str) -> None:
+async def test_client_file_name_is_never_used_as_a_path(tmp_path: Path, name: str) -> None:
     async with bench(tmp_path) as b:
         b.work.gate.set()
         job = await b.jobs.translate(order(name=name), b.charge())
@@ -294,7 +294,7 @@ async def test_what_a_client_calls_its_file_is_no_path_of_ours(tmp_path: Path, n
         assert 4 < len(job.filename) < 200
 
 
-async def test_a_full_disk_is_told_charges_nobody_and_keeps_no_half(
+async def test_full_disk_fails_the_job_without_charge_or_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def half(path: Path, content: bytes) -> None:
@@ -311,18 +311,18 @@ async def test_a_full_disk_is_told_charges_nobody_and_keeps_no_half(
         assert await b.used() == 0
 
 
-async def test_files_of_nobody_are_removed(tmp_path: Path) -> None:
+async def test_stray_files_are_removed(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         b.work.gate.set()
         job = await b.ended(await b.jobs.accept(order(), b.charge()))
         stray = job.path.with_name("stray")
-        stray.write_bytes(b"written when nobody waited any more")
+        stray.write_bytes(b"written after cancellation")
         await b.jobs.sweep()
         assert not stray.exists()
         assert job.path.exists()
 
 
-async def test_a_translation_that_somebody_removed_is_not_found(tmp_path: Path) -> None:
+async def test_externally_removed_translation_is_not_found(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         b.work.gate.set()
         job = await b.ended(await b.jobs.accept(order(), b.charge()))
@@ -331,7 +331,7 @@ async def test_a_translation_that_somebody_removed_is_not_found(tmp_path: Path) 
             b.jobs.result(job.name)
 
 
-async def test_what_cannot_be_removed_is_tried_again(
+async def test_failed_sweep_is_logged_and_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench(tmp_path, sweep_seconds=0.001) as b:
@@ -349,7 +349,7 @@ async def test_what_cannot_be_removed_is_tried_again(
     assert "old documents cannot be removed: [Errno 13] Permission denied" in caplog.text
 
 
-async def test_documents_that_are_being_read_count_until_nobody_waits_for_them(
+async def test_documents_being_read_count_towards_the_limit_until_cancelled(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path, waiting=3) as b:
@@ -375,7 +375,7 @@ async def test_documents_that_are_being_read_count_until_nobody_waits_for_them(
         assert await b.used() == 10
 
 
-async def test_a_small_file_that_says_much_counts_for_what_it_says(tmp_path: Path) -> None:
+async def test_small_file_with_large_content_counts_by_its_content(tmp_path: Path) -> None:
     async with bench(tmp_path, waiting_bytes=20) as b:
         b.work.unpacked = 3
         await b.jobs.accept(order(), b.charge())

@@ -37,6 +37,7 @@ NOT_BY_NAME = {
     "seed",
     "return_scores",
     "forced_prefix_length",
+    "all_finished",
 }
 
 

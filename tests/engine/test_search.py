@@ -15,7 +15,7 @@ from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedBackend
-from tests.engine.company import decode_arriving
+from tests.engine.batch_runner import decode_arriving
 from tests.engine.options import any_options, plain_options
 from tests.engine.reference import reference_decode
 from tests.engine.toy import (

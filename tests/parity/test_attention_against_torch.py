@@ -17,7 +17,7 @@ from service.engine.types import DecodingOptions, FinishReason
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import AttentionMaps
 from service.runtime.onnx import OnnxBackend
-from tests.engine.company import decode_arriving
+from tests.engine.batch_runner import decode_arriving
 from tests.support.networks import CONFIG, random_network, write_bundle
 
 TOLERANCE = 1e-4

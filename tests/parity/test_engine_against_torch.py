@@ -21,7 +21,7 @@ from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
 from service.runtime.onnx import OnnxBackend
-from tests.engine.company import decode_arriving
+from tests.engine.batch_runner import decode_arriving
 from tests.engine.options import any_options
 from tests.engine.reference import reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle

@@ -20,7 +20,7 @@ from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, FinishReason
 from service.runtime.backend import FloatArray
 from service.runtime.onnx import OnnxBackend
-from tests.engine.company import decode_arriving
+from tests.engine.batch_runner import decode_arriving
 from tests.engine.reference import log_softmax, reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
 from training.export.session import GraphDecoder

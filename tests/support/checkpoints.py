@@ -1,4 +1,4 @@
-"""Tiny Hugging Face checkpoints with random weights, made by transformers itself."""
+"""Writes tiny Hugging Face checkpoints with random weights, using transformers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def sentences(side: str, count: int, seed: int = 0) -> list[str]:
 
 
 def train_spm(texts: Sequence[str], path: Path, size: int, **options: Any) -> list[str]:
-    """A SentencePiece model as others train them; returns its pieces."""
+    """Train a SentencePiece model with default ids; returns its pieces."""
     content = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
@@ -91,7 +91,7 @@ def train_spm(texts: Sequence[str], path: Path, size: int, **options: Any) -> li
 
 
 def randomise(model: PreTrainedModel) -> None:
-    """Every weight random, biases and norms included."""
+    """Randomise every weight, biases and norms included."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -111,13 +111,13 @@ def randomise(model: PreTrainedModel) -> None:
 def teach(
     model: PreTrainedModel, read: Callable[[str], list[int]], write: Callable[[str], list[int]]
 ) -> None:
-    """A few steps towards translating word by word, so that translations are of some variety and
-    end; far from certain, so that a search has much to weigh."""
+    """Train a few steps towards word-by-word translation, so that translations vary and end, yet
+    have low certainty, which leaves a search many competing hypotheses."""
     sources = sentences("source", STEPS * BATCH, seed=7)
     words = dict(zip(WORDS["source"], WORDS["target"], strict=True))
     optimiser = torch.optim.Adam(model.parameters(), lr=4e-3)
     model.train()
-    # Dropout draws the same whichever tests came before.
+    # Dropout must not depend on the tests that ran before.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         for start in range(0, len(sources), BATCH):
@@ -149,7 +149,7 @@ def write_marian(
     taught: bool = False,
     **changes: Any,
 ) -> MarianMTModel:
-    """A checkpoint as OPUS-MT has them, with tokenizers trained on a few words."""
+    """A checkpoint in the format of OPUS-MT, with tokenizers trained on a few words."""
     directory.mkdir(parents=True)
     pieces = {
         side: train_spm(
@@ -162,7 +162,7 @@ def write_marian(
         found = dict.fromkeys(["</s>", "<unk>", *tags])
         for side in sides:
             found |= dict.fromkeys(p for p in pieces[side] if p != "<s>")
-        # A piece that the vocabulary lacks is read as unk.
+        # Remove a piece from the vocabulary, so that it is read as unk.
         del found[pieces[sides[0]][7]]
         return {piece: i for i, piece in enumerate([*found, "<pad>"])}
 
@@ -221,7 +221,7 @@ def write_marian(
 
 
 def _cutter(path: Path, vocabulary: Mapping[str, int], unk: str) -> Callable[[str], list[int]]:
-    """Text to the ids of a vocabulary, as transformers' slow tokenizers do it."""
+    """A tokenizer from text to ids of a vocabulary, like transformers' slow tokenizers."""
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return lambda text: [
         vocabulary.get(piece, vocabulary[unk]) for piece in model.encode(text, out_type=str)
@@ -229,7 +229,7 @@ def _cutter(path: Path, vocabulary: Mapping[str, int], unk: str) -> Callable[[st
 
 
 def _train_shared(directory: Path) -> dict[str, int]:
-    """One SentencePiece model of both languages, in a directory made for it; its vocabulary."""
+    """Train one SentencePiece model of both languages; returns its vocabulary."""
     directory.mkdir(parents=True)
     texts = [*sentences("source", 200), *sentences("target", 200)]
     pieces = train_spm(texts, directory / "sentencepiece.bpe.model", 90, model_type="bpe")
@@ -240,7 +240,7 @@ def _train_shared(directory: Path) -> dict[str, int]:
 def write_m2m100(
     directory: Path, *, taught: bool = False, **changes: Any
 ) -> M2M100ForConditionalGeneration:
-    """A checkpoint as M2M100 has them: one SentencePiece model, languages behind its pieces."""
+    """A checkpoint in the format of M2M100: one SentencePiece model, then the languages."""
     vocabulary = _train_shared(directory)
     (directory / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
     special = {"additional_special_tokens": ["__de__", "__en__", "__zh__"]}
@@ -251,7 +251,7 @@ def write_m2m100(
 def write_nllb(
     directory: Path, *, taught: bool = False, **changes: Any
 ) -> M2M100ForConditionalGeneration:
-    """A checkpoint as NLLB has them: every name in ``tokenizer.json``."""
+    """A checkpoint in the format of NLLB: every name in ``tokenizer.json``."""
     vocabulary = _train_shared(directory)
     languages = ["deu_Latn", "eng_Latn", "zho_Hant"]
     added = {name: len(vocabulary) + i for i, name in enumerate([*languages, "<mask>"])}
@@ -268,7 +268,7 @@ def write_nllb(
 def _save_m2m100(
     directory: Path, vocabulary: Mapping[str, int], taught: bool, changes: dict[str, Any]
 ) -> M2M100ForConditionalGeneration:
-    # Three languages behind the pieces, and one row more.
+    # Three languages after the pieces, and one more row.
     config = M2M100Config(**{**SIZES, "vocab_size": len(vocabulary) + 4, **changes})
     model = M2M100ForConditionalGeneration(config).eval()
     randomise(model)

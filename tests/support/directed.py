@@ -1,7 +1,7 @@
-"""A model of two directions: it shouts from German and whispers from English.
+"""Test model of two directions: upper-cases German and lower-cases English.
 
-A tag before the source tells which; the decoder is fed another before it may whisper. Tags are
-bytes that no UTF-8 has, so that one in a text would be seen.
+A tag before the source selects the direction; lower-casing also requires a forced decoder token.
+Tags are bytes that never occur in UTF-8, so that a tag in a text would be visible.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _X = ByteTokenizer().encode("x")[0]
 
 
 def directed(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """What it was not told rightly becomes one ``x`` after the other."""
+    """Without the right tags, the output is an endless series of ``x``."""
     tag, text = source[0], source[1:]
     if tag == LOUD:
         return shouting(text, prefix)
@@ -67,7 +67,7 @@ def two_directions(name: str = "both") -> Manifest:
 async def load_directed(
     path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
 ) -> LoadedModel:
-    """In the place of ``service.loading.loader.load_model``; one with one direction shouts."""
+    """Replaces ``service.loading.loader.load_model``; a bundle of one direction upper-cases."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     script = directed if len(manifest.directions) > 1 else shouting
     backend = ScriptedBackend(script, make_limits(settings.slots or 8, settings.max_beam_size))
@@ -76,7 +76,7 @@ async def load_directed(
 
 
 class ShiftedTokenizer(ByteTokenizer):
-    """The target's where the sides have vocabularies of their own: every id is the next one."""
+    """Target tokenizer of separate vocabularies: every id is one higher."""
 
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(_FIRST + (i - _FIRST + 1) % _BYTES for i in super().encode(text))
@@ -102,6 +102,6 @@ class OneEach:
 
 
 def shifting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Shouts in the target's ids."""
+    """Upper-cases in the target's ids."""
     log_probs = shouting(source, tuple(prefix))
     return np.concatenate((log_probs[:_FIRST], np.roll(log_probs[_FIRST:], 1)))

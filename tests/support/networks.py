@@ -1,4 +1,4 @@
-"""Small networks with random weights whose every decision is clear, and bundles of them."""
+"""Small random networks with clear decisions, and bundles of them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ CONFIG = TransformerConfig(
 
 
 def random_network(config: TransformerConfig = CONFIG, seed: int = 1) -> Transformer:
-    """Weights large enough that different prefixes have clearly different continuations.
+    """Random weights, large enough that different prefixes have clearly different continuations.
 
-    Like a trained network, it never predicts padding: the first channel of what the decoder
-    returns is always one, and the output embedding of padding is strongly against it.
+    Like a trained network, it never predicts padding: the first channel of the decoder's output is
+    always one, and the output embedding of padding has a large negative weight for it.
     """
     network = build(config, seed).eval()
     with torch.no_grad():
@@ -64,7 +64,7 @@ def random_network(config: TransformerConfig = CONFIG, seed: int = 1) -> Transfo
 
 
 def random_ranges(network: Transformer) -> Ranges:
-    """Ranges over random sentences."""
+    """Activation ranges over random sentences."""
     rng = random.Random(5)
     first, last = 4, network.config.target_vocabulary - 1
 
@@ -86,9 +86,9 @@ def write_bundle(
     target: str = "en",
     directions: tuple[Direction, ...] = (),
 ) -> Bundle:
-    """A bundle of a network whose pieces are the words w0, w1 …; it proves nothing.
+    """A bundle of a network whose pieces are the words w0, w1 …; without parity proof.
 
-    Sides of different sizes have tokenizers of their own. ``directions`` may replace the one from
+    Sides of different sizes have separate tokenizers. ``directions`` may replace the one from
     ``source`` to ``target``.
     """
     scratch = path.parent / f".scratch-{path.name}"
@@ -121,7 +121,7 @@ def write_bundle(
             source_length=network.config.max_length, target_length=network.config.max_length
         ),
         precisions=precisions,
-        # The words of these networks look like codes.
+        # The words of these networks look like codes, which the service would copy.
         decoding=DecodingDefaults(copy_without_letters=False, keep_figures=False),
         provenance=Provenance(recipe="random", commit="none", created="2026-11-21"),
     )

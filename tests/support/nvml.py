@@ -1,6 +1,6 @@
-"""The few calls of NVML, the driver's library, for machines that have no driver.
+"""Fake of NVML, the NVIDIA driver's library, for machines without a driver.
 
-``pynvml`` calls it as it would the real one, by the names and through the structures of C.
+``pynvml`` calls it like the real library, by the C names and structures.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class FakeNvml:
         text.value = UUID.encode()
         return _SUCCESS
 
-    def nvmlDeviceGetMemoryInfo(self, device: Any, told: Any) -> int:
-        memory = ctypes.cast(told, ctypes.POINTER(pynvml.c_nvmlMemory_t))[0]
+    def nvmlDeviceGetMemoryInfo(self, device: Any, pointer: Any) -> int:
+        memory = ctypes.cast(pointer, ctypes.POINTER(pynvml.c_nvmlMemory_t))[0]
         memory.total, memory.used = 80 * GIB, self.used
         return _GPU_IS_LOST if self.lost else _SUCCESS
 
-    def nvmlDeviceGetUtilizationRates(self, device: Any, told: Any) -> int:
-        rates = ctypes.cast(told, ctypes.POINTER(pynvml.c_nvmlUtilization_t))[0]
+    def nvmlDeviceGetUtilizationRates(self, device: Any, pointer: Any) -> int:
+        rates = ctypes.cast(pointer, ctypes.POINTER(pynvml.c_nvmlUtilization_t))[0]
         rates.gpu, rates.memory = self.busy_percent, 1
         return _GPU_IS_LOST if self.lost else _SUCCESS
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    """In the place of ``libnvidia-ml.so.1``."""
+    """Replace ``libnvidia-ml.so.1`` by the fake."""
     fake = FakeNvml()
     monkeypatch.setattr(pynvml, "nvmlLib", fake)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})

@@ -1,4 +1,4 @@
-"""``python -m service.ray.data``, twice, on a Ray of its own; see ``tests.support.ray_server``.
+"""Runs ``python -m service.ray.data`` twice on a temporary Ray; see ``tests.support.ray_server``.
 
 Prints each exit code, on a line of its own.
 """

@@ -1,4 +1,4 @@
-"""``serve run service.ray.deployment:app`` on a Ray of its own, small and gone without a trace.
+"""Runs ``serve run service.ray.deployment:app`` on a small temporary Ray that leaves no trace.
 
 ``python -m tests.support.ray_server --port 8123 max_replicas=2 ...``, where the arguments are those
 of the application.
@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent.parent
 
 MARK = "DRAGOMANS_TESTS_OF_RAY"
-"""A variable in the environment of every process that belongs to a run."""
+"""Environment variable that marks every process of a run."""
 
 _START_SECONDS = 180
 
@@ -39,7 +39,7 @@ def main() -> None:
 
     from service.ray.deployment import app
 
-    # In the order of ``serve run``, which takes no port and no size.
+    # In the order of ``serve run``, which accepts neither port nor size.
     application = app(arguments)
     start_ray(num_cpus=2)
     serve.start(http_options={"host": "127.0.0.1", "port": options.port})
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def start_ray(*, num_cpus: int) -> None:
-    """A Ray for this process alone. ``num_cpus`` are what may be asked for, not what there is."""
+    """Start a Ray for this process. ``num_cpus`` limits reservations, whatever the machine has."""
     import ray
 
     ray.init(
@@ -81,7 +81,7 @@ class RayServer:
 
 @contextlib.contextmanager
 def ray_environment(**settings: Any) -> Iterator[dict[str, str]]:
-    """The environment for one Ray; whatever ran in it is gone at the end."""
+    """The environment for one Ray; its processes are killed at the end."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -89,13 +89,13 @@ def ray_environment(**settings: Any) -> Iterator[dict[str, str]]:
     }
     environment |= {f"DRAGOMAN_{name.upper()}": str(value) for name, value in settings.items()}
     environment |= {
-        # Otherwise Ray leaves a token of its own in the home directory.
+        # Otherwise Ray writes a token to the home directory.
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "service.ray.proxy:middlewares",
         "PYTHONPATH": str(ROOT),
     }
-    # Names of sockets within it may have 107 bytes.
+    # Paths of sockets in it may have at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as temporary:
         environment[MARK] = temporary
         try:
@@ -131,7 +131,7 @@ def running(port: int, log: Path, *arguments: str, **settings: Any) -> Iterator[
 
 
 def processes_of(mark: str) -> list[int]:
-    """Those that have been started, directly or not, with this mark in their environment."""
+    """Processes with this mark in their environment, which child processes inherit."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -141,7 +141,7 @@ def processes_of(mark: str) -> list[int]:
 
 
 def end_all(mark: str) -> None:
-    """Nothing that Ray has started outlives a test."""
+    """Kill all processes with this mark, so that no process of Ray outlives a test."""
     while left := [each for each in processes_of(mark) if each != os.getpid()]:
         for each in left:
             with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""``dragoman serve`` with a model that shouts: a real server that needs no weights.
+"""Runs ``dragoman serve`` with a test model: a real server without weights, optionally slow.
 
-``python -m tests.support.server --bundles DIR --port 0``. Beside what ``dragoman serve`` takes it
-may be slow and may fail, to see what becomes of those who wait.
+``python -m tests.support.server --bundles DIR --port 0``. Beside the options of ``dragoman serve``,
+it can delay steps and inject failures.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from models.bundle.manifest import Manifest
 from service import bootstrap, cli
 from service.api.bodies import BodyLimit
 from service.commands import serve
+from service.loading import loader as loading
 from service.loading.loader import ModelObserver
-from service.loading.loader import loader as loading
 from service.runtime.scripted import ScriptedBackend
 from service.server.http_protocol import PatientProtocol
 from service.settings import Settings
@@ -46,7 +46,7 @@ async def load_troubled(
     load_seconds: float,
     results: bool,
 ) -> LoadedModel:
-    """In the place of ``service.loading.loader.load_model``. It blocks a thread, as that does."""
+    """Replaces ``service.loading.loader.load_model``. Like it, this blocks a thread."""
     await asyncio.to_thread(time.sleep, load_seconds)
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     limits = make_limits(settings.slots or 8, settings.max_beam_size)
@@ -56,7 +56,7 @@ async def load_troubled(
 
 
 def open_troubled(path: Path, settings: Settings, *, trouble: Trouble) -> loading.OpenedBundle:
-    """In the place of ``service.loading.loader.open_bundle``: the real model, and trouble."""
+    """Replaces ``service.loading.loader.open_bundle``: the real model with injected failures."""
     opened = loading.open_bundle(path, settings)
     return replace(opened, backend=Troubled(opened.backend, trouble))
 
@@ -103,7 +103,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def wait(self, *, ready: bool = True) -> None:
-        """Until it answers, or until it is ready."""
+        """Wait until the server answers, or until it is ready."""
         path, wanted = ("/readyz", {200}) if ready else ("/livez", {200})
         while True:
             assert self.process.poll() is None, self.log.read_text()
@@ -117,7 +117,7 @@ class Server:
 def running(
     bundles: Path, *arguments: str, ready: bool = True, **settings: Any
 ) -> Iterator[Server]:
-    """A server in a process of its own, with settings by their names in lower case."""
+    """A server in a separate process; settings are named in lower case."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DRAGOMAN_")}
     settings = {"state": bundles.parent / "state", **settings}
     environment |= {f"DRAGOMAN_{name.upper()}": str(value) for name, value in settings.items()}

@@ -1,4 +1,4 @@
-"""Vocabulary shortlists for tests, and the plainest way to look at one."""
+"""Vocabulary shortlists for tests, and their conversion to lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def ids(*values: int) -> NDArray[np.int32]:
 
 
 def as_lists(shortlist: Shortlist) -> tuple[list[int], list[list[int]]]:
-    """What is always there, and the target ids of every source id."""
+    """The ids that are always included, and the target ids of every source id."""
     bounds = zip(shortlist.offsets[:-1], shortlist.offsets[1:], strict=True)
     return shortlist.always.tolist(), [shortlist.targets[a:b].tolist() for a, b in bounds]
 

@@ -1,7 +1,7 @@
-"""A model that shouts: it repeats its source in capitals, byte by byte, and is exact.
+"""Test model without weights that upper-cases its source, byte by byte and exactly.
 
-Small enough to run thousands of sentences a second, close enough to a real one for everything
-above the engine: its second hypothesis differs from the first, and it can write too long.
+Fast enough for thousands of sentences a second. It is realistic for all code above the engine: its
+second hypothesis differs from the first, and it can exceed the output length.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ByteTokenizer:
         return bytes(i - _FIRST_BYTE for i in ids).decode(errors="replace")
 
     def spans(self, text: str) -> tuple[Span, ...]:
-        """Every byte of a character has the whole character."""
+        """Every byte of a character has the span of the whole character."""
         lengths = (len(character.encode()) for character in text)
         return tuple((i, i + 1) for i, length in enumerate(lengths) for _ in range(length))
 
@@ -61,7 +61,7 @@ class ByteTokenizer:
         return ()
 
     def decoded_spans(self, ids: tuple[int, ...]) -> tuple[Span, ...]:
-        """A character that is not complete is a mark, which its next byte replaces."""
+        """An incomplete character is a replacement mark, which its next byte replaces."""
         ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
         return tuple((min(start, end), end) for start, end in pairwise(ends))
 
@@ -84,7 +84,7 @@ class Both:
 
 
 def shouting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Capitals almost certainly, small letters as a poor second choice, then the end."""
+    """Upper case with high probability, lower case as a poor second choice, then the end."""
     log_probs = np.full(_VOCABULARY, -20.0, np.float32)
     log_probs[EOS] = -90.0
     token = source[min(len(prefix), len(source)) - 1]
@@ -143,7 +143,7 @@ def make_manifest(name: str, source: str, target: str, version: str = "1") -> Ma
 def put_bundle(
     directory: Path, name: str, source: str = "de", target: str = "en", version: str = "1"
 ) -> None:
-    """A directory that ``discover`` takes for a bundle. Only ``load_shouting`` can load it."""
+    """A directory that ``discover`` accepts as a bundle. Only ``load_shouting`` can load it."""
     (directory / name).mkdir(parents=True, exist_ok=True)
     manifest = make_manifest(name, source, target, version)
     (directory / name / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
@@ -153,7 +153,7 @@ BROKEN = (
     "manifest has schema 7; this reader knows 2: export the model again with "
     "`python -m training export`"
 )
-"""What becomes of what ``put_broken_bundle`` puts."""
+"""Error of the bundle that ``put_broken_bundle`` writes."""
 
 
 def put_broken_bundle(directory: Path, name: str) -> None:
@@ -174,8 +174,8 @@ async def make_model(
     engine = Engine(backend, scheduler, observer or SilentObserver())
     await engine.start()
     attention = AttentionReader(make_attention(manifest, script), manifest.limits)
-    told = observer.looked_up if observer is not None else (lambda _: None)
-    results = ResultCache(engine.decode, result_bytes, told)
+    on_lookup = observer.looked_up if observer is not None else (lambda _: None)
+    results = ResultCache(engine.decode, result_bytes, on_lookup)
     return LoadedModel(manifest, "int8", Both(ByteTokenizer()), engine, attention, results)
 
 
@@ -197,7 +197,7 @@ def make_limits(slots: int = 8, rows_per_slot: int = 4) -> Limits:
 async def load_shouting(
     path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
 ) -> LoadedModel:
-    """In the place of ``service.loading.loader.load_model``: the manifest, but no weights."""
+    """Replaces ``service.loading.loader.load_model``: uses the manifest, but no weights."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     limits = make_limits(settings.slots or 8, settings.max_beam_size)
     backend = ScriptedBackend(shouting, limits)
@@ -206,6 +206,6 @@ async def load_shouting(
 
 
 async def load_found(bundle: FoundBundle) -> LoadedModel:
-    """For a ``ModelRepository`` of its own."""
+    """A loader for a ``ModelRepository``."""
     manifest = Manifest.from_json((bundle.path / "manifest.json").read_text(encoding="utf-8"))
     return await make_model(manifest)

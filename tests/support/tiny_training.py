@@ -1,6 +1,6 @@
-"""The smallest run that is one: some hundred reversed sequences and a network of one thin layer.
+"""Smallest training run: some hundred reversed sequences and a thin one-layer network.
 
-As a program, ``python -m training`` with this recipe on offer.
+As a program, ``python -m training`` with this recipe registered.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHOICES: list[Choice] = [
     ("after", "learned", "decoder"),
     ("after", "learned", "none"),
 ]
-"""Every combination of what a network may choose but for sizes."""
+"""Every combination of a network's options except its sizes."""
 
 
 def _generated(name: str, pairs: int) -> Corpus:

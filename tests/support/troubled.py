@@ -1,7 +1,7 @@
-"""A backend that takes its time and fails now and then, around any other.
+"""Wraps a backend to inject delays and failures.
 
-What it does to a model is what a device does: a call fails before its work or after it, at random,
-for want of memory or for no reason at all.
+Failures resemble those of a device: a call fails before its work or after it, at random, for lack
+of memory or with another error.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Trouble:
     fail_rate: float = 0.0
     """Share of encodes and of steps that fail."""
     memory_rate: float = 0.0
-    """Share of both that find no memory."""
+    """Share of encodes and of steps that run out of memory."""
     only_while: Path | None = None
-    """Nothing fails without this file, if one is named."""
+    """If given, failures occur only while this file exists."""
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ class Trouble:
 
 
 class Troubled:
-    """Does what ``backend`` does, with trouble."""
+    """Delegates to ``backend`` with injected delays and failures."""
 
     def __init__(self, backend: Backend, trouble: Trouble, seed: int = 7) -> None:
         self.limits = backend.limits

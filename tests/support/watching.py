@@ -1,4 +1,4 @@
-"""What is in docker/prometheus and docker/grafana, taken apart for tests."""
+"""Parses the rules in docker/prometheus and the dashboards in docker/grafana for tests."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def rules(kind: str) -> dict[str, dict[str, Any]]:
 
 
 def operands(expression: str) -> list[str]:
-    """What an alert's expression compares with numbers.
+    """The expressions that an alert compares with numbers.
 
-    Written as ``x > 1`` or ``x > 1 and y > 2``, it is silent where ``x`` is no more than 1, and
-    just as silent where ``x`` does not exist at all; so tests ask for ``x``.
+    An alert such as ``x > 1`` or ``x > 1 and y > 2`` is silent if ``x`` is at most 1, and also if
+    ``x`` does not exist; so tests check that ``x`` exists.
     """
     found = []
     for part in re.split(r"\s+and\s+", expression):
@@ -39,7 +39,7 @@ def operands(expression: str) -> list[str]:
 
 
 def dashboards() -> dict[str, dict[str, Any]]:
-    """Each dashboard by its file's name."""
+    """Each dashboard by its file name."""
     return {
         path.name: json.loads(path.read_text(encoding="utf-8")) for path in DASHBOARDS.iterdir()
     }
@@ -47,7 +47,7 @@ def dashboards() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query of a dashboard, and where it stands."""
+    """A query of a dashboard, and its place."""
 
     place: str
     expression: str
@@ -61,14 +61,14 @@ def queries() -> list[Asked]:
             for target in panel.get("targets", ()):
                 found.append(Asked(f"{name}: {panel['title']} {target['refId']}", target["expr"]))
         for annotation in dashboard["annotations"]["list"]:
-            # It marks moments, so between them there is nothing.
+            # It marks moments, so it has no values between them.
             for operand in operands(annotation["expr"]):
                 found.append(Asked(f"{name}: {annotation['name']}", operand))
     return found
 
 
 def variables() -> list[Asked]:
-    """Every variable that is asked for, as ``label_values(series, label)``."""
+    """Every dashboard variable that is queried, as ``label_values(series, label)``."""
     return [
         Asked(f"{name}: ${variable['name']}", variable["query"]["query"])
         for name, dashboard in dashboards().items()

@@ -1,4 +1,4 @@
-"""What the committed bundles look at makes sense, which no exact test can say."""
+"""Tests that attention of the committed bundles aligns words of equal meaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAME = {"kleines": "little", "Mädchen": "girl", "roten": "red", "Kleid": "dress
         ("everyday-en-de", ENGLISH, GERMAN, {(en, de) for de, en in SAME.items()}),
     ],
 )
-def test_words_that_mean_the_same_are_aligned(
+def test_words_of_equal_meaning_are_aligned(
     name: str, source_text: str, target_text: str, same: set[tuple[str, str]]
 ) -> None:
     bundle = Bundle.open(BUNDLES / name)

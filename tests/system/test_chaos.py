@@ -1,7 +1,7 @@
-"""Two hundred clients, a third of whom hang up, while bundles come and go and steps fail.
+"""Chaos test: two hundred clients, a third of which hang up, amid reloads and failing steps.
 
-One run of the server in a process of its own, with the model that shouts; what it was like is
-looked at from several sides.
+The server runs once, in a separate process, with the capitalising test model; each test checks one
+aspect of that run.
 """
 
 from __future__ import annotations
@@ -43,41 +43,41 @@ SECONDS = 40.0
 CLIENTS = 200
 SLOTS = 16
 SENTENCE = 59
-"""Characters, and one token less than bytes and the end: what the model can read at once."""
+"""Characters; the model reads at most one token per byte and the end token."""
 CAPACITY = 200 * (SENTENCE + 1)
-"""Tokens that may be in flight, a whole number of such sentences."""
-KEY, WRONG_KEY, ADMIN_KEY = f"{MARK}-key-of-a-friend", f"{MARK}-key-of-nobody", f"{MARK}-admin"
+"""Tokens that may be in flight, a multiple of such sentences."""
+KEY, WRONG_KEY, ADMIN_KEY = f"{MARK}-key-of-a-friend", f"{MARK}-unknown-key", f"{MARK}-admin"
 
 LIVEZ_MILLISECONDS = 250.0
 MOST_OF_OTHERS = 0.5
-"""Cores that may be busy otherwise while it is measured how soon somebody is answered."""
+"""Cores that other programs may use while latencies are measured."""
 ALLOWED_GROWTH = 12.0
-"""MB. Arenas of the allocator are kept by each thread that ever allocated, and reloads begin new
-threads; a leak of a kilobyte a request would be several times as much within one fifth."""
+"""MB. Each thread that ever allocated keeps its allocator arena, and reloads start new threads. A
+leak of a kilobyte per request would be several times as much within one fifth."""
 
 Books = dict[tuple[str, tuple[str, ...]], float]
-"""By the name of a series and the values of its labels, in the order of their names."""
+"""Metric values, by series name and label values in the order of the label names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What a run was like."""
+    """Results of a run."""
 
     clients: dict[str, Any]
     asked_beside: int
-    """Requests of everybody else: probes, reloads, looks at the metrics."""
+    """Requests outside the clients' load: probes, reloads, metrics."""
     reloads: list[dict[str, Any]]
     resident: list[float]
     """MB, at regular intervals."""
     livez: list[float]
     idle: list[float]
-    """Milliseconds of the same requests to a process that has nothing to do."""
+    """Latencies of the same requests to an idle process, in milliseconds."""
     others: float
-    """Cores that other programs kept busy meanwhile."""
+    """Cores that other programs used meanwhile."""
     books: Books
-    """When all was quiet."""
+    """Metrics after the load."""
     full: dict[str, tuple[httpx.Response, float]]
-    """Answers to as much as is ever accepted at once, and most sentences seen in the batch."""
+    """Answers to requests of exactly the capacity, and the most sentences seen in the batch."""
     too_much: httpx.Response
     exit_code: int
     log: str
@@ -136,11 +136,11 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
 
 
 class Operator:
-    """Whoever runs the server: counts what it asks."""
+    """Operator of the server; counts its own requests."""
 
     def __init__(self, server: Server) -> None:
         self._client = httpx.Client(base_url=server.address, timeout=60)
-        # ``running`` has asked whether it is ready, and was told so the last time at the latest.
+        # The readiness requests of ``running`` are complete, so the metrics count all of them.
         self.asked = 0
         self._asked_before = _accepted(self.books()) - 1
 
@@ -167,7 +167,7 @@ class Operator:
         return done
 
     def quiet_books(self) -> Books:
-        """The books once nobody but who looks is being answered."""
+        """The metrics once no request is being answered except the one for the metrics."""
         while (books := self.books())["nmt_requests_running", ()] > 1:
             time.sleep(0.1)
         return books
@@ -177,7 +177,7 @@ class Operator:
         return self._client.post("/translate", json=body)
 
     def fill(self, source: str, target: str) -> tuple[httpx.Response, float]:
-        """Ask for as much as is ever accepted at once, and look how many run together."""
+        """Send requests of exactly the capacity, and record the largest batch."""
         most = 0.0
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(self.translate, source, target, CAPACITY // (SENTENCE + 1))
@@ -217,7 +217,7 @@ def _start_probe(server: Server) -> subprocess.Popen[bytes]:
 def _watch(
     server: Server, operator: Operator, bundles: Path, clients: subprocess.Popen[bytes]
 ) -> tuple[list[float], list[dict[str, Any]]]:
-    """Reload until the clients are done; memory while they ask, and what the reloads did."""
+    """Reload until the clients are done; records memory and the results of the reloads."""
     resident: list[float] = []
     over = threading.Event()
 
@@ -242,7 +242,7 @@ def _watch(
 
 
 def _change(bundles: Path, number: int) -> None:
-    """Every time another version of one model; now and then another comes, goes or is broken."""
+    """Replace one model's version every time; sometimes add, remove or break another bundle."""
     put_bundle(bundles, "shout-en-de", "en", "de", version=str(number + 2))
     match number % 6:
         case 1:
@@ -261,15 +261,15 @@ def _resident(process: int) -> float:
 
 
 def _others(server: Server) -> float:
-    """Seconds of processor time used so far by programs that are none of ours, and some constant.
+    """Processor seconds used so far by programs outside the test, plus a constant.
 
-    Ours that still run, but for the server, are not seen before they have ended.
+    Running child processes except the server are included until they end.
     """
     user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().split()[1:9]
     ticks = sum(map(int, (user, nice, system, *interrupts)))
     stat = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     ticks -= int(stat[11]) + int(stat[12])
-    ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    ours = [resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds = sum(usage.ru_utime + usage.ru_stime for usage in ours)
     return ticks / os.sysconf("SC_CLK_TCK") - seconds
 
@@ -307,7 +307,7 @@ def _quantile(values: list[float], share: float) -> float:
     return sorted(values)[int(share * len(values))]
 
 
-def test_everybody_who_stays_hears_something(aftermath: Aftermath) -> None:
+def test_every_client_that_stays_gets_an_answer(aftermath: Aftermath) -> None:
     clients = aftermath.clients
     assert clients["silent"] == 0
     assert clients["lost"] == []
@@ -315,11 +315,11 @@ def test_everybody_who_stays_hears_something(aftermath: Aftermath) -> None:
     assert clients["heard"].keys() <= {"200", "400", "403", "500", "503", "504", "broken"}
 
 
-def test_what_is_translated_amid_all_that_is_right(aftermath: Aftermath) -> None:
+def test_translations_under_chaos_are_correct(aftermath: Aftermath) -> None:
     assert aftermath.clients["misunderstood"] == []
 
 
-def test_all_of_it_happened(aftermath: Aftermath) -> None:
+def test_every_kind_of_event_occurred(aftermath: Aftermath) -> None:
     heard = aftermath.clients["heard"]
     assert heard["200"] > CLIENTS and heard["500"] > 0 and heard["503"] > 0
     assert aftermath.clients["left"] > aftermath.clients["asked"] / 4
@@ -330,21 +330,21 @@ def test_all_of_it_happened(aftermath: Aftermath) -> None:
     assert any("broken" in reload["failed"] for reload in aftermath.reloads)
 
 
-def test_the_books_balance_to_the_request(aftermath: Aftermath) -> None:
+def test_metrics_balance_to_the_request(aftermath: Aftermath) -> None:
     books, clients = aftermath.books, aftermath.clients
     outcomes = _outcomes(books)
-    assert _accepted(books) == sum(outcomes.values()) + 1, "who looks is being answered"
+    assert _accepted(books) == sum(outcomes.values()) + 1, "plus the request for the metrics"
     assert _accepted(books) == clients["asked"] + aftermath.asked_beside
-    # Whoever hung up just before the answer was sent is in no other column than who heard it.
+    # A client may hang up just before its answer is sent; the server counts it as answered.
     heard_ok = clients["heard"]["200"] + aftermath.asked_beside - 1
     heard_otherwise = sum(clients["heard"].values()) - clients["heard"]["200"]
-    told_otherwise = sum(outcomes.values()) - outcomes["ok"] - outcomes["cancelled"]
+    counted_otherwise = sum(outcomes.values()) - outcomes["ok"] - outcomes["cancelled"]
     assert outcomes["ok"] - heard_ok >= 0
-    assert told_otherwise - heard_otherwise >= 0
+    assert counted_otherwise - heard_otherwise >= 0
     assert outcomes["cancelled"] <= clients["left"]
 
 
-def test_no_sentence_is_left_behind(aftermath: Aftermath) -> None:
+def test_no_sentence_stays_in_the_engine(aftermath: Aftermath) -> None:
     books = aftermath.books
     for gauge in ("nmt_sentences_running", "nmt_sentences_waiting", "nmt_queue_tokens"):
         assert set(_of(books, gauge).values()) == {0.0}, gauge
@@ -356,13 +356,13 @@ def test_no_sentence_is_left_behind(aftermath: Aftermath) -> None:
 
 
 @pytest.mark.parametrize("pair", ["de-en", "en-de"], ids=["stayed", "was replaced"])
-def test_no_slot_and_no_room_in_the_queue_is_lost(aftermath: Aftermath, pair: str) -> None:
+def test_no_slot_and_no_queue_capacity_is_lost(aftermath: Aftermath, pair: str) -> None:
     answer, most = aftermath.full[pair]
     assert answer.status_code == 200, answer.text
     expected = [shouted(sentence) for sentence in _sentences(CAPACITY // (SENTENCE + 1))]
     assert answer.json()["translatedText"] == expected
     assert most == SLOTS
-    # One sentence more would never have been accepted, so all the room there is was free.
+    # One sentence more exceeds the capacity, so the full request above used all of it.
     assert aftermath.too_much.status_code == 413
     assert f"{CAPACITY + SENTENCE + 1} tokens; at most {CAPACITY}" in aftermath.too_much.text
 
@@ -377,28 +377,28 @@ def test_memory_does_not_grow(aftermath: Aftermath) -> None:
 def test_liveness_is_answered_at_once(aftermath: Aftermath) -> None:
     assert len(aftermath.livez) > 500
     fifth = len(aftermath.livez) // 5
-    # The middle one of five stretches: one in which the machine did something else does not decide.
+    # Median of five segments, so that one disturbed segment has no effect.
     taken = statistics.median(
         _quantile(aftermath.livez[start : start + fifth], 0.99)
         for start in range(0, 5 * fifth, fifth)
     )
     if aftermath.others > MOST_OF_OTHERS:
         pytest.skip(f"others kept {aftermath.others:.1f} cores busy; it took {taken:.0f} ms")
-    # What this machine takes for anything at all.
+    # Latency of the idle process on this machine.
     allowed = LIVEZ_MILLISECONDS + _quantile(aftermath.idle, 0.99)
     assert taken < allowed, sorted(aftermath.livez)[-50:]
 
 
-def test_it_stops_in_good_order_afterwards(aftermath: Aftermath) -> None:
+def test_server_exits_with_code_0_afterwards(aftermath: Aftermath) -> None:
     assert aftermath.exit_code == 0
 
 
-def test_the_log_tells_neither_texts_nor_keys(aftermath: Aftermath) -> None:
+def test_log_contains_neither_texts_nor_keys(aftermath: Aftermath) -> None:
     assert "access" in aftermath.log
     assert re.search(MARK, aftermath.log, re.IGNORECASE) is None
 
 
-def test_nothing_fails_unheard(aftermath: Aftermath) -> None:
+def test_no_error_goes_unhandled(aftermath: Aftermath) -> None:
     for sign in ("never retrieved", "never awaited", "unexpectedly", "exception calling callback"):
         assert sign not in aftermath.log
 
@@ -420,7 +420,7 @@ def test_reloads_leak_neither_threads_nor_files(tmp_path: Path) -> None:
                 put_bundle(bundles, "shout-de-en", "de", "en", version=str(version))
                 assert operator.reload()["loaded"] == ["shout-de-en"]
 
-        # The threads of the event loop's pool come one by one, until there are enough.
+        # The event loop's thread pool grows to its limit first.
         reload(range(2, 10))
         before = held()
         reload(range(10, 30))

@@ -1,4 +1,4 @@
-"""The bundles that come with the repository, behind a real server."""
+"""Tests of the committed bundles behind a real server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def count(client: httpx.Client, metric: str, **labels: str) -> float:
     return total
 
 
-def test_captions_are_translated_both_ways(client: httpx.Client) -> None:
+def test_captions_are_translated_in_both_directions(client: httpx.Client) -> None:
     english = translate(client, CAPTIONS[0]).lower()
     assert "two young men" in english
     assert "soccer" in english or "football" in english
@@ -62,10 +62,10 @@ def test_captions_are_translated_both_ways(client: httpx.Client) -> None:
     assert "Schnee" in german
 
 
-def test_sentences_sent_at_once_are_decoded_together_and_come_out_as_if_alone(
+def test_concurrent_sentences_are_batched_and_translate_as_if_alone(
     client: httpx.Client,
 ) -> None:
-    # All different, since whoever asks the same at the same time is answered together.
+    # All different, since equal concurrent sentences are coalesced.
     texts = [f"{caption.rstrip('.')} ({number})." for caption in CAPTIONS for number in range(8)]
     alone = [translate(client, text) for text in texts]
     model = {"model": "everyday-de-en"}
@@ -77,14 +77,14 @@ def test_sentences_sent_at_once_are_decoded_together_and_come_out_as_if_alone(
         together = list(pool.map(lambda text: translate(client, text), texts))
 
     assert together == alone
-    # 64 sentences and 16 slots: most of them joined, and left, while others were running.
+    # 64 sentences and 16 slots: most sentences joined a running batch.
     assert count(client, "nmt_batch_joins_total", batch="running", **model) - joined > 32
     assert count(client, "nmt_batch_retires_total", batch="running", **model) - left > 32
-    # One after the other they would take a step for each of several hundred tokens.
+    # Without batching, each of several hundred tokens would take a step.
     assert count(client, "nmt_decode_step_duration_seconds_count", **model) - steps < 200
 
 
-def test_blanks_and_lines_come_back_as_they_were(client: httpx.Client) -> None:
+def test_blanks_and_lines_are_preserved(client: httpx.Client) -> None:
     translated = translate(client, f"  {CAPTIONS[1]}\r\n\r\n\t{CAPTIONS[4]}  \n")
     assert translated.startswith("  ")
     assert "\r\n\r\n\t" in translated
@@ -92,7 +92,7 @@ def test_blanks_and_lines_come_back_as_they_were(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["everyday-de-en", "everyday-en-de"])
-def test_a_committed_bundle_is_whole_and_says_how_good_it_is(name: str) -> None:
+def test_committed_bundle_is_complete_and_states_its_quality(name: str) -> None:
     manifest = Bundle.open(BUNDLES / name).manifest
     assert manifest.precisions == ("int8",)
     assert len(manifest.examples) >= 3

@@ -1,4 +1,4 @@
-"""What a model takes of memory does not grow with what it has translated."""
+"""Test that a model's memory does not grow with the number of translations."""
 
 from __future__ import annotations
 

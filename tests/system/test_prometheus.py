@@ -1,7 +1,7 @@
-"""A real Prometheus scrapes a real server under load, and is asked all that we ever ask it.
+"""Tests of metrics, dashboards and alerts with a real Prometheus that scrapes a loaded server.
 
-One run with a committed bundle, our own configuration and rules. GPUs are seen through a driver
-made for tests, as a second instance, since there is none where tests run.
+One run with a committed bundle and the repository's configuration and rules. A second instance has
+GPU metrics from a fake driver, since test machines have no GPU.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ DE_EN = {"source": "de", "target": "en"}
 ADMIN = {"x-api-key": "admin"}
 SCRAPE_SECONDS = 1
 CHOSEN = {"$job": "dragoman", "$instance": ".*", "$model": ".*", "$__rate_interval": "10s"}
-"""What Grafana puts in the place of variables when all is chosen."""
+"""Grafana's values of the variables when all is selected."""
 SENTENCE = "Ein Mann mit einem Hut steht vor einem alten Haus und wartet auf den Bus."
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A Prometheus that runs, and what is asked of it."""
+    """A running Prometheus and queries to it."""
 
     client: httpx.Client
     began: float
@@ -57,7 +57,7 @@ class Asking:
         return response.json()["data"]
 
     def values(self, expression: str) -> list[float]:
-        """Everything that it has been since the beginning, but what is no number."""
+        """All values since the beginning, except NaN."""
         found = self.get(
             "query_range", query=expression, start=self.began, end=time.time(), step=SCRAPE_SECONDS
         )
@@ -85,7 +85,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "max_queue_tokens": 20_000,
         "reload_seconds": 1,
         "admin_key": "admin",
-        # Nobody listens there: traces are made, and lost.
+        # No server listens on this port: traces are made and lost.
         "tracing": "http://127.0.0.1:9/v1/traces",
     }
     arguments = ["--real", "--memory-rate", "0.05", "--fail-rate", "0.02"]
@@ -97,7 +97,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             directory, f"127.0.0.1:{server.port}", f"127.0.0.1:{gpu_port}"
         ) as asking,
     ):
-        # A rate needs a series that was there before it grew.
+        # A rate needs a series that exists before it grows.
         asyncio.run(work(server, bundles, trouble, "rot"))
         wait_for_scrapes(asking, 3)
         asyncio.run(work(server, bundles, trouble, "blau"))
@@ -113,7 +113,7 @@ def asking(watched: Watched) -> Asking:
 
 @contextmanager
 def gpu_instance() -> Iterator[int]:
-    """The port of an instance that has a GPU, and nothing else."""
+    """The port of an instance that has only GPU metrics."""
     with pytest.MonkeyPatch.context() as patch:
         nvml.install(patch)
         registry = CollectorRegistry()
@@ -128,7 +128,7 @@ def gpu_instance() -> Iterator[int]:
 
 
 def configuration(*targets: str) -> str:
-    """Ours, with other targets and shorter intervals."""
+    """The repository's configuration with other targets and shorter intervals."""
     config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"))
     for interval in ("scrape_interval", "evaluation_interval"):
         config["global"][interval] = f"{SCRAPE_SECONDS}s"
@@ -169,7 +169,7 @@ def listening(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def wait_for_scrapes(asking: Asking, count: int) -> None:
-    """Until what has happened by now has been scraped, and rules have been evaluated on it."""
+    """Wait until current values have been scraped and rules evaluated on them."""
     job = {"query": 'scrape_samples_scraped{job="dragoman"}'}
     seen: set[str] = set()
     while len(seen) < count:
@@ -181,9 +181,9 @@ def wait_for_scrapes(asking: Asking, count: int) -> None:
 
 
 async def work(server: Server, bundles: Path, trouble: Path, colour: str) -> None:
-    """Requests of every kind and fate, a reload, and a bundle that cannot be loaded.
+    """Requests with every kind of outcome, a reload, and a bundle that cannot be loaded.
 
-    Another ``colour`` makes other sentences, so that no result is remembered.
+    Another ``colour`` makes other sentences, which avoids cache hits.
     """
     sentence = SENTENCE.replace("Hut", f"Hut in {colour}")
     shutil.rmtree(bundles / "broken", ignore_errors=True)
@@ -218,11 +218,11 @@ async def work(server: Server, bundles: Path, trouble: Path, colour: str) -> Non
 
 
 async def overfill(client: httpx.AsyncClient, sentence: str) -> None:
-    """Ask for more than is accepted at once until somebody is refused; then all others hang up."""
+    """Exceed the admission limit until a request is refused; then cancel all other requests."""
     texts = [" ".join([sentence] * 100 + [f"Sie heißt {n}."]) for n in range(20)]
     asked = [asyncio.create_task(translate(client, [text])) for text in texts]
     done, left = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-    assert {tuple(task.result()) for task in done} == {(503,)}, "nobody was refused"
+    assert {tuple(task.result()) for task in done} == {(503,)}, "no request was refused"
     assert left
     for task in left:
         task.cancel()
@@ -249,14 +249,14 @@ def documented() -> list[tuple[str, str, str]]:
     return re.findall(r"^\| `(nmt_\w+)` \| (\w+) \| (.+) \|$", text, re.MULTILINE)
 
 
-def test_every_documented_metric_is_scraped_with_its_help_and_its_unit(asking: Asking) -> None:
+def test_every_documented_metric_is_scraped_with_help_and_unit(asking: Asking) -> None:
     known = asking.get("metadata")
-    told = {
-        name: (told[0]["type"], told[0]["help"], told[0]["unit"])
-        for name, told in known.items()
+    scraped = {
+        name: (entries[0]["type"], entries[0]["help"], entries[0]["unit"])
+        for name, entries in known.items()
         if name.startswith("nmt_")
     }
-    assert told == {
+    assert scraped == {
         name.removesuffix("_total"): (kind, meaning, unit_of(name))
         for name, kind, meaning in documented()
     }
@@ -270,23 +270,23 @@ def test_every_query_of_every_dashboard_returns_data(asking: Asking, asked: Aske
 
 
 @pytest.mark.parametrize("asked", variables(), ids=lambda asked: asked.place)
-def test_every_variable_has_something_to_choose_from(asking: Asking, asked: Asked) -> None:
+def test_every_dashboard_variable_has_values(asking: Asking, asked: Asked) -> None:
     wanted = re.fullmatch(r"label_values\((.+), (\w+)\)", chosen(asked.expression))
     assert wanted, "as Grafana reads it"
-    # Grafana asks so, too.
+    # Grafana sends the same query.
     found = asking.get(f"label/{wanted[2]}/values", **{"match[]": wanted[1]})
     assert found
     assert found in (["dragoman"], [MODEL]) or all(":" in instance for instance in found)
 
 
 @pytest.mark.parametrize("name", rules("alert"))
-def test_what_an_alert_compares_exists_before_it_fires(asking: Asking, name: str) -> None:
+def test_operands_of_alerts_exist_before_the_alerts_fire(asking: Asking, name: str) -> None:
     for operand in operands(rules("alert")[name]["expr"]):
         assert asking.values(operand), operand
 
 
 @pytest.mark.parametrize("name", rules("record"))
-def test_what_is_recorded_exists(asking: Asking, name: str) -> None:
+def test_recorded_series_exist(asking: Asking, name: str) -> None:
     assert asking.values(name)
 
 
@@ -300,7 +300,7 @@ def test_prometheus_evaluates_every_rule_and_sees_the_broken_bundle(asking: Aski
         assert evaluated[name]["state"] == "inactive"
 
 
-def test_what_has_happened_is_seen_in_the_numbers(asking: Asking) -> None:
+def test_metrics_reflect_the_requests(asking: Asking) -> None:
     def last(expression: str) -> float:
         (series,) = asking.get("query", query=expression)["result"]
         return float(series["value"][1])
@@ -323,7 +323,7 @@ def test_what_has_happened_is_seen_in_the_numbers(asking: Asking) -> None:
     assert last('nmt_device_memory_bytes{kind="used"}') == 20 << 30
 
 
-def test_a_request_that_was_traced_can_be_found_from_its_duration(asking: Asking) -> None:
+def test_traced_request_is_linked_from_its_duration_by_exemplar(asking: Asking) -> None:
     query = "nmt_request_duration_seconds_bucket"
     found = asking.get("query_exemplars", query=query, start=asking.began, end=time.time())
     examples = [exemplar for series in found for exemplar in series["exemplars"]]
@@ -332,7 +332,7 @@ def test_a_request_that_was_traced_can_be_found_from_its_duration(asking: Asking
         assert re.fullmatch(r"[0-9a-f]{32}", example["labels"]["trace_id"])
 
 
-def test_promtool_finds_nothing_wrong_with_the_metrics(watched: Watched) -> None:
+def test_promtool_accepts_the_metrics(watched: Watched) -> None:
     outcome = subprocess.run(
         ["promtool", "check", "metrics"],
         input=watched.exposed,

@@ -1,4 +1,4 @@
-"""Ray Serve on this machine: two replicas, one of which is killed, and what each says of itself."""
+"""Tests of Ray Serve with two replicas, one of which is killed: answers, metrics, health."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = [
 
 REQUESTS, CLIENTS, REPLICAS = 200, 16, 2
 PATIENCE = 120.0
-"""Seconds, of a client with one request and of whoever waits for a replica."""
+"""Seconds, for a request of a client and for waiting for a replica."""
 WORDS = (
     *("Hund", "Katze", "Mann", "Frau", "Kind", "Ball", "Haus", "Baum"),
     *("Auto", "Fahrrad", "Pferd", "Vogel", "Junge", "Tisch", "Boot"),
@@ -51,7 +51,7 @@ TEXTS = [
 
 
 class Books:
-    """The series of one replica, by name and labels."""
+    """The metrics of one replica, by name and labels."""
 
     def __init__(self, port: int) -> None:
         text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
@@ -76,22 +76,22 @@ class Books:
 
 @dataclass
 class Heard:
-    """By the clients together."""
+    """Outcomes of all clients together."""
 
     translations: list[str] = field(default_factory=list)
     refused: list[tuple[int, str | None]] = field(default_factory=list)
-    """Status and ``Retry-After`` of each answer that was no translation."""
+    """Status and ``Retry-After`` of each answer without a translation."""
 
 
 @dataclass
 class Aftermath:
     heard: Heard
     before: dict[int, Books]
-    """By ports, when half of the requests had been answered, and then one replica was killed."""
+    """Metrics by port after half of the requests, just before one replica is killed."""
     after: dict[int, Books]
     killed: int
     replicas: tuple[set[int], set[int]]
-    """Processes before and after."""
+    """Process ids before and after."""
     log: str
 
 
@@ -99,7 +99,7 @@ class Aftermath:
 def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
     directory = tmp_path_factory.mktemp("ray")
     port, *ports = free_ports(1 + 2 * REPLICAS)
-    # A range has to be of neighbours.
+    # A range must consist of consecutive ports.
     first = ports[0]
     arguments = [f"min_replicas={REPLICAS}", f"max_replicas={REPLICAS}", "cpus=1"]
     arguments.append(f"metrics_ports={first}-{first + 2 * REPLICAS - 1}")
@@ -135,12 +135,12 @@ def test_both_replicas_answer(aftermath: Aftermath) -> None:
     assert all(each.translated > 0 for each in aftermath.before.values())
 
 
-def test_every_request_is_answered_to_a_client_that_tries_again(aftermath: Aftermath) -> None:
+def test_every_request_is_answered_if_the_client_retries(aftermath: Aftermath) -> None:
     assert len(aftermath.heard.translations) == REQUESTS
     assert all(text.startswith("A") for text in aftermath.heard.translations)
 
 
-def test_a_client_is_told_to_try_again_by_503_and_nothing_else(aftermath: Aftermath) -> None:
+def test_clients_are_asked_to_retry_by_503_only(aftermath: Aftermath) -> None:
     assert {status for status, _ in aftermath.heard.refused} <= {503}
     assert all(after is not None for _, after in aftermath.heard.refused)
 
@@ -152,7 +152,7 @@ def test_a_killed_replica_is_replaced(aftermath: Aftermath) -> None:
     assert len(after - before) == 1
 
 
-def test_the_books_of_each_replica_balance(aftermath: Aftermath) -> None:
+def test_metrics_of_each_replica_balance(aftermath: Aftermath) -> None:
     assert all(each.balance() for each in (*aftermath.before.values(), *aftermath.after.values()))
     survivors = {each.started for each in aftermath.before.values()}
     assert sum(each.started in survivors for each in aftermath.after.values()) == REPLICAS - 1
@@ -160,15 +160,15 @@ def test_the_books_of_each_replica_balance(aftermath: Aftermath) -> None:
 
 @pytest.fixture
 async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
-    """One whose models are being loaded, in this process, without Ray around it."""
-    # Also leaves out what Ray's own modules warn of while they are imported.
+    """A replica in this process, without Ray, whose models are being loaded."""
+    # Also ignores the warnings of Ray's own modules at import.
     pytest.importorskip("ray.serve")
     from service.ray.deployment import deployment as ray
     from service.ray.options import Arguments, plan_of
     from service.settings import Settings
 
     for name in ("configure_logging", "prepare_process", "spare_what_stays"):
-        # They are about the whole process, which is ours.
+        # They would change the whole process, which is that of the tests.
         monkeypatch.setattr(ray, name, lambda *_: None)
     bundles = tmp_path / "bundles"
     shutil.copytree(ROOT / "bundles" / "everyday-de-en", bundles / "everyday-de-en")
@@ -182,7 +182,7 @@ async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 @pytest.mark.anyio
-async def test_a_replica_is_replaced_once_an_engine_has_died(replica: Any) -> None:
+async def test_replica_is_replaced_after_an_engine_died(replica: Any) -> None:
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
         await replica.check_health()
@@ -192,7 +192,7 @@ async def test_a_replica_is_replaced_once_an_engine_has_died(replica: Any) -> No
 
 
 @pytest.mark.anyio
-async def test_a_replica_that_never_loads_is_replaced_and_says_why(replica: Any) -> None:
+async def test_replica_that_never_loads_is_replaced_and_reports_why(replica: Any) -> None:
     (replica.bundles / "everyday-de-en" / "tokenizer.model").write_bytes(b"")
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
@@ -201,7 +201,7 @@ async def test_a_replica_that_never_loads_is_replaced_and_says_why(replica: Any)
 
 
 @pytest.mark.anyio
-async def test_a_replica_stays_when_others_would_find_no_more_than_it(replica: Any) -> None:
+async def test_replica_whose_bundles_were_removed_stays_healthy(replica: Any) -> None:
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
         await replica.check_health()
@@ -211,15 +211,15 @@ async def test_a_replica_stays_when_others_would_find_no_more_than_it(replica: A
 
 
 def ask(server: RayServer, text: str, heard: Heard, half: threading.Event) -> None:
-    """As a patient client does: what says when to try again is tried again then."""
+    """Send as a patient client does: answers that say when to retry are retried then."""
     deadline = time.monotonic() + PATIENCE
     body = {"q": text, "source": "de", "target": "en"}
     while True:
-        assert time.monotonic() < deadline, f"nobody translates {text!r}"
+        assert time.monotonic() < deadline, f"no replica translates {text!r}"
         try:
             answer = httpx.post(f"{server.address}/translate", json=body, timeout=PATIENCE)
         except httpx.TransportError:
-            # Its connection went with the replica.
+            # The connection ended with the replica.
             time.sleep(0.5)
             continue
         if answer.status_code == httpx.codes.OK:
@@ -264,7 +264,7 @@ def until(done: Callable[[], bool]) -> None:
 
 
 def free_ports(number: int) -> list[int]:
-    """One, and then neighbours."""
+    """A free port followed by consecutive free ports."""
     for first in range(21000, 29000, 16):
         with contextlib.ExitStack() as held, contextlib.suppress(OSError):
             for port in range(first, first + number):

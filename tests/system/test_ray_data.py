@@ -1,4 +1,4 @@
-"""Ray Data on this machine: a corpus in every shape, two actors, and the same again."""
+"""Test of Ray Data: a corpus of several file formats, two actors, and a resumed run."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 
-WHO = ("Hund", "Katze", "Mann", "Frau", "Kind", "Pferd", "Vogel", "Junge", "Koch", "Kuh")
+SUBJECTS = ("Hund", "Katze", "Mann", "Frau", "Kind", "Pferd", "Vogel", "Junge", "Koch", "Kuh")
 WHAT = ("Ball", "Haus", "Baum", "Auto", "Fahrrad", "Tisch", "Boot", "Buch", "Hut", "Bild")
 HOW = ("sieht", "hat", "holt", "malt")
-TEXTS = [f"Ein {who} {how} ein {what}." for how in HOW for who in WHO for what in WHAT]
+TEXTS = [f"Ein {subject} {how} ein {what}." for how in HOW for subject in SUBJECTS for what in WHAT]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """400 lines, and a few more in every other shape."""
+    """400 lines, and a few more in every other format."""
     directory = tmp_path_factory.mktemp("corpus") / "in"
     directory.mkdir()
     (directory / "lines.txt").write_text("".join(f"{each}\n" for each in TEXTS))
@@ -43,10 +43,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_a_corpus_is_translated_in_order_by_two_actors_and_not_again(corpus: Path) -> None:
+def test_corpus_is_translated_in_order_by_two_actors_and_not_again_on_resumption(
+    corpus: Path,
+) -> None:
     output = corpus.parent / "out"
     codes, (first, second, _) = translate_twice(corpus, output)
-    # 1 says that not every row could be translated.
+    # Exit code 1 means that not every row could be translated.
     assert codes == [1, 0], first + second
     assert "461 rows translated" in first
     assert "by 2 actors" in first
@@ -56,7 +58,7 @@ def test_a_corpus_is_translated_in_order_by_two_actors_and_not_again(corpus: Pat
 
     lines = parts(output / "lines.txt")
     assert len(lines) == 400
-    # The same text is translated the same, wherever it is: its place says whose translation it is.
+    # Rows are matched by position, since equal texts have equal translations.
     columns = [line.split("\t") for line in parts(output / "columns.tsv")]
     assert columns[0] == ["id", "text", "translation"]
     assert [(int(n), text) for n, text, _ in columns[1:]] == list(enumerate(TEXTS[:20]))
@@ -69,7 +71,7 @@ def test_a_corpus_is_translated_in_order_by_two_actors_and_not_again(corpus: Pat
 
 
 def translate_twice(source: Path, output: Path) -> tuple[list[int], list[str]]:
-    """The exit codes of the same command, and what was said each time and afterwards."""
+    """Exit codes of two runs of the same command, and stderr of each run and of the end."""
     command = [sys.executable, "-m", "tests.support.ray_corpus", str(source), str(output)]
     command += ["--from", "de", "--to", "en", "--actors", "2", "--cpus", "1"]
     command += ["--shard-bytes", "2000"]

@@ -1,4 +1,4 @@
-"""The toy problem from nothing to HTTP: trained, averaged, evaluated, exported, served, asked."""
+"""End-to-end test of the toy problem: train, average, evaluate, export, serve, translate."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_checkpoint_solves_the_problem(trained: Path) -> None:
+def test_checkpoint_solves_the_problem(trained: Path) -> None:
     scores = json.loads((trained / "runs" / "reverse" / "scores.json").read_text())
     assert scores["directions"][0]["exact"] >= 0.99
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_the_served_bundle_solves_it_over_http(trained: Path, precision: str) -> None:
+def test_served_bundle_solves_the_problem_over_http(trained: Path, precision: str) -> None:
     unseen = list(generate("reverse", "never seen", 300))
     with serving(trained / "bundles", PRECISION=precision) as url:
         response = httpx.post(
@@ -58,7 +58,7 @@ def test_the_served_bundle_solves_it_over_http(trained: Path, precision: str) ->
     }
 
 
-def test_the_bundle_says_where_it_comes_from(trained: Path) -> None:
+def test_bundle_records_its_origin(trained: Path) -> None:
     manifest = Bundle.open(trained / "bundles" / "reverse").manifest
     assert manifest.provenance.recipe == "reverse"
     report = json.loads((trained / "runs" / "reverse" / "prepare.json").read_text())

@@ -25,7 +25,7 @@ def test_parts_are_delivered_in_order_for_any_order_of_completion(
     sentences = [(n, s) for n, text in enumerate(separators) for s in range(len(text) - 1)]
     rng.shuffle(sentences)
     for number, sentence in sentences:
-        order.tell(number, sentence, f"<{number}.{sentence}>")
+        order.deliver(number, sentence, f"<{number}.{sentence}>")
     assert [part.text for part in delivered] == sorted(part.text for part in delivered)
     for number, text in enumerate(separators):
         whole = "".join(f"{before}<{number}.{s}>" for s, before in enumerate(text[:-1])) + text[-1]
@@ -36,9 +36,9 @@ def test_part_is_delivered_as_soon_as_all_before_it_are_known() -> None:
     delivered: list[Part] = []
     order = OrderedParts(2, delivered.append)
     order.begin(0, Text(("", " ", "!"), ()))
-    order.tell(0, 1, "b")
+    order.deliver(0, 1, "b")
     assert delivered == []
-    order.tell(0, 0, "a")
+    order.deliver(0, 0, "a")
     assert [part.target for part in delivered] == ["a", " b", "!"]
     order.whole(1, "c")
     assert delivered[-1] == Part(1, "c")

@@ -1,1 +1,1 @@
-"""How good translations are: scores, what is behind them, and a report to read."""
+"""Translation quality: BLEU, chrF and TER, significance tests, diagnostics, an HTML report."""

@@ -1,4 +1,4 @@
-"""Test sets: sources and references, line beside line. Knows files, and no translations."""
+"""Test sets as sentence-aligned sources and references, read from files."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from training.data.corpus import CorpusError, find_side, read_lines
 from training.refusal import Refusal
 
 TOKENISED = "lc.norm.tok"
-"""Of corpora that come lower-cased, normalised and tokenised, too: ``<name>.lc.norm.tok``."""
+"""Infix of the lower-cased, normalised and tokenised version: ``<name>.lc.norm.tok``."""
 
 
 class Misaligned(Refusal):
-    """Texts that should stand line beside line do not."""
+    """Files that should be sentence-aligned have different numbers of lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bitext:
-    """What translations are compared with."""
+    """Sources and references that translations are scored against."""
 
     name: str
     source: str
     target: str
-    """Languages; empty where nobody said which."""
+    """Language codes; empty if not given."""
     references: tuple[str, ...]
     sources: tuple[str, ...] | None
-    """``None`` where only hypotheses and references are known."""
+    """``None`` if only hypotheses and references are known."""
     tokenised_references: tuple[str, ...] | None = None
 
     @property
@@ -36,7 +36,7 @@ class Bitext:
 
     @property
     def title(self) -> str:
-        """Name and direction: what one section of a report is about."""
+        """Name and direction: the heading of a section of the report."""
         return f"{self.name}, {self.direction}" if self.source and self.target else self.name
 
     def first(self, count: int) -> Bitext:
@@ -54,14 +54,14 @@ class Bitext:
 
 
 def find_bitext(name: str, source: str, target: str, directory: Path) -> Bitext:
-    """A test set by the name of its corpus; raises ``CorpusError`` or ``Misaligned``."""
+    """The test set of a named corpus; raises ``CorpusError`` or ``Misaligned``."""
     reference_path = find_side(name, target, directory)
     bitext = read_bitext(reference_path, find_side(name, source, directory))
     tokenised = None
     try:
         path = find_side(f"{name}.{TOKENISED}", target, directory)
     except CorpusError:
-        # Few corpora come that way, and what is scored by it is an extra.
+        # Few corpora have a tokenised version, and its score is only an addition.
         pass
     else:
         tokenised = tuple(read_lines(path))
@@ -72,7 +72,7 @@ def find_bitext(name: str, source: str, target: str, directory: Path) -> Bitext:
 def read_bitext(
     reference: Path, source: Path | None = None, languages: tuple[str, str] = ("", "")
 ) -> Bitext:
-    """A test set in files of any name; raises ``CorpusError`` or ``Misaligned``."""
+    """A test set from files of any name; raises ``CorpusError`` or ``Misaligned``."""
     references = tuple(read_lines(reference))
     if not references:
         raise Misaligned(f"{reference} has no lines; a reference has one for each sentence")
@@ -92,7 +92,7 @@ def read_bitext(
 def check_aligned(
     path: Path, lines: Sequence[str], reference: Path, references: Sequence[str]
 ) -> None:
-    """Raises ``Misaligned`` unless both have as many lines."""
+    """Raises ``Misaligned`` unless both files have the same number of lines."""
     if len(lines) != len(references):
         shorter, longer = (path, reference) if len(lines) < len(references) else (reference, path)
         end = min(len(lines), len(references))

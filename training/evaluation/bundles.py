@@ -1,4 +1,4 @@
-"""Test sets translated by bundles, as they are served, and what is to be said of the bundles."""
+"""Translates test sets with bundles through the service, and builds the sections of a report."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Pair = tuple[str, str]
 
 
 class NothingToTranslate(Refusal):
-    """No bundle translates what was asked for."""
+    """No bundle translates the requested direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Translating:
-    """How bundles translate for a report, and where their translations are kept for the next."""
+    """How bundles translate for a report, and the directory that caches their translations."""
 
     data: Path
     kept: Path
@@ -34,8 +34,8 @@ class Translating:
     threads: int = 0
 
     def translations(self, bundle: Bundle, bitext: Bitext) -> list[str]:
-        """One line for each source. What is kept of this version and these sources is not done
-        again. Raises ``TranslationFailed``."""
+        """One translation for each source. Translations by this version of these sources are read
+        from the cache. Raises ``TranslationFailed``."""
         manifest, sources = bundle.manifest, bitext.sources
         assert sources is not None
         beam = self.beam_size or manifest.decoding.beam_size
@@ -60,7 +60,7 @@ class Translating:
 
 
 def asked(bundles: Sequence[Bundle], source: str | None, target: str | None) -> list[Pair]:
-    """The directions that a report is of: all that the bundles have, or those that were named.
+    """The directions of the report: the named ones, or all that the bundles translate.
 
     Raises ``NothingToTranslate`` if a bundle has none of them.
     """
@@ -93,10 +93,10 @@ def sections(
     directions: Sequence[Pair],
     translating: Translating,
 ) -> list[Section]:
-    """One for each test set and direction, of the bundles that translate it."""
+    """One section for each test set and direction, with the bundles that translate it."""
     names = labels(bundles)
     made = []
-    # Whatever is missing is missed before hours of translating.
+    # Read all test sets first: a missing one fails before hours of translating.
     bitexts = [
         find_bitext(name, *pair, translating.data) for name in test_sets for pair in directions
     ]
@@ -112,7 +112,7 @@ def sections(
 
 
 def labels(bundles: Sequence[Bundle]) -> list[str]:
-    """What bundles are called in a report: as short as tells them apart."""
+    """The shortest distinct labels of bundles in a report."""
     names = [bundle.manifest.name for bundle in bundles]
     if len(set(names)) < len(names):
         names = [f"{b.manifest.name} {b.manifest.version}" for b in bundles]
@@ -124,7 +124,7 @@ def labels(bundles: Sequence[Bundle]) -> list[str]:
 
 
 def facts_of(label: str, bundle: Bundle) -> Facts:
-    """The model card in a few lines."""
+    """The main facts of the model card."""
     manifest = bundle.manifest
     shape, provenance, decoding = manifest.dimensions, manifest.provenance, manifest.decoding
     pieces = f"{shape.vocabulary_size}"

@@ -1,6 +1,6 @@
-"""Where bars and intervals stand in a drawing; the page's template draws them.
+"""Geometry of the report's charts: bars, axis ticks and intervals. The page's template draws them.
 
-Lengths are in units of the drawing, y goes down.
+Lengths are in units of the drawing; y points down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 WIDTH, HEIGHT = 720.0, 190.0
 _LEFT, _BOTTOM, _TOP = 40.0, 44.0, 18.0
 _GAP = 0.22
-"""Share of a group's width that is left free."""
+"""Share of a group's width that stays empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Column:
     height: float
     series: int
     label: str
-    """What stands above it, and when it is pointed at."""
+    """Text above the bar, and its tooltip."""
     shown: bool
-    """Whether there is room for the label."""
+    """Whether the label has enough room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Tick:
 class Chart:
     columns: tuple[Column, ...]
     groups: tuple[Tick, ...]
-    """Names under groups of columns, by the middle of each."""
+    """Labels below groups of columns, at the middle of each group."""
     levels: tuple[Tick, ...]
-    """Lines across."""
+    """Horizontal grid lines."""
     left: float = _LEFT
     floor: float = HEIGHT - _BOTTOM
     width: float = WIDTH
@@ -50,7 +50,7 @@ class Chart:
 
 
 def columns(names: Sequence[tuple[str, str]], series: Sequence[Sequence[float | int]]) -> Chart:
-    """Groups of columns, one column for each series. A name has a second line."""
+    """Groups of columns, one column for each series. A name has two lines."""
     top = _round_up(max((value for values in series for value in values), default=1) or 1)
     group = (WIDTH - _LEFT) / max(1, len(names))
     width = group * (1 - _GAP) / max(1, len(series))
@@ -71,13 +71,13 @@ def columns(names: Sequence[tuple[str, str]], series: Sequence[Sequence[float | 
 
 
 def _round_up(value: float) -> float:
-    """A round number that is not smaller, and that has four round quarters."""
+    """The smallest round number from ``value`` upwards with four round quarters."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next(step * scale for step in (1, 2, 4, 6, 8, 10) if step * scale >= value)
 
 
 def lengths(results: Sequence[dict[str, Any]]) -> Chart:
-    """How long hypotheses are beside references: sentences by the quotient of words."""
+    """Histogram of sentences by hypothesis length divided by reference length, in words."""
     bars = results[0]["diagnostics"]["ratios"]
     names = [
         (
@@ -94,7 +94,7 @@ def lengths(results: Sequence[dict[str, Any]]) -> Chart:
 
 
 def by_source_length(results: Sequence[dict[str, Any]]) -> Chart:
-    """BLEU of sentences by words of the source."""
+    """BLEU of sentences by source length in words."""
     buckets = results[0]["diagnostics"]["buckets"]
     names = [
         (
@@ -108,7 +108,7 @@ def by_source_length(results: Sequence[dict[str, Any]]) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A score and its interval on a line of 100 units."""
+    """A score and its confidence interval on an axis of 100 units."""
 
     low: float
     high: float
@@ -116,7 +116,7 @@ class Range:
 
 
 def ranges(measured: Sequence[dict[str, Any]]) -> list[Range]:
-    """One metric of every system, on a scale that holds all of their intervals."""
+    """One metric of every system, on an axis that contains all confidence intervals."""
     lows: list[float] = [each["mean"] - each["margin"] for each in measured]
     highs: list[float] = [each["mean"] + each["margin"] for each in measured]
     scores: list[float] = [each["score"] for each in measured]

@@ -1,7 +1,7 @@
-"""Whether one system is better than another, or was only lucky with these sentences.
+"""Significance tests between systems: paired bootstrap and paired approximate randomisation.
 
-Both tests are sacreBLEU's. The null hypothesis of each is that the two systems are of a kind; the
-p-value is how often chance alone would make a difference as large as the one seen.
+Both tests are sacreBLEU's. The null hypothesis is that the two systems are equally good. The
+p-value is the probability of a difference at least as large as the observed one by chance alone.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from training.evaluation.scores import metrics_for, quietly
 Test = Literal["bootstrap", "randomisation"]
 _SHORT: dict[Test, str] = {"bootstrap": "bs", "randomisation": "ar"}
 SAMPLES: dict[Test, int] = {"bootstrap": 1000, "randomisation": 10_000}
-"""sacreBLEU's own numbers."""
+"""Defaults of sacreBLEU."""
 LEAST_SAMPLES = 1000
 SWAPS = 20_000_000
-"""Sentences that are swapped or drawn in all samples together: beyond 2,000 sentences,
-randomisation takes fewer samples than sacreBLEU would, as its signature says."""
+"""Upper bound of sentences that all samples together swap or draw. Beyond 2,000 sentences,
+randomisation takes fewer samples than sacreBLEU's default; its signature states the number."""
 LEVEL = 0.05
-"""Differences with a p-value below it are called significant."""
+"""Differences with a p-value below it are significant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One system beside the baseline, by one metric."""
+    """One system compared with the baseline by one metric."""
 
     metric: str
     baseline: float
     system: float
     difference: float
-    """Of the system over the baseline."""
+    """Score of the system minus score of the baseline."""
     bootstrap: float
     """p-value of paired bootstrap resampling (Koehn 2004, section 4), as Moses computes it."""
     randomisation: float
@@ -45,23 +45,23 @@ class Compared:
 
     @property
     def significant(self) -> bool:
-        """Whether both tests say so."""
+        """Whether both tests have a p-value below ``LEVEL``."""
         return max(self.bootstrap, self.randomisation) < LEVEL
 
     @property
     def verdict(self) -> Literal["better", "worse", "not significant"]:
-        """What may be said of the system."""
+        """The conclusion about the system."""
         if not self.significant:
             return "not significant"
-        # Of edits, fewer are better.
+        # TER counts edits: lower is better.
         return "better" if (self.difference > 0) != (self.metric == "TER") else "worse"
 
 
 def compare(baseline: Sequence[str], system: Sequence[str], bitext: Bitext) -> list[Compared]:
-    """Both tests by every metric; as many hypotheses of each system as references.
+    """Both tests by every metric. Every system has as many hypotheses as there are references.
 
-    Equal scores are never significant: where resampling cannot tell two systems apart at all,
-    sacreBLEU counts that as evidence, since no resample exceeds a difference of nothing.
+    Equal scores are never significant. Without this rule sacreBLEU would call systems significant
+    that resampling cannot distinguish, since no resample exceeds a difference of 0.
     """
     bootstrap, randomisation = (_paired(test, baseline, system, bitext) for test in SAMPLES)
     return [
@@ -90,7 +90,7 @@ class _Outcome:
 def _paired(
     test: Test, baseline: Sequence[str], system: Sequence[str], bitext: Bitext
 ) -> dict[str, _Outcome]:
-    """What one test says, by the names of ``metrics_for``."""
+    """The result of one test, by the names of ``metrics_for``."""
     quietly()
     metrics = metrics_for(bitext.target)
     named: list[tuple[str, Sequence[str]]] = [("baseline", baseline), ("system", system)]
@@ -102,9 +102,9 @@ def _paired(
         n_samples=_samples(test, len(bitext.references)),
     )()
     outcomes = {}
-    # sacreBLEU has names of its own, such as chrF2, and keeps the order.
-    for name, (theirs, signature) in zip(metrics, signatures.items(), strict=True):
-        first, second = columns[theirs]
+    # sacreBLEU has its own names, such as chrF2, and keeps the order.
+    for name, (sacrebleu_name, signature) in zip(metrics, signatures.items(), strict=True):
+        first, second = columns[sacrebleu_name]
         assert isinstance(first, Result) and isinstance(second, Result)
         assert second.p_value is not None
         same = first.score == second.score

@@ -1,7 +1,7 @@
-"""What a score does not say: too short, too long, in circles, left untranslated.
+"""Counts translation defects: wrong length, repetition loops, copied sources, unknown pieces.
 
-A word is what BLEU's tokenizer of the target language makes of a text, a mark such as a comma
-included; a word that counts has a letter or a digit in it.
+Words are those of BLEU's tokenizer for the target language, which makes punctuation marks words
+too. A content word is a word with a letter or a digit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from training.evaluation.bitext import Bitext
 from training.evaluation.scores import bleu_for
 
 BUCKETS = (5, 10, 15, 20, 25, 30, 40, 50)
-"""Longest source, in words, of each bucket but the last."""
+"""Longest source, in words, of each bucket except the last."""
 RATIOS = (0.0, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2.0)
-"""Where the bars of the distribution of lengths begin."""
+"""Lower edges of the bars in the histogram of length ratios."""
 UNKNOWN = "⁇"
-"""What SentencePiece writes for the piece ``unk``."""
+"""SentencePiece's text for the piece ``unk``."""
 _LONGEST_LOOP = 4
 
 Words = list[str]
@@ -28,7 +28,7 @@ Words = list[str]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Sentences whose source has so many words; of the reference, where no source is known."""
+    """Sentences by source length in words; by reference length if the source is unknown."""
 
     least: int
     most: int | None
@@ -38,7 +38,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Sentences by words of the hypothesis over words of the reference."""
+    """Sentences by hypothesis length divided by reference length, in words."""
 
     least: float
     below: float | None
@@ -47,49 +47,49 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """Counts are of sentences unless something else is said."""
+    """Numbers of sentences, unless stated otherwise."""
 
     sentences: int
     length_ratio: float
-    """All words of the hypotheses over all words of the references."""
+    """Words of all hypotheses divided by words of all references."""
     too_short: int
-    """Less than half the reference's words, and at least three fewer."""
+    """Shorter than half the reference, and by at least three words."""
     too_long: int
-    """More than twice the reference's words, and at least three more."""
+    """Longer than twice the reference, and by at least three words."""
     empty: int
-    """Hypotheses of nothing but blanks."""
+    """Hypotheses that are empty or only whitespace."""
     exact: int
-    """Hypotheses equal to the reference, blanks at the ends aside."""
+    """Hypotheses equal to the reference, leading and trailing whitespace ignored."""
     loops: int
-    """One to four words stand three times in succession, and the reference has no such place.
+    """One to four words, at least one a content word, occur three times in succession.
 
-    At least one of the words counts.
+    Sentences whose reference has such a loop are not counted.
     """
     repetitions: int
-    """Four words in succession stand twice, and the reference has no such four."""
+    """A sequence of four words occurs twice, and no such sequence does in the reference."""
     copied: int | None
-    """Of the words that count, at least four fifths stand in the source, and less than half of
-    the reference's do; ``None`` where no source is known."""
+    """At least four fifths of the hypothesis's content words occur in the source, and less than
+    half of the reference's do; ``None`` if the source is unknown."""
     unknown: int
-    """Hypotheses with a piece that the vocabulary lacks."""
+    """Hypotheses with a piece that is not in the vocabulary."""
     buckets: tuple[Bucket, ...]
     ratios: tuple[Bar, ...]
 
 
 def diagnose(hypotheses: Sequence[str], bitext: Bitext) -> Diagnostics:
-    """As many hypotheses as references, at least one."""
-    # BLEU's tokenizer finds no word at all in such as "<skipped>"; that is taken for one.
+    """Diagnose at least one hypothesis; there are as many hypotheses as references."""
+    # BLEU's tokenizer finds no word in texts such as "<skipped>"; they count as one word.
     bleu = bleu_for(bitext.target)
-    ours = [_words(bleu, text) for text in hypotheses]
-    theirs = [_words(bleu, text) for text in bitext.references]
+    hypothesis_words = [_words(bleu, text) for text in hypotheses]
+    reference_words = [_words(bleu, text) for text in bitext.references]
     sources = None
     if bitext.sources is not None:
         source_bleu = bleu_for(bitext.source)
         sources = [_words(source_bleu, text) for text in bitext.sources]
-    pairs = list(zip(ours, theirs, strict=True))
+    pairs = list(zip(hypothesis_words, reference_words, strict=True))
     return Diagnostics(
         sentences=len(pairs),
-        length_ratio=sum(map(len, ours)) / max(1, sum(map(len, theirs))),
+        length_ratio=sum(map(len, hypothesis_words)) / max(1, sum(map(len, reference_words))),
         too_short=sum(2 * len(a) < len(b) and len(a) + 3 <= len(b) for a, b in pairs),
         too_long=sum(len(a) > 2 * len(b) and len(a) >= len(b) + 3 for a, b in pairs),
         empty=sum(not text.strip() for text in hypotheses),
@@ -100,10 +100,13 @@ def diagnose(hypotheses: Sequence[str], bitext: Bitext) -> Diagnostics:
         repetitions=sum(repeats(a) and not repeats(b) for a, b in pairs),
         copied=None
         if sources is None
-        else sum(is_copied(*each) for each in zip(ours, theirs, sources, strict=True)),
+        else sum(
+            is_copied(*each)
+            for each in zip(hypothesis_words, reference_words, sources, strict=True)
+        ),
         unknown=sum(UNKNOWN in text for text in hypotheses),
         buckets=_buckets(
-            [len(words) for words in (theirs if sources is None else sources)],
+            [len(words) for words in (reference_words if sources is None else sources)],
             hypotheses,
             bitext.references,
             bitext.target,
@@ -113,7 +116,7 @@ def diagnose(hypotheses: Sequence[str], bitext: Bitext) -> Diagnostics:
 
 
 def has_loop(words: Words) -> bool:
-    """Whether one to four words, one of which counts, stand three times in succession."""
+    """Whether one to four words, one of them a content word, occur three times in succession."""
     for size in range(1, _LONGEST_LOOP + 1):
         for start in range(len(words) - 3 * size + 1):
             first = words[start : start + size]
@@ -125,18 +128,18 @@ def has_loop(words: Words) -> bool:
 
 
 def repeats(words: Words) -> bool:
-    """Whether four words in succession stand twice."""
+    """Whether a sequence of four words occurs twice."""
     fours = [tuple(words[start : start + 4]) for start in range(len(words) - 3)]
     return len(set(fours)) < len(fours)
 
 
 def is_copied(hypothesis: Words, reference: Words, source: Words) -> bool:
-    """Whether the source was written instead of a translation; see ``Diagnostics.copied``."""
+    """Whether the hypothesis copies the source; see ``Diagnostics.copied``."""
     return _share_in(hypothesis, source) >= 0.8 and _share_in(reference, source) < 0.5
 
 
 def _share_in(words: Words, source: Words) -> float:
-    """Of the words that count, the share that stand in the source, each as often at most."""
+    """Share of the content words that occur in the source, each at most as often as there."""
     counted = Counter(word.casefold() for word in words if _counts(word))
     if not counted:
         return 0.0
@@ -161,7 +164,7 @@ def _buckets(
         here = [
             place
             for place, length in enumerate(lengths)
-            # What has no word at all is as short as it gets.
+            # A text without words belongs to the first bucket.
             if (length > edge or edge == 0) and (most is None or length <= most)
         ]
         if here:

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: the JSON is this, and the page shows every number of it."""
+"""The content of a report as plain values, rendered as JSON and as an HTML page."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from training.evaluation.examples import Kind, choose
 from training.evaluation.scores import Measured, score
 
 DECIMALS = 2
-"""Of scores, as they are published."""
+"""Decimals of published scores."""
 _FINER = {"bootstrap": 4, "randomisation": 4, "length_ratio": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a system before it translates, each with its name."""
+    """Facts about a system, each with its name."""
 
     system: str
     facts: tuple[tuple[str, str], ...]
@@ -37,7 +37,7 @@ class Comparison:
     baseline: str
     system: str
     differing: int
-    """Sentences that the two translate differently."""
+    """Sentences that the two systems translate differently."""
     metrics: tuple[Compared, ...]
 
 
@@ -52,7 +52,7 @@ class Section:
     sentences: int
     results: tuple[Result, ...]
     comparisons: tuple[Comparison, ...]
-    """Of every system but the first with the first."""
+    """Every system except the first, compared with the first."""
     examples: tuple[Kind, ...]
 
 
@@ -60,12 +60,12 @@ class Section:
 class Report:
     title: str
     created: str
-    """A date."""
+    """ISO date."""
     systems: tuple[Facts, ...]
     sections: tuple[Section, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, numbers rounded."""
+        """The report as JSON values, with numbers rounded."""
         document: dict[str, Any] = _plain(self)
         return document
 
@@ -97,7 +97,7 @@ def make_section(bitext: Bitext, named: Sequence[tuple[str, Sequence[str]]]) -> 
 
 
 def summary(report: Report) -> str:
-    """The scores and comparisons, for a terminal."""
+    """Scores and comparisons as text for a terminal."""
     lines = []
     for section in report.sections:
         lines.append(f"{section.title}: {section.sentences} sentences")

@@ -1,4 +1,4 @@
-"""Which sentences of a test set are worth reading, and where a translation differs."""
+"""Selects example sentences for a report, and marks where a translation differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.evaluation.bitext import Bitext
 from training.evaluation.scores import sentence_scores
 
 COUNT = 8
-"""Examples of each kind."""
+"""Number of examples of each kind."""
 _WORD = re.compile(r"\w+|[^\w\s]|\s+")
 
 
@@ -25,7 +25,7 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Example:
     line: int
-    """In the test set, from 1."""
+    """Line number in the test set, from 1."""
     source: str | None
     reference: str
     outputs: tuple[Output, ...]
@@ -33,16 +33,16 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Examples that were chosen for one reason."""
+    """Examples selected for one reason."""
 
     title: str
     examples: tuple[Example, ...]
 
 
 def choose(named: Sequence[tuple[str, Sequence[str]]], bitext: Bitext) -> list[Kind]:
-    """Best and worst, by chrF, and where each system is furthest from the first.
+    """The best and worst sentences by chrF, and those where a system differs most from the first.
 
-    Of equals, the longest reference comes first, then the first line.
+    Among equals, longer references come first, then earlier lines.
     """
     scores = [sentence_scores(hypotheses, bitext.references) for _, hypotheses in named]
     places = range(len(bitext.references))
@@ -78,16 +78,16 @@ def choose(named: Sequence[tuple[str, Sequence[str]]], bitext: Bitext) -> list[K
 
 
 def marked(text: str, reference: str) -> list[tuple[str, bool]]:
-    """The text in stretches, and whether each is missing in the reference at this place."""
-    ours, theirs = _WORD.findall(text), _WORD.findall(reference)
+    """Segments of the text, and whether each is absent from the reference at this place."""
+    text_words, reference_words = _WORD.findall(text), _WORD.findall(reference)
     stretches: list[tuple[str, bool]] = []
-    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, text_words, reference_words, autojunk=False)
     for what, start, end, _, _ in matcher.get_opcodes():
-        text = "".join(ours[start:end])
+        text = "".join(text_words[start:end])
         if what == "equal":
             stretches.append((text, False))
             continue
-        # Blanks around words that are marked are not.
+        # Whitespace around marked words is not marked.
         word = text.strip()
         before, _, after = text.partition(word) if word else (text, "", "")
         parts = [(before, False), (word, True), (after, False)]

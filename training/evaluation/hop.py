@@ -1,4 +1,4 @@
-"""The hop ``evaluate``: how well a run's averaged network translates its recipe's test set."""
+"""Pipeline stage ``evaluate``: scores a run's averaged network on its recipe's test set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.search.settings import decoding_of, searching_of
 
 
 class NotEvaluated(Refusal):
-    """A run has no scores that can be read."""
+    """The run has no readable scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class DirectionScores:
     sentences: int
     scores: tuple[Measured, ...]
     exact: float
-    """Share of sentences translated exactly as the reference."""
+    """Share of translations equal to their reference."""
     cut: int
-    """Sentences of which the network could read only the beginning."""
+    """Sentences truncated at the network's maximum length."""
 
     def score(self, metric: str) -> float:
         return next(each.score for each in self.scores if each.metric == metric)
@@ -39,7 +39,7 @@ class DirectionScores:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """``scores.json``."""
+    """Content of ``scores.json``."""
 
     test_set: str
     decoding: DecodingDefaults
@@ -47,7 +47,7 @@ class Evaluation:
 
     @property
     def bleu(self) -> float:
-        """The mean of all directions."""
+        """Mean BLEU over all directions."""
         return sum(each.score("BLEU") for each in self.directions) / len(self.directions)
 
     def to_json(self) -> str:
@@ -94,7 +94,7 @@ def evaluate(
                 *direction,
                 sentences=len(translations),
                 scores=tuple(score(translations, bitext)),
-                exact=sum(ours == theirs for ours, theirs in pairs) / len(translations),
+                exact=sum(text == reference for text, reference in pairs) / len(translations),
                 cut=cut,
             )
         )

@@ -1,4 +1,4 @@
-"""Texts translated by a network in PyTorch, many at once."""
+"""Batched beam-search translation of texts with a PyTorch network."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from training.search.beam import Hypothesis, Searching
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Token ids of texts for one direction of a run."""
+    """Tokenizes texts for one direction of a run."""
 
     tokenizers: Tokenizers
     prefix: tuple[int, ...]
     limit: int
-    """Longest source that the network reads, prefix and ``eos`` included."""
+    """Maximum source length of the network in tokens, prefix and ``eos`` included."""
 
     @classmethod
     def of(cls, data: Data, target: str, tokenizers: Tokenizers, limit: int) -> Reader:
         return cls(tokenizers, source_prefix(data, target, tokenizers.source), limit)
 
     def read(self, texts: Sequence[str]) -> tuple[list[tuple[int, ...]], int]:
-        """The ids of every text, and of how many texts these are only the beginning."""
+        """The ids of every text, and the number of truncated texts."""
         room = self.limit - len(self.prefix) - 1
         pieces = [self.tokenizers.source.encode(text) for text in texts]
         eos = self.tokenizers.source.special_ids.eos
@@ -48,7 +48,7 @@ def search_texts(
     title: str,
     tokens: int = TOKENS,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of every source, best first, in the order of the sources; shows a bar."""
+    """The hypotheses of every source, best first, in source order; shows a progress bar."""
     found: list[list[Hypothesis]] = [[] for _ in sources]
     hypotheses = search_all(network, sources, searching, network.config.max_length, tokens=tokens)
     with tqdm(total=len(sources), unit="sentence", desc=title, dynamic_ncols=True) as bar:
@@ -59,7 +59,7 @@ def search_texts(
 
 
 def bitext_of(corpus: Corpus, data: Data, direction: tuple[str, str], directory: Path) -> Bitext:
-    """A recipe's validation or test set in one of its directions."""
+    """A recipe's validation or test set in one direction."""
     if corpus.generator is None:
         return find_bitext(corpus.name, *direction, directory)
     pairs = list(read_pairs(corpus, data.source, data.target, directory))

@@ -1,4 +1,4 @@
-"""Writes a report: one page that needs nothing else, and the same as JSON beside it."""
+"""Writes an evaluation report: one self-contained HTML page, and the same content as JSON."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ DIAGNOSES = (
     ("unknown", "Unknown pieces", "a character that the vocabulary lacks was written as ⁇"),
     ("exact", "Exact", "equal to the reference"),
 )
-"""Of ``Diagnostics``: the field, its name and what it means. Sentences, but for the first."""
+"""Field of ``Diagnostics``, its name and its meaning. All but the first count sentences."""
 
 
 def render(report: Report) -> str:
-    """The page. Every text from outside is escaped."""
+    """The HTML page. Texts from outside are escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -68,12 +68,12 @@ def render(report: Report) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """With so many decimals, and a minus sign that is one."""
+    """The number with a fixed number of decimals and a typographic minus sign."""
     return f"{value:.{decimals}f}".replace("-", "−")
 
 
 def write(report: Report, page: Path) -> Path:
-    """Write the page, and its JSON beside it, whose path is returned; each whole or not at all."""
+    """Write the page and its JSON, each atomically; returns the path of the JSON."""
     document = page.with_suffix(".json")
     page.parent.mkdir(parents=True, exist_ok=True)
     _replace(document, json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER as sacreBLEU counts them, with its signatures and confidence intervals."""
+"""BLEU, chrF and TER by sacreBLEU, with signatures and bootstrap confidence intervals."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from training.evaluation.bitext import Bitext
 from training.refusal import Refusal
 
 RESAMPLES = 1000
-"""Of a bootstrap: sacreBLEU's own number."""
+"""Bootstrap resamples: sacreBLEU's default."""
 TOKENISED_BLEU = "BLEU, lower-cased and tokenised"
 
 
 class UnknownTokenisation(Refusal):
-    """sacreBLEU cannot cut a language into words here."""
+    """sacreBLEU has no tokenizer here for a language."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One metric over one test set. In TER less is better, in the others more."""
+    """One metric over one test set. Lower is better for TER, higher for the other metrics."""
 
     metric: str
     score: float
     mean: float
-    """Over the resamples of the bootstrap (Koehn 2004, section 3)."""
+    """Mean over the bootstrap resamples (Koehn 2004, section 3)."""
     margin: float
     """Half the width of the middle 95 % of the resamples: the interval is ``mean ± margin``."""
     signature: str
-    """sacreBLEU's, which says how it was counted, resamples and seed included."""
+    """sacreBLEU's signature, which records all settings, resamples and seed included."""
 
 
 def bleu_for(language: str) -> BLEU:
-    """BLEU with the words of a language; raises ``UnknownTokenisation``."""
+    """BLEU with the tokenizer of a language; raises ``UnknownTokenisation``."""
     try:
         return BLEU(trg_lang=language)
     except (ImportError, RuntimeError) as error:
@@ -50,34 +50,34 @@ def bleu_for(language: str) -> BLEU:
 
 
 def metrics_for(language: str) -> dict[str, Metric]:
-    """The metrics that every test set is scored with, by name."""
+    """The metrics of every test set, by name."""
     return {"BLEU": bleu_for(language), "chrF": CHRF(), "TER": TER()}
 
 
 def measured(
     name: str, metric: Metric, hypotheses: Sequence[str], references: Sequence[str]
 ) -> Measured:
-    """Score one text, resampled; as many hypotheses as references, at least one."""
-    # Not by corpus_score, which cannot take the mean of resamples of which some are worth 0.
+    """Score one system with resampling; as many hypotheses as references, at least one."""
+    # corpus_score fails on the mean of resamples if some of them score 0.
     quietly()
     system: list[tuple[str, Sequence[str]]] = [("system", hypotheses)]
     signatures, columns = PairedTest(
         system, {name: metric}, [references], test_type="bs", n_samples=RESAMPLES
     )()
-    # sacreBLEU has names of its own for metrics, such as chrF2.
-    ((theirs, signature),) = signatures.items()
-    (result,) = columns[theirs]
+    # sacreBLEU has its own metric names, such as chrF2.
+    ((sacrebleu_name, signature),) = signatures.items()
+    (result,) = columns[sacrebleu_name]
     assert isinstance(result, Result) and result.mean is not None and result.ci is not None
     return Measured(name, float(result.score), float(result.mean), float(result.ci), str(signature))
 
 
 def quietly() -> None:
-    """sacreBLEU tells of every sum that its tests begin."""
+    """Silence sacreBLEU's log message at the start of each test."""
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)
 
 
 def score(hypotheses: Sequence[str], bitext: Bitext) -> list[Measured]:
-    """Every metric there is for this test set; BLEU first."""
+    """All metrics of this test set, BLEU first."""
     results = [
         measured(name, metric, hypotheses, bitext.references)
         for name, metric in metrics_for(bitext.target).items()
@@ -95,9 +95,9 @@ def score(hypotheses: Sequence[str], bitext: Bitext) -> list[Measured]:
 
 
 def lower_cased_and_tokenised(texts: Sequence[str], language: str) -> list[str]:
-    """Moses's punctuation normaliser and tokenizer over lower-cased text.
+    """Lower-cased texts after Moses's punctuation normaliser and tokenizer.
 
-    On Multi30k's raw references it gives the published ``lc.norm.tok`` files, line for line.
+    For Multi30k's raw references the result equals the published ``lc.norm.tok`` files.
     """
     normaliser, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
     return [
@@ -106,7 +106,7 @@ def lower_cased_and_tokenised(texts: Sequence[str], language: str) -> list[str]:
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF of every sentence by itself, which BLEU is not made for."""
+    """chrF of each sentence. BLEU is unsuitable for single sentences."""
     metric = CHRF()
     return [
         float(metric.sentence_score(hypothesis, [reference]).score)

@@ -1,8 +1,8 @@
-"""Which beam and which length penalty translate a validation set best.
+"""Grid search over beam size and length penalty on a validation set.
 
-As long as there is a penalty, what a search visits does not depend on it: it ends with as many
-hypotheses as the beam is wide, and the penalty only says which of them is best. So every size of
-beam is searched once, and its hypotheses are put in order for every penalty.
+Every positive length penalty gives the same search: it ends with as many hypotheses as the beam is
+wide, and the penalty only ranks them. So every beam size is searched once, and its hypotheses are
+ranked again for every penalty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trial:
     length_penalty: float
     length_normalisation: LengthNormalisation
     bleu: float
-    """On the validation set, the mean of all directions."""
+    """Mean over all directions on the validation set."""
 
     @property
     def decoding(self) -> DecodingDefaults:
@@ -54,15 +54,15 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """``decoding.json``."""
+    """Content of ``decoding.json``."""
 
     validation_set: str
     sentences: int
-    """Of each direction."""
+    """Sentences per direction."""
     decoding: DecodingDefaults
-    """The best; of equals the narrowest beam."""
+    """The best setting; among equals, the narrowest beam."""
     instead_of: dict[str, bool | int | float | str]
-    """What the recipe says."""
+    """The recipe's setting."""
     trials: tuple[Trial, ...]
     """Best first."""
 
@@ -87,8 +87,8 @@ def tune(
     beam_sizes: Sequence[int] = BEAM_SIZES,
     sentences: int = SENTENCES,
 ) -> Tuning:
-    """Try every beam and penalty on the first sentences of the validation set; writes
-    ``decoding.json``, which ``evaluate`` and ``export`` go by."""
+    """Try every beam size and penalty on the first sentences of the validation set; writes
+    ``decoding.json``, which ``evaluate`` and ``export`` read."""
     data, tokenizers = recipe.data, run.tokenizers()
     network.to(device)
     texts = [
@@ -123,7 +123,7 @@ def tune(
             trial = Trial(beam_size, penalty, normalisation, sum(bleu) / len(bleu))
             logger.info("%s", trial)
             trials.append(trial)
-    # Sorting keeps the order of equals, and narrow beams came first.
+    # Sorting is stable, and narrow beams come first.
     trials.sort(key=lambda trial: -trial.bleu)
     used = max(len(bitext.references) for bitext in texts)
     found_best = trials[0].decoding.model_dump(exclude_unset=True)
@@ -139,10 +139,10 @@ def best_of(
     length_penalty: float,
     length_normalisation: LengthNormalisation,
 ) -> tuple[int, ...]:
-    """What would have been best with another penalty. The scores are those of ``power`` and 1.0."""
+    """The best hypothesis under another penalty; input scores are those of ``power`` and 1.0."""
 
     def score(hypothesis: Hypothesis) -> float:
-        # What was cut at the longest length has no eos to count.
+        # A hypothesis truncated at the maximum length has no eos.
         length = min(len(hypothesis.token_ids) + 1, limit)
         norm = norm_of(length, length_penalty, length_normalisation)
         return hypothesis.score * length / norm
@@ -152,7 +152,7 @@ def best_of(
 
 def _penalties(beam_size: int) -> Iterator[tuple[LengthNormalisation, float]]:
     if beam_size == 1:
-        # There is one hypothesis, and nothing to choose from.
+        # A beam of 1 has one hypothesis, so the penalty has no effect.
         yield "power", DecodingDefaults().length_penalty
         return
     for normalisation, penalties in PENALTIES.items():

@@ -1,7 +1,7 @@
-"""From a checkpoint to a bundle: graphs, quantisation, proof of parity, publication."""
+"""Exports a checkpoint as a bundle: ONNX graphs, quantisation, parity proof, publication."""
 
 import os
 
-# ONNX Runtime would write an identifier of this machine to the disk and report to its maker what is
-# run. It reads this when it is first imported, from the process and not from os.environ.
+# Disable telemetry: ONNX Runtime would write a machine identifier to the disk and report usage to
+# Microsoft. It reads this variable from the process at first import, not from os.environ.
 os.putenv("ORT_DISABLE_TELEMETRY", "1")

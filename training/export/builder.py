@@ -1,4 +1,4 @@
-"""Writes ONNX: nodes by call, weights by name into one file that several graphs share."""
+"""Builder of ONNX graphs, with weights in one external file that several graphs share."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ELEMENTS = {
 }
 ALIGNMENT = 64
 PAGE = 4096
-"""A large weight starts on a page, so that a runtime may map it instead of reading it."""
+"""Page size in bytes. Large weights are page-aligned, so that a runtime may map them."""
 LARGE = 16 * PAGE
 
 
 @dataclass(slots=True)
 class WeightFile:
-    """The weights of one precision, each stored once however many graphs use it."""
+    """The weights of one precision, each stored once for all graphs."""
 
     name: str
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class WeightFile:
                 file.write(array.tobytes())
 
     def initializer(self, name: str) -> TensorProto:
-        """A tensor that says where in the file its data lies."""
+        """A tensor that refers to its data in the file."""
         array = self.arrays[name]
         tensor = TensorProto(
             name=name,
@@ -73,7 +73,7 @@ class WeightFile:
 
 
 class GraphBuilder:
-    """Collects the nodes of one graph. Values are known by name; ``op`` returns new ones."""
+    """Collects the nodes of one graph. Values are identified by name; ``op`` returns new names."""
 
     def __init__(self, weights: WeightFile) -> None:
         self._weights = weights
@@ -85,14 +85,14 @@ class GraphBuilder:
     def op(
         self, kind: str, *inputs: str, domain: str = "", into: str = "", **attributes: Any
     ) -> str:
-        """Add a node with one output and return its name; an empty input is one left out."""
+        """Add a node with one output and return its name; an empty input is an omitted one."""
         (output,) = self.ops(kind, *inputs, domain=domain, into=(into,), **attributes)
         return output
 
     def ops(
         self, kind: str, *inputs: str, into: Sequence[str], domain: str = "", **attributes: Any
     ) -> list[str]:
-        """Add a node with as many outputs as ``into`` has names; empty ones are made up."""
+        """Add a node with one output for each name in ``into``; empty names are generated."""
         outputs = [name or f"{kind}_{next(self._numbers)}" for name in into]
         self._nodes.append(
             helper.make_node(
@@ -114,9 +114,9 @@ class GraphBuilder:
         into: Sequence[str],
         elements: Sequence[int],
     ) -> list[str]:
-        """What ``then`` emits if the scalar is true, else what ``otherwise`` emits.
+        """An If node: the outputs of ``then`` if the scalar is true, else those of ``otherwise``.
 
-        Both return as many values as ``into`` has names, of the types in ``elements``.
+        Both return one value for each name in ``into``, of the types in ``elements``.
         """
         then_branch, else_branch = (self._branch(emit, elements) for emit in (then, otherwise))
         return self.ops(
@@ -126,7 +126,7 @@ class GraphBuilder:
     def _branch(
         self, emit: Callable[[], Sequence[str]], elements: Sequence[int]
     ) -> onnx.GraphProto:
-        """A graph of the nodes that ``emit`` adds; it sees what is outside by name."""
+        """A subgraph of the nodes that ``emit`` adds; outer values are visible by name."""
         outside, self._nodes = self._nodes, []
         try:
             results = [
@@ -148,14 +148,14 @@ class GraphBuilder:
         return name in self._weights.arrays
 
     def constant(self, value: object, dtype: type[np.generic]) -> str:
-        """A small tensor kept within the graph itself."""
+        """A small tensor stored in the graph itself."""
         array = np.array(value, dtype)
         name = f"constant_{array.dtype}_{'x'.join(map(str, array.shape))}_{array.tolist()}"
         self._constants.setdefault(name, numpy_helper.from_array(array, name))
         return name
 
     def reshape(self, x: str, *shape: int) -> str:
-        """To a fixed shape; 0 keeps a dimension, −1 takes the rest."""
+        """Reshape to a fixed shape; 0 keeps a dimension, −1 is inferred."""
         return self.op("Reshape", x, self.constant(shape, np.int64))
 
     def model(self, name: str, signature: Signature) -> onnx.ModelProto:

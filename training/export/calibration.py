@@ -1,8 +1,8 @@
-"""How large the inputs of the network's matrices get: what int8 activations are scaled by.
+"""Activation ranges of linear layers' inputs, the calibration of static int8 quantisation.
 
-Ranges are fixed once, from real sentences, so that a product costs no pass over its input to find
-its largest value, and no sentence's rounding depends on its neighbours. Inputs are named after
-their place in the network (``decoder.2.cross``); matrices that read the same input share a name.
+Ranges are fixed once, from real sentences. So a product needs no pass over its input to find the
+maximum, and the rounding of a sentence does not depend on its batch neighbours. Inputs are named
+after their place in the network (``decoder.2.cross``). Matrices with the same input share a name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from models.transformer.transformer import Transformer
 from training.data.batching import padded
 
 Pair = tuple[Sequence[int], Sequence[int]]
-"""Source ids that end with ``eos``, and what the decoder reads: ``bos`` and then target ids."""
+"""Source ids ending with ``eos``, and decoder input ids: ``bos``, then target ids."""
 
 Ranges = dict[str, float]
-"""The largest absolute value seen in each input."""
+"""The largest absolute value of each input."""
 
 BATCH = 16
 
@@ -33,7 +33,7 @@ def calibrate(network: Transformer, pairs: Sequence[Pair]) -> Ranges:
 
     def watch(name: str, side: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            # What stands at padding reaches nobody.
+            # Padding positions do not affect any result.
             largest = float(inputs[0].abs().amax(-1)[real[side]].max())
             ranges[name] = max(ranges.get(name, 0.0), largest)
 
@@ -60,7 +60,7 @@ def calibrate(network: Transformer, pairs: Sequence[Pair]) -> Ranges:
 
 
 def _inputs(network: Transformer) -> dict[str, tuple[nn.Module, str]]:
-    """The module that reads each input, and whose positions the input has."""
+    """The module that reads each input, and the side whose positions the input has."""
     found: dict[str, tuple[nn.Module, str]] = {}
     for i, layer in enumerate(network.encoder_layers):
         name = f"encoder.{i}"

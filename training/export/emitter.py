@@ -1,7 +1,7 @@
-"""The parts that all graphs of a bundle are made of, in each precision.
+"""Transformer layers as ONNX subgraphs, shared by all graphs of a bundle, in each precision.
 
-Read beside ``models.transformer``: the same network, with the matrices of ``weights`` fused.
-Legend of shapes as there; rows of several sentences are flattened to ``R`` for linear layers.
+Read beside ``models.transformer``: the same network, with the fused matrices of ``weights``. Shape
+legend as there; rows of several sentences are flattened to ``R`` for linear layers.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from models.transformer.config import TransformerConfig
 from training.export.builder import MICROSOFT, GraphBuilder
 
 HIDDEN = -1e9
-"""Added to a score to hide it: far below any score, and finite, so that nothing becomes NaN."""
+"""Mask value added to a score: far below any score, and finite, so that no NaN arises."""
 HIDDEN_FP16 = -6e4
-"""The same for fp16, whose smallest number is -65,504."""
+"""Mask value for fp16, whose lowest number is about -65,504."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emitter:
-    """Emits the parts that all graphs are made of."""
+    """Emits the layers that the graphs are composed of."""
 
     graph: GraphBuilder
     config: TransformerConfig
     precision: Precision
     _seen: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Inputs that are quantised already: several matrices may read the same."""
+    """Already quantised inputs: several matrices may read the same one."""
 
     @property
     def branches(self) -> bool:
-        """Whether graphs skip what is not wanted. On a GPU that costs more than computing it."""
+        """Whether graphs skip work by branches. On a GPU a branch costs more than the work."""
         return self.precision != "fp16"
 
     def embed(self, side: str, ids: str, positions: str) -> str:
@@ -55,7 +55,7 @@ class Emitter:
         return g.op("Add", embedded, at)
 
     def number(self, value: float) -> str:
-        """A scalar of the type that activations have."""
+        """A scalar of the activations' type."""
         return self.graph.constant(value, np.float16 if self.precision == "fp16" else np.float32)
 
     def linear(self, x: str, name: str, reads: str) -> str:
@@ -83,9 +83,9 @@ class Emitter:
     def _integer_product(
         self, x: str, scale: str, zero: str, name: str, rows: str = "", into: tuple[str, ...] = ()
     ) -> str:
-        """x·Wᵀ of quantised x, in float, or quantised again if ``into`` has a scale and a zero.
+        """x·Wᵀ of quantised x, as float, or quantised again if ``into`` has scale and zero point.
 
-        ``rows`` are the ids of W's rows to multiply by; all of them if it is empty.
+        ``rows`` are the ids of the rows of W to use; empty means all of them.
         """
         g = self.graph
         parts = [g.weight(f"{name}.{part}") for part in ("weight", "weight_scale", "weight_zero")]
@@ -117,7 +117,7 @@ class Emitter:
             if self.precision != "int8" or self.config.activation != "relu":
                 inner = self.activation(self.linear(y, f"{name}.inner", name))
                 return self.linear(inner, f"{name}.outer", f"{name}.outer")
-            # uint8 that starts at zero cuts off what is negative: quantising is the ReLU.
+            # uint8 with zero point 0 clips negative values, so quantising is the ReLU.
             scale, zero = self._input(name)
             into = self._input(f"{name}.outer")
             quantised = self._quantised(y, scale, zero)
@@ -127,7 +127,7 @@ class Emitter:
         return self.residual(x, name, inner_and_outer)
 
     def activation(self, x: str) -> str:
-        """In one node each; QuickGelu is x · sigmoid(alpha · x), with alpha 1 the SiLU."""
+        """The activation as one node. QuickGelu is x · sigmoid(alpha · x); SiLU is alpha = 1."""
         match self.config.activation:
             case "relu":
                 return self.graph.op("Relu", x)
@@ -148,7 +148,7 @@ class Emitter:
         return self.graph.reshape(x, -1, self.config.width)
 
     def shape_with(self, ids: str, *sizes: int) -> str:
-        """The shape of ``ids`` with more dimensions behind."""
+        """The shape of ``ids`` with further dimensions appended."""
         g = self.graph
         return g.op("Concat", g.op("Shape", ids), g.constant(sizes, np.int64), axis=0)
 
@@ -161,11 +161,11 @@ class Emitter:
         return g.op("Unsqueeze", g.op("Range", zero, scalar, one), g.constant([0], np.int64))
 
     def quantise_for_logits(self, x: str) -> None:
-        """Quantise x here, for whichever branch of the graph makes ``logits`` of it."""
+        """Quantise x outside of the branches, so that each branch can compute ``logits`` of it."""
         self._quantised(x, *self._input("generator"))
 
     def logits(self, x: str, rows: str = "") -> str:
-        """``[R, W]`` to ``[R, V]`` in float; of some ids only if ``rows`` names them."""
+        """``[R, W]`` to ``[R, V]`` as float; only for some ids if ``rows`` names them."""
         g = self.graph
         name = "generator" if self.config.tying == "none" else "target"
         if self.precision == "int8":

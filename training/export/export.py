@@ -1,4 +1,7 @@
-"""A run's averaged network becomes a bundle, proved on its test set and calibrated on its text."""
+"""Pipeline stage ``export``: publishes a run's averaged network as a bundle.
+
+Parity is proved on the test set; int8 is calibrated on validation and training text.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from training.run_directory import RunDirectory
 from training.search.settings import decoding_of
 
 CALIBRATION_SENTENCES = 200
-"""Of the validation set, all directions together, and as many of the text trained on."""
+"""Sentences of the validation set, all directions together, and as many of the training set."""
 
 
 def export(
@@ -40,10 +43,9 @@ def export(
     data_directory: Path,
     precisions: Sequence[Precision],
 ) -> tuple[Bundle, Proof]:
-    """Publish the recipe's bundle with the precisions asked for; all of them are proved.
+    """Publish the recipe's bundle in the given precisions, each of them proved.
 
-    Raises ``ParityError``, and publishes nothing, if the graphs do not compute what the network
-    does.
+    Raises ``ParityError``, and publishes nothing, if graphs and network disagree.
     """
     data, tokenizers = recipe.data, run.tokenizers()
     directions = tuple(
@@ -61,7 +63,7 @@ def export(
         tokenizers=tokenizers,
         tokenizer_files=_tokenizer_files(run),
         limits=SentenceLimits(
-            # Beyond what it was trained on, positions mean nothing to the network.
+            # The network has no trained positions beyond this length.
             source_length=data.max_length + 1,
             target_length=network.config.max_length,
         ),
@@ -88,7 +90,7 @@ def export(
 
 
 class _Fitting:
-    """Pairs of a recipe's corpora that the network can read and write whole."""
+    """Pairs of a recipe's corpora that fit the network's maximum lengths."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class _Fitting:
         self.tokenizers, self.directions = tokenizers, directions
 
     def pairs(self, corpus: RecipeCorpus, count: int) -> list[tuple[int, Pair]]:
-        """At most ``count``, divided among the directions, each with its direction."""
+        """At most ``count`` pairs over all directions, each with its direction."""
         data = self._recipe.data
         found: list[tuple[int, Pair]] = []
         each = count // len(self.directions)
@@ -113,7 +115,7 @@ class _Fitting:
         return found
 
     def _fits(self, direction: Direction, pair: Pair) -> bool:
-        # Each sequence gets a bos or an eos; no source is longer than what was trained on.
+        # Each sequence gets a bos or an eos; no source is longer than in training.
         longest = min(self._max_length - 1, self._recipe.data.max_length)
         source, target = self.tokenizers.source, self.tokenizers.target
         return (
@@ -123,7 +125,7 @@ class _Fitting:
 
 
 def _calibration(recipe: Recipe, run: RunDirectory, fits: _Fitting) -> list[IdPair]:
-    """Of the validation set, and of all that was trained on: every direction, every corpus."""
+    """Pairs of the validation set and of the training data: every direction, every corpus."""
     tokenizers, special = fits.tokenizers, fits.tokenizers.target.special_ids
     pairs: list[IdPair] = [
         (
@@ -137,7 +139,7 @@ def _calibration(recipe: Recipe, run: RunDirectory, fits: _Fitting) -> list[IdPa
         for i, pair in fits.pairs(recipe.data.valid, CALIBRATION_SENTENCES)
     ]
     trained = Shards.open(run.shards("train"))
-    # An odd stride, since directions take turns.
+    # The stride is odd because directions alternate.
     stride = max(1, len(trained) // CALIBRATION_SENTENCES) | 1
     pairs += [
         (
@@ -156,8 +158,7 @@ def _tokenizer_files(run: RunDirectory) -> dict[str, Path]:
 
 
 def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
-    """The corpora of a run, and those that are only in the run it started from: their licences bind
-    whoever uses its weights, too."""
+    """The corpora of a run and of its initial weights: all their licences apply to the weights."""
     report = json.loads(run.report.read_text(encoding="utf-8"))
     own = tuple(
         Corpus(name=c.label, licence=c.licence, pairs=report["train"][c.label]["kept"])

@@ -1,4 +1,4 @@
-"""The three graphs of a bundle, node by node; their signatures are in ``models.bundle.graphs``."""
+"""The three ONNX graphs of a bundle; ``models.bundle.graphs`` has their signatures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.export.emitter import HIDDEN, HIDDEN_FP16, Emitter
 def build_graph(
     name: GraphName, weights: WeightFile, config: TransformerConfig, precision: Precision
 ) -> onnx.ModelProto:
-    """One graph of a bundle, its weights left in the shared file."""
+    """One graph of a bundle; its weights stay in the shared file."""
     emitter = Emitter(GraphBuilder(weights), config, precision)
     match name:
         case "encoder":
@@ -85,7 +85,7 @@ def _step(e: Emitter) -> None:
     head_shape = e.shape_with("token_ids", *e.head_sizes)
 
     def look(name: str, query: str, keys: str, values: str, bias: str) -> str:
-        """The rows of a sentence are the queries of one attention over its shared cache."""
+        """Attention of a sentence's rows over the sentence's shared cache."""
         query = g.op("Reshape", query, width_shape)
         heads = e.config.heads
         joined = g.op(
@@ -133,7 +133,7 @@ def _step(e: Emitter) -> None:
 
 
 def _source_attention(e: Emitter, query: str, keys: str) -> None:
-    """``[B, K, S]``: what each row looks at, averaged over heads; computed only when wanted."""
+    """``[B, K, S]``: attention of each row to the source, averaged over heads. Optional branch."""
     g = e.graph
 
     def computed() -> tuple[str]:
@@ -158,8 +158,8 @@ def _source_attention(e: Emitter, query: str, keys: str) -> None:
 def _logits(e: Emitter, x: str) -> str:
     """``[R, W]`` to logits over the whole vocabulary, or over the shortlist of the batch.
 
-    A sentence whose own shortlist lacks a column is told by ``shortlist_bias`` not to take it, so
-    that what its neighbours may write is nothing to it.
+    ``shortlist_bias`` masks the columns that are not in a sentence's own shortlist, so that the
+    shortlists of its batch neighbours have no effect on it.
     """
     g = e.graph
     if not e.branches:
@@ -184,7 +184,7 @@ def _logits(e: Emitter, x: str) -> str:
 
 
 def _candidates(e: Emitter, logits: str) -> None:
-    """Edit the logits if that is wanted; then the best of each row, and what was asked about."""
+    """Edit the logits if requested; then the best candidates of each row, and requested scores."""
     g = e.graph
 
     def best_of(values: str) -> tuple[str, str, str]:
@@ -196,14 +196,14 @@ def _candidates(e: Emitter, logits: str) -> None:
         return best_of(g.op("LogSoftmax", logits, axis=-1))
 
     def plain() -> Sequence[str]:
-        # The likeliest token is the one with the largest logit.
+        # The most likely token has the largest logit.
         return g.choose(
             "scores_wanted", lambda: of(logits), lambda: best_of(logits), [""] * 3, elements
         )
 
     def edited() -> tuple[str, str, str]:
-        """At each of ``edit_indices`` (row, column): a penalty that divides what is positive and
-        multiplies what is negative (Keskar et al. 2019, section 4.1), then a bias."""
+        """Logits edited at ``edit_indices`` (row, column): a penalty divides positive and
+        multiplies negative logits (Keskar et al. 2019, section 4.1), then a bias is added."""
         old = g.op("GatherND", logits, "edit_indices")
         penalised = g.op(
             "Where",
@@ -216,7 +216,7 @@ def _candidates(e: Emitter, logits: str) -> None:
 
     elements = [onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.FLOAT]
     if e.branches:
-        # Editing copies all logits, so it is a branch of its own.
+        # Editing copies all logits, hence the branch.
         found = g.choose("edits_wanted", edited, plain, [""] * 3, elements)
     else:
         found = list(edited())

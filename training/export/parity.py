@@ -1,4 +1,4 @@
-"""Proves on real sentences that exported graphs compute what the network does."""
+"""Proves on real sentences that exported graphs compute the same as the PyTorch network."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from training.search.beam import CachedDecoder, Hypothesis, Searching
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far graphs may be from the network: every number of fp32, the others on average."""
+    """Largest accepted deviation from the network: maximum for fp32, mean for other precisions."""
 
     score: float
     """In nats per token."""
     map: float
-    """Of an attention weight."""
+    """Of attention weights."""
     of: Callable[[Tensor], Tensor]
 
 
 TOLERANCES: dict[Precision, Tolerance] = {
     "fp32": Tolerance(score=1e-4, map=1e-4, of=torch.max),
-    # Trained networks stay far below; a wrong matrix does not.
+    # Trained networks deviate far less; a wrong matrix deviates more.
     "fp16": Tolerance(score=0.02, map=0.005, of=torch.mean),
     "int8": Tolerance(score=0.25, map=0.03, of=torch.mean),
 }
@@ -44,13 +44,13 @@ class ParityError(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """One sentence as the network and as each precision's graphs translate it, best first."""
+    """One sentence, translated by the network and by each precision's graphs; best first."""
 
     source_ids: tuple[int, ...]
     network: list[Hypothesis]
     graphs: dict[Precision, list[Hypothesis]]
     target_prefix: tuple[int, ...] = ()
-    """What the decoder was fed before it chose."""
+    """The decoder's forced prefix."""
 
 
 def translate_all(
@@ -75,10 +75,10 @@ def translate_all(
 
 
 def check_translations(translated: Sequence[Translated]) -> None:
-    """Raises ``ParityError`` unless each precision's scores are the network's own.
+    """Raises ``ParityError`` unless each precision's scores equal the network's.
 
-    Two hypotheses whose scores agree are a tie, which rounding decides; so equal scores stand for
-    equal tokens.
+    Two hypotheses with equal scores are a tie, which rounding decides; so equal scores are accepted
+    as equal tokens.
     """
     for precision in translated[0].graphs if translated else ():
         apart = torch.tensor(
@@ -89,7 +89,7 @@ def check_translations(translated: Sequence[Translated]) -> None:
 
 def _require(precision: Precision, what: str, apart: Tensor, allowed: float) -> None:
     measured = float(TOLERANCES[precision].of(apart))
-    # Written so that NaN fails, too.
+    # This form of the comparison also rejects NaN.
     if not measured <= allowed:
         raise ParityError(
             f"{precision}: {what} differ from the network's by {measured:.2g}; "
@@ -104,12 +104,12 @@ def check_attention(
     special: SpecialIds,
     precision: Precision = "fp32",
 ) -> None:
-    """Raises ``ParityError`` unless an attention graph gives the network's own maps.
+    """Raises ``ParityError`` unless an attention graph gives the network's maps.
 
-    Sentences of different lengths go in together, so that padding is proved too.
+    Sentences of different lengths form one batch, which also proves the padding masks.
     """
     sources = [np.array(sentence.source_ids) for sentence in translated]
-    # A translation that fills the network's length leaves no place for bos in front of it.
+    # A translation of maximum length has no room for bos.
     longest = network.config.max_length - 1
     targets = [
         np.array((*sentence.target_prefix, *sentence.network[0].token_ids)[:longest], np.int64)

@@ -1,4 +1,4 @@
-"""A network becomes a bundle, wherever it comes from: graphs, proof, manifest, publication."""
+"""Publishes a network as a bundle: graphs, parity proof, manifest, examples."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
 PROOF_SENTENCES = 200
 ATTENTION_SENTENCES = 16
 EXAMPLES = 4
-"""Of a bundle of one or two directions, for each; with more directions, each has one."""
+"""Examples per direction in a bundle of one or two directions; with more directions, one each."""
 MOST_EXAMPLES = 16
-"""The service translates every example before it serves a bundle."""
+"""The service translates every example before it serves a bundle, which limits their number."""
 EXAMPLE_MARGIN = 0.05
-"""By how much an example's translation must beat the next best: another CPU rounds differently."""
+"""Least score margin of an example over the second-best hypothesis: CPUs round differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """What a bundle is proved with, and may show as an example."""
+    """A sentence that proves a bundle, and may become an example."""
 
     source: str
     direction: int = 0
@@ -60,14 +60,14 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Everything about a bundle but its graphs."""
+    """All of a bundle except its graphs."""
 
     name: str
     network: Transformer
     directions: tuple[Direction, ...]
     tokenizers: Tokenizers
     tokenizer_files: Mapping[str, Path]
-    """By their names in the bundle."""
+    """By file name in the bundle."""
     limits: SentenceLimits
     decoding: DecodingDefaults
     provenance: Provenance
@@ -81,12 +81,12 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What the proof found, for people to read."""
+    """Results of the parity proof, for logs."""
 
     sentences: int
     differing: dict[Precision, int]
     bleu: dict[str, float] = field(default_factory=dict)
-    """Of the sentences that have a reference, if any has; by direction where there are several."""
+    """BLEU of the sentences with a reference, if any; by direction if there are several."""
 
 
 def publish(
@@ -96,13 +96,13 @@ def publish(
     bundles: Path,
     precisions: Sequence[Precision],
 ) -> tuple[Bundle, Proof]:
-    """Publish ``bundles/<name>`` with the precisions asked for; all of them are proved.
+    """Publish ``bundles/<name>`` in the given precisions, each of them proved.
 
-    ``calibration`` may be empty unless int8 is asked for. Raises ``ParityError``, and publishes
-    nothing, if the graphs do not compute what the network does.
+    ``calibration`` may be empty except for int8. Raises ``ParityError``, and publishes nothing, if
+    graphs and network disagree.
     """
     network, special = publication.network, publication.tokenizers.target.special_ids
-    # What is published is measured against fp32, which is measured against the network.
+    # fp32 is compared with the network, and the published precisions with fp32.
     written: tuple[Precision, ...] = tuple(p for p in PRECISIONS if p in {"fp32", *precisions})
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -114,7 +114,7 @@ def publish(
                 model = build_graph(graph, weights, network.config, precision)
                 onnx.save(model, directory / graph_file(graph, precision))
             weights.write(directory / weights.name)
-            # Of fp32, which is always there: a version follows from the weights alone.
+            # Hash the fp32 weights, which always exist: the version depends on weights alone.
             version = version or sha256_of(directory / weights.name)[:12]
         translated = _translate(publication, directory, written, sentences)
         check_translations(translated)
@@ -152,7 +152,7 @@ def _translate(
     precisions: Sequence[Precision],
     sentences: Sequence[Sentence],
 ) -> list[Translated]:
-    """In the order of ``sentences``."""
+    """Translations in the order of ``sentences``."""
     found: dict[int, Translated] = {}
     special = publication.tokenizers.target.special_ids
     for i, direction in enumerate(publication.directions):
@@ -188,9 +188,9 @@ def _proof(
         scored = bleu_for(direction.target)
         several = len(publication.directions) > 1
         where = f" {direction.source}-{direction.target}" if several else ""
-        for who, ids in outputs.items():
+        for system, ids in outputs.items():
             texts = [decode(ids[place]) for place in places]
-            bleu[f"{who}{where}"] = scored.corpus_score(texts, references).score
+            bleu[f"{system}{where}"] = scored.corpus_score(texts, references).score
     return Proof(
         sentences=len(sentences),
         differing={p: sum(map(tuple.__ne__, originals, outputs[p])) for p in precisions},
@@ -204,7 +204,7 @@ def _examples(
     translated: Sequence[Translated],
     precisions: Sequence[Precision],
 ) -> tuple[Example, ...]:
-    """Sentences of every direction whose translation is beyond doubt in every precision."""
+    """Sentences of every direction whose translation has a clear margin in every precision."""
     decode = publication.tokenizers.target.decode
     room = [EXAMPLES if len(publication.directions) <= 2 else 1] * len(publication.directions)
     chosen: list[Example] = []
@@ -234,7 +234,7 @@ def today() -> str:
 
 
 def commit() -> str:
-    """What this code is called in its repository; ``unknown`` in an image, which has none."""
+    """The commit of this code; ``unknown`` in an image, which has no repository."""
     if shutil.which("git") is None:
         return "unknown"
     found = subprocess.run(

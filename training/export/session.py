@@ -1,6 +1,6 @@
-"""Runs exported graphs as plainly as possible, to prove them: one sentence, nothing reused.
+"""Plain single-sentence execution of exported graphs in ONNX Runtime, for the parity proof.
 
-The service has its own, fast way of running the same graphs; neither knows the other.
+It shares no code with the service's runtime, so that each checks the other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GraphDecoder:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows, used = len(tokens), self._visible_KC.shape[1]
         heads = self._dimensions.heads
-        # Every row appends one entry and sees what its parent saw and its own.
+        # Every row appends one entry. It sees the entries its parent saw, and its own.
         seen = np.concatenate((self._visible_KC[parents], np.eye(rows, dtype=np.bool_)), axis=1)
         indices = np.zeros((1, rows, heads, 3), np.int64)
         indices[..., 1] = np.arange(heads)
@@ -92,9 +92,9 @@ def open_graph(
 ) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    # One sentence gives several threads nothing to share but the waiting.
+    # A single sentence does not gain from several threads.
     options.intra_op_num_threads = 1
-    # Where int8 products would overflow, the service has them computed exactly; so must a proof.
+    # Compute int8 products exactly on CPUs where they would overflow, as the service does.
     options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(
         directory / f"{graph}.{precision}.onnx", options, providers=["CPUExecutionProvider"]

@@ -1,8 +1,8 @@
-"""The network's matrices as the graphs want them: fused, quantised, each once.
+"""The network's matrices in the layout of the graphs: fused, quantised, each stored once.
 
-Linear layers that read the same input are one matrix (query, key and value; key and value of
+Linear layers with the same input are one matrix (query, key and value; key and value of
 cross-attention). A matrix is stored ``[outputs, inputs]``, so that the output projection is also
-the table of embeddings; as int8 with one scale per output.
+the embedding table. int8 has one scale per output.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ FLOATS: dict[Precision, type[np.floating[Any]]] = {
     "int8": np.float32,
     "fp16": np.float16,
 }
-"""What is not a quantised matrix is stored as."""
+"""Storage type of everything but quantised matrices."""
 
 
 INT8_MAX = 127
 UINT8_MAX = 255
 INT32_BOUND = 2**30
-"""Biases stay this far from what int32 holds, so that no sum of products leaves it."""
+"""Bound of quantised biases, so that sums of products fit in int32."""
 FP16_LOWEST = -6e4
-"""fp16 holds no less than -65,504; a bias so low hides what it is added to."""
+"""Lower bound of fp16 biases, close to fp16's lowest number -65,504; it masks a piece."""
 
 LEAST: dict[Activation, float] = {"relu": 0.0, "silu": -0.2784645, "gelu": -0.1699712}
-"""The least value of each activation, at x = -1.2785 and -0.7518."""
+"""Minimum of each activation, at x = -1.2785 (SiLU) and -0.7518 (GELU)."""
 
 
 def collect_weights(
     network: Transformer, precision: Precision, ranges: Ranges | None = None
 ) -> WeightFile:
-    """Every weight of the network, under the names that ``training.export.emitter`` uses.
+    """Every weight of the network, under the names of ``training.export.emitter``.
 
-    int8 needs the ``ranges`` of the matrices' inputs. Raises ``ValueError`` without them.
+    int8 requires the ``ranges`` of the matrices' inputs, else ``ValueError`` is raised.
     """
     if precision == "int8" and ranges is None:
         raise ValueError("int8 weights need the ranges that training.export.calibration finds")
@@ -56,7 +56,7 @@ def collect_weights(
         quantiser = Quantiser(file, ranges, config.activation)
 
     def matrix(name: str, reads: str | None, values: FloatArray, bias: FloatArray | None) -> None:
-        """``reads`` names the input; ``None`` is a table that nothing is multiplied by."""
+        """``reads`` names the matrix's input; ``None`` for a table that is not multiplied."""
         if quantiser is not None:
             quantiser.add(name, reads, values, bias)
             return
@@ -144,16 +144,17 @@ class Quantiser:
     file: WeightFile
     ranges: Ranges
     activation: Activation = "relu"
-    """What the inputs of the outer feed-forward matrices have gone through."""
+    """The activation before the second feed-forward matrices."""
 
     def add(
         self, name: str, reads: str | None, values: FloatArray, bias: FloatArray | None
     ) -> None:
-        # Not every input has a range: a table that nothing is multiplied by has no input.
+        # A table that is not multiplied has no input, hence no range.
         input_scale = None if reads is None else self._input_scale(reads)
         least_scale: FloatArray | float = 0.0
         if input_scale is not None and bias is not None:
-            # What hides a piece is large; in units of the product it must still be an int32.
+            # A bias that masks a piece is large; in units of the product it must still fit in
+            # int32.
             least_scale = (np.abs(bias) / (input_scale * INT32_BOUND)).astype(np.float32)
         quantised, scale = quantise(values, least_scale)
         self.file.add(f"{name}.weight", quantised)
@@ -162,16 +163,16 @@ class Quantiser:
             return
         self.file.add(f"{name}.weight_zero", np.zeros(len(scale), np.int8))
         if bias is not None:
-            # In units of the product, so that it is added before anything is rounded.
+            # In units of the product: the bias is added before rounding.
             self.file.add(f"{name}.bias", np.rint(bias / (input_scale * scale)).astype(np.int32))
 
     def _input_scale(self, reads: str) -> np.float32:
         name = f"{reads}.input_scale"
         if name not in self.file.arrays:
             if reads.endswith("feed_forward.outer"):
-                # What leaves an activation has all of uint8 from the activation's least value on.
+                # uint8 covers the range from the activation's minimum upwards.
                 least = LEAST[self.activation]
-                # An input that was always zero may have any scale but zero.
+                # An input that is always zero may have any scale except zero.
                 scale = np.float32((self.ranges[reads] - least) / UINT8_MAX or 1.0)
                 self.file.add(f"{reads}.input_zero", np.array(np.rint(-least / scale), np.uint8))
             else:

@@ -1,4 +1,4 @@
-"""Where every head looks: the maps of one sentence and its translation, layer by layer."""
+"""Figure of the attention maps of every head for one sentence and its translation, by layer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NAMES: dict[Kind, tuple[str, str, str]] = {
 }
 _ABREAST = 4
 _LARGEST_CELL, _SMALLEST_CELL = 0.18, 0.11
-"""Inches; a cell is as high as its label."""
+"""Inches; the height of a cell is that of its label."""
 _PANEL = 2.4
-"""Inches of a panel that cells are made smaller for."""
+"""Panel width in inches above which cells shrink."""
 _SMALLEST_PANEL = 1.4
 _WIDEST = 11.0
 
@@ -36,9 +36,9 @@ _WIDEST = 11.0
 def attention(
     kind: Kind, maps: Mapping[int, Tensor], rows: Sequence[str], columns: Sequence[str]
 ) -> Figure:
-    """All heads of some layers. ``maps`` has each layer's, ``[H, Q, K]``, by the layer's number.
+    """All heads of some layers; ``maps`` has ``[H, Q, K]`` by layer number.
 
-    ``rows`` are the pieces that look, ``columns`` the pieces looked at.
+    ``rows`` are the query pieces, ``columns`` the key pieces.
     """
     title, looking, looked_at = _NAMES[kind]
     rows, columns = ([label_of(piece) for piece in side] for side in (rows, columns))

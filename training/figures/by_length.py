@@ -1,4 +1,4 @@
-"""BLEU of short and of long sentences, as ``training.evaluation.diagnostics`` sorts them."""
+"""Figure of BLEU by sentence length, in the buckets of ``training.evaluation.diagnostics``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from training.evaluation.diagnostics import Bucket
 from training.figures.style import COLOURS, GREY, WIDTH, rows_ruled, styled
 
 ENOUGH = 30
-"""Sentences without which a bucket's BLEU says little."""
+"""Fewest sentences for which a bucket's BLEU is meaningful."""
 
 
 @styled
 def bleu_by_length(test_set: str, buckets: Mapping[str, Sequence[Bucket]]) -> Figure:
-    """One bar for each bucket of each run, by the run's name; above it, how many sentences."""
+    """One bar for each bucket of each run, by run name, with the number of sentences above it."""
     figure = Figure(figsize=(WIDTH, 4.0))
     figure.suptitle(f"BLEU by length of the source, {test_set}", x=0.01, ha="left")
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""How runs went: what their logs say of loss, BLEU, learning rate, gradients and speed."""
+"""Figure of learning curves from run logs: loss, BLEU, learning rate, gradient norm and speed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.figures.style import COLOURS, DASHES, WIDTH, magnitudes, rows_rule
 from training.refusal import Refusal
 
 _POINTS = 200
-"""A curve of thousands of steps is drawn as the means of so many stretches."""
+"""A longer curve is drawn as the means of this many segments."""
 
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Steps, and values at them."""
@@ -25,7 +25,7 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """What the averaged checkpoints of a run reached on its test set."""
+    """BLEU of a run's averaged checkpoints on its test set."""
 
     steps: tuple[int, ...]
     bleu: float
@@ -34,7 +34,7 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A run's log: for each event and each thing it tells, a curve."""
+    """A run's log: one curve for each event and quantity."""
 
     name: str
     curves: Mapping[tuple[str, str], Curve] = field(repr=False)
@@ -42,28 +42,28 @@ class History:
 
     @classmethod
     def read(cls, path: Path, name: str, average: Average | None = None) -> History:
-        """Raises ``Refusal`` if there is no log, or nothing in it."""
+        """Raises ``Refusal`` if the log is missing or empty."""
         if not path.is_file():
             raise Refusal(f"{path} does not exist; run `python -m training train RECIPE` first")
-        told: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+        points: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-            # A run that is going on may have written half of its last line.
+            # The last line of an active run may be incomplete.
             if not line.endswith("\n"):
                 continue
             record = json.loads(line)
             event, step = record.pop("event"), record.pop("step")
             for what, value in record.items():
                 if isinstance(value, int | float):
-                    steps, values = told.setdefault((event, what), ([], []))
+                    steps, values = points.setdefault((event, what), ([], []))
                     steps.append(step)
                     values.append(value)
-        if not told:
+        if not points:
             raise Refusal(f"{path} tells of no step yet; wait for the run, or name another one")
         return cls(
             name,
             {
                 key: (np.array(steps, float), np.array(values))
-                for key, (steps, values) in told.items()
+                for key, (steps, values) in points.items()
             },
             average,
         )
@@ -90,7 +90,7 @@ _PANELS = (
 
 @styled
 def learning_curves(histories: Sequence[History]) -> Figure:
-    """One panel for each thing that any of the logs tells."""
+    """One panel for each quantity that any of the logs has."""
     panels = [
         panel for panel in _PANELS if any((panel.event, panel.what) in h.curves for h in histories)
     ]
@@ -99,7 +99,7 @@ def learning_curves(histories: Sequence[History]) -> Figure:
     figure.suptitle("Learning curves", x=0.01, ha="left")
     grid = GridSpec(lines, 2, figure)
     for i, panel in enumerate(panels):
-        # One that would stand alone has the whole line.
+        # A last panel without neighbour spans both columns.
         alone = i % 2 == 0 and i + 1 == len(panels)
         axes = figure.add_subplot(grid[i // 2, :] if alone else grid[i // 2, i % 2])
         _draw(axes, panel, histories)
@@ -109,7 +109,7 @@ def learning_curves(histories: Sequence[History]) -> Figure:
 
 
 def binned(curve: Curve, count: int = _POINTS) -> Curve:
-    """The same curve as means over at most ``count`` stretches of as many points each."""
+    """The curve as means over at most ``count`` segments of equally many points."""
     steps, values = curve
     if len(steps) <= count:
         return curve
@@ -144,7 +144,7 @@ def _draw(axes: Axes, panel: _Told, histories: Sequence[History]) -> None:
 
 
 def _mark(axes: Axes, average: Average, colour: str) -> None:
-    """The steps that were averaged, at the height of their BLEU."""
+    """Mark the averaged steps at the height of their BLEU."""
     test_set = average.test_set.rpartition("/")[2]
     axes.plot(
         [min(average.steps), max(average.steps)],

@@ -1,8 +1,8 @@
-"""How large each layer's gradient is before the first step, with the norm before and after.
+"""Figure of each layer's gradient norm before the first step, with pre-norm and post-norm.
 
-After Xiong et al., "On Layer Normalization in the Transformer Architecture" (2020): with the norm
-after, layers next to the loss get gradients so much larger than the rest that a large first step
-ruins them, which is what warm-up is for.
+After Xiong et al., "On Layer Normalization in the Transformer Architecture" (2020): with post-norm,
+layers near the loss have so much larger gradients that a large first step ruins them. Warm-up
+avoids such steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Norm = Literal["before", "after"]
 
 @dataclass(frozen=True, slots=True)
 class LayerGradients:
-    """The gradient's norm of each layer's weights, from the bottom up."""
+    """Gradient norm of each layer's weights, from the bottom up."""
 
     encoder: tuple[float, ...]
     decoder: tuple[float, ...]
@@ -35,7 +35,7 @@ class LayerGradients:
 def measure(
     config: TransformerConfig, norm: Norm, *, sentences: int = 16, length: int = 24, seed: int = 1
 ) -> LayerGradients:
-    """The gradients of a fresh network for one batch of tokens drawn by lot, without dropout."""
+    """The gradients of a fresh network for one batch of random tokens, without dropout."""
     network = build(replace(config, norm=norm), seed).eval()
     generator = torch.Generator().manual_seed(seed)
     first = config.pad_id + 1
@@ -52,7 +52,7 @@ def measure(
 
 @styled
 def gradients(measured: Mapping[Norm, LayerGradients], network: str) -> Figure:
-    """The same network with either norm; ``network`` says which one it is."""
+    """Both norm positions in the same network, which ``network`` names."""
     figure = Figure(figsize=(WIDTH, 4.0))
     figure.suptitle(f"Gradients before the first step: {network}", x=0.01, ha="left")
     panels = figure.subplots(1, 2, sharey=True)

@@ -1,4 +1,4 @@
-"""How long sentences are, and how much of a batch is padding, by the way batches are made."""
+"""Figure of sentence lengths, and of the share of padding by batching method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.figures.style import COLOURS, DASHES, WIDTH, rows_ruled, styled
 
 BUDGETS = (500, 1000, 2000, 4000, 8000, 16000, 32000)
 MULTIPLE = 8
-"""Of buckets' lengths here."""
+"""Bucket lengths are multiples of this."""
 _BINS = 40
 
 
@@ -24,7 +24,7 @@ def lengths(
     wasted: Mapping[str, Sequence[float]],
     budgets: Sequence[int] = BUDGETS,
 ) -> Figure:
-    """``wasted`` is the share of padding at each of the budgets, by the way of batching."""
+    """``wasted`` is the share of padding at each token budget, by batching method."""
     figure = Figure(figsize=(WIDTH, 4.0))
     figure.suptitle(f"Lengths of {len(source):,} training pairs", x=0.01, ha="left")
     left, right = figure.subplots(1, 2)
@@ -81,7 +81,7 @@ def padding(
 def wasted(
     source: Indices, target: Indices, budgets: Sequence[int] = BUDGETS, seed: int = 1
 ) -> dict[str, list[float]]:
-    """Padding's share at each budget: in batches as training makes them, and in any order."""
+    """Share of padding at each budget: in batches as in training, and in unsorted ones."""
     order = np.random.default_rng(seed).permutation(len(source))
     sources, targets = source[order], target[order]
     longer = np.maximum(sources, targets)
@@ -101,7 +101,7 @@ def wasted(
 
 
 def in_any_order(order: Indices, lengths: Indices, budget: int) -> list[Planned]:
-    """Cut ``order`` as it is into batches of at most ``budget`` padded tokens each."""
+    """Cut ``order`` unchanged into batches of at most ``budget`` padded tokens each."""
     batches = []
     start = longest = 0
     for end, length in enumerate((lengths + 1).tolist()):

@@ -1,4 +1,4 @@
-"""Which positions attention may look at: section 3.2.3's mask, padding's, and both together."""
+"""Figure of the attention masks: causal mask (section 3.2.3), padding mask, and both combined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VISIBLE, _HIDDEN = COLOURS[0], PALE
 
 @styled
 def masks(target_BT: Tensor, pad_id: int, pieces: Sequence[Sequence[str]]) -> Figure:
-    """The masks that the decoder makes for a batch of targets; ``pieces`` are the ids as words."""
+    """The decoder's masks for a batch of targets; ``pieces`` are the ids as words."""
     sentences, length = target_BT.shape
     subsequent_TT = subsequent_mask(length)
     padding_B11T = padding_mask(target_BT, pad_id)

@@ -1,4 +1,4 @@
-"""What figures are drawn from: runs on disk. Reads, and says what to run where nothing is."""
+"""Reads the inputs of figures from run directories, or says which command creates them."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from training.run_directory import RunDirectory
 from training.search.beam import default_max_length, greedy
 
 _PLEASANT = range(8, 15)
-"""Pieces of a sentence whose maps can be read."""
+"""Numbers of pieces at which attention maps are readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The runs somebody wants to see, the first of them where one is enough."""
+    """The selected runs; figures of a single run use the first."""
 
     runs: tuple[RunDirectory, ...]
     toy: RunDirectory
     data: Path
     sentence: str | None = None
     into: str | None = None
-    """The language that the sentence is translated into; ``None``: the recipe's target."""
+    """Target language of the sentence; ``None``: the recipe's target."""
     layers: tuple[int, ...] | None = None
-    """Those whose attention is shown, counted from one; ``None``: all."""
+    """Layers whose attention is shown, counted from one; ``None``: all."""
 
     @property
     def run(self) -> RunDirectory:
         return self.runs[0]
 
     def name_of(self, run: RunDirectory) -> str:
-        """What tells a run from the others."""
+        """A name that distinguishes the run from the other runs."""
         names = [each.path.resolve().name for each in self.runs]
         name = run.path.resolve().name
         return name if names.count(name) <= 1 else str(run.path)
@@ -54,7 +54,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sentence, its translation, and where every head looked."""
+    """A sentence, its translation and the attention maps of every head."""
 
     source: tuple[str, ...]
     """Pieces, ``</s>`` last."""
@@ -83,10 +83,10 @@ def network_of(run: RunDirectory) -> Transformer:
 def read(
     run: RunDirectory, network: Transformer, sentence: str | None, into: str | None = None
 ) -> Reading:
-    """Translate a sentence greedily and look at all maps; without one, one of the validation set.
+    """Translate a sentence greedily and keep all maps; default is one of the validation set.
 
-    Raises ``Refusal`` if the run does not translate into that language, or the sentence is too
-    long for the network.
+    Raises ``Refusal`` if the run does not translate into that language, or the sentence is too long
+    for the network.
     """
     data, tokenizers = recipe_of(run).data, run.tokenizers()
     special = tokenizers.source.special_ids
@@ -108,7 +108,7 @@ def read(
     source_BS = torch.tensor([(*ids, special.eos)])
     limit = default_max_length(len(ids), network.config.max_length)
     (translated,) = greedy(network, source_BS, special, max_length=limit)
-    # The last token of a translation that was cut short has no place to be read at.
+    # The last token of a truncated translation has no decoder position.
     target_BT = torch.tensor([(special.bos, *translated)[:limit]])
     _, maps = network.attention_maps(source_BS, target_BT)
     return Reading(
@@ -119,7 +119,7 @@ def read(
 
 
 def history_of(run: RunDirectory, name: str) -> History:
-    """A run's log, with the score of its averaged checkpoints where it has been evaluated."""
+    """A run's log, with the score of its averaged checkpoints if it has been evaluated."""
     recipe_of(run)
     average = None
     if run.scores.is_file() and run.averaged.is_file():
@@ -130,7 +130,7 @@ def history_of(run: RunDirectory, name: str) -> History:
 
 
 def buckets_of(run: RunDirectory, name: str, data_directory: Path) -> dict[str, tuple[Bucket, ...]]:
-    """BLEU by length of what ``evaluate`` has translated, by run and direction.
+    """BLEU by length of the translations that ``evaluate`` wrote, by run and direction.
 
     Raises ``Refusal`` if the run has not been evaluated, or on another test set.
     """
@@ -153,7 +153,7 @@ def buckets_of(run: RunDirectory, name: str, data_directory: Path) -> dict[str, 
 
 
 def learned_positions(run: RunDirectory) -> torch.Tensor | None:
-    """The embeddings of the encoder's positions, ``[P, W]``, if the run has learned any."""
+    """The embeddings of the encoder's positions, ``[P, W]``; ``None`` if they are not learned."""
     if not run.recipe.is_file() or recipe_of(run).network.positions != "learned":
         return None
     return network_of(run).source_embedding.positions.detach()

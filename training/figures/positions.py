@@ -1,4 +1,4 @@
-"""How positions are told apart: the sinusoids of section 3.5, and positions that were learned."""
+"""Figure of position encodings: the sinusoids of section 3.5, and learned embeddings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CURVES = 4
 
 @styled
 def positions(sinusoids_PW: Tensor, learned_PW: Tensor | None = None, name: str = "") -> Figure:
-    """Tables of positions, ``[P, W]``, as heat map, as curves, and by their likeness.
+    """Tables of positions, ``[P, W]``, as heat map, as curves, and by cosine similarity.
 
     ``learned_PW`` are the embeddings that the run ``name`` has learned.
     """
@@ -39,7 +39,7 @@ def positions(sinusoids_PW: Tensor, learned_PW: Tensor | None = None, name: str 
 
 
 def likeness(table_PW: Tensor) -> Tensor:
-    """The cosine between every two positions, ``[P, P]``; of sinusoids, 2/W times the product."""
+    """The cosine between every two positions, ``[P, P]``; for sinusoids, 2/W times the product."""
     unit_PW = functional.normalize(table_PW, dim=1)
     return unit_PW @ unit_PW.T
 
@@ -82,6 +82,6 @@ def _table(part: SubFigure, table_PW: Tensor) -> None:
 
 
 def _dimensions(width: int) -> list[int]:
-    """Neighbouring sine and cosine, of a quick and of a slower wave."""
+    """Neighbouring sine and cosine dimensions, of a fast and of a slower wave."""
     quick, slow = width // 16 * 2, width // 8 * 2
     return [quick, quick + 1, slow, slow + 1][:_CURVES]

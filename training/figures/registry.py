@@ -1,4 +1,4 @@
-"""The figures there are: what each shows, what it is drawn from, and how it is best kept."""
+"""Registry of figures: name, description, inputs and file format of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SENTENCES = (
     ("<s>", "a", "man", "sings", "loudly"),
     ("<s>", "children", "laugh"),
 )
-"""What the masks are shown for."""
+"""Example sentences of the mask figure."""
 NORMS: tuple[Norm, ...] = ("after", "before")
 DEEP = TransformerConfig(
     source_vocabulary=1000,
@@ -44,15 +44,15 @@ DEEP = TransformerConfig(
     heads=4,
     feed_forward=1024,
 )
-"""The network whose gradients are shown."""
+"""Network of the gradient figure."""
 DIGITS = "3 1 4 1 5 9 2 6 5 3"
 _MOST_PAIRS = 100_000
-"""Lengths of more sentences look the same."""
+"""More sentence lengths do not change the figure visibly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A figure by its name. ``draw`` raises ``Refusal`` where its material is missing."""
+    """A figure by its name. ``draw`` raises ``Refusal`` if its input is missing."""
 
     name: str
     shows: str
@@ -61,7 +61,7 @@ class Entry:
 
 def figure_of_masks(material: Material) -> Figure:
     length = max(map(len, SENTENCES))
-    # Any ids do, so long as padding's is padding's.
+    # Any ids will do, except that padding must have its own.
     ids = [[t + 1 for t in range(len(s))] + [PAD] * (length - len(s)) for s in SENTENCES]
     pieces = [[*s, *["<pad>"] * (length - len(s))] for s in SENTENCES]
     return masks(torch.tensor(ids), PAD, pieces)

@@ -1,4 +1,4 @@
-"""The toy problem: to reverse digits, a head has to look along the other diagonal."""
+"""Figure of cross-attention on the digit-reversal task, where it follows the anti-diagonal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reversal(
 ) -> Figure:
     """Cross-attention of each layer, ``[H, T, S]``, and the share of exact answers by length.
 
-    For every layer the head is shown that looks most along the other diagonal.
+    Shows the head of each layer with the most attention on the anti-diagonal.
     """
     rows, columns = ([label_of(piece) for piece in side] for side in (rows, columns))
     figure = Figure(figsize=(WIDTH, 4.4))
@@ -62,7 +62,7 @@ def reversal(
 def exact_by_length(
     network: Transformer, tokenizers: Tokenizers, *, sequences: int = 200
 ) -> dict[int, float]:
-    """The share of sequences of 1 … 10 digits that the network reverses without a mistake."""
+    """The share of sequences of 1 … 10 digits that the network reverses exactly."""
     special = tokenizers.source.special_ids
     shares = {}
     for length in range(1, LENGTH + 1):
@@ -81,7 +81,7 @@ def exact_by_length(
 
 
 def _backwards(weights_TS: Tensor) -> float:
-    """How much of the attention goes from the t-th token written to the t-th from the end."""
+    """Share of the attention from the t-th target token to the t-th source token from the end."""
     digits = min(weights_TS.shape) - 1
     return float(sum(weights_TS[t, digits - 1 - t] for t in range(digits)))
 

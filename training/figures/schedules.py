@@ -1,4 +1,4 @@
-"""The learning rate over the steps: equation 3, and the schedules beside it."""
+"""Figure of learning-rate schedules: equation 3 of the paper, and alternatives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTS = 400
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Schedules to compare over their first ``steps`` steps, by what they are called."""
+    """Schedules by name, compared over their first ``steps`` steps."""
 
     title: str
     schedules: Mapping[str, Schedule]
@@ -45,7 +45,7 @@ def schedules(above: Panel, left: Panel, right: Panel) -> Figure:
 
 
 def steps_of(panel: Panel) -> np.ndarray:
-    """The steps at which a panel's curves are computed; peaks are sharp, so they are many."""
+    """The steps at which a panel's curves are computed; sharp peaks need many."""
     return np.unique(np.linspace(1, panel.steps, _POINTS).round().astype(int))
 
 

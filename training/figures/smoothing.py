@@ -1,4 +1,4 @@
-"""Label smoothing (section 5.4): what is asked of the network, and what confidence costs it."""
+"""Figure of label smoothing (section 5.4): smoothed targets, and the loss of confidence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from training.loop.objective import smoothed_loss, smoothed_targets
 ODDS = np.geomspace(1, 1000, 181)
 
 _IMPOSSIBLE = -80.0
-"""A logit whose probability is none in single precision."""
+"""A logit whose probability is 0 in single precision."""
 
 
 @styled
@@ -43,9 +43,9 @@ def smoothing(
 
 
 def penalty(odds: Sequence[float], vocabulary: int, smoothing: float, pad_id: int) -> Tensor:
-    """The loss in nats where the right token is ``odds`` times as likely as each other one.
+    """The loss in nats if the right token is ``odds`` times as likely as each other token.
 
-    Padding is impossible. The loss is nothing where the right token's share is 1 − ε.
+    Padding has probability 0. The loss is 0 if the right token's share is 1 − ε.
     """
     right = (pad_id + 1) % vocabulary
     losses = []

@@ -1,7 +1,7 @@
-"""One quiet look for every figure, and the same bytes for the same figure.
+"""Matplotlib style and deterministic file output of all figures.
 
-The background is white, so that figures stand alike on light and dark pages; colours are Okabe and
-Ito's, which the colour-blind can tell apart, and lines differ in more than colour.
+The background is white, which suits light and dark pages. Colours are those of Okabe and Ito, which
+the colour-blind can distinguish; lines also differ in more than colour.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ DASHES: tuple[tuple[int, tuple[float, ...]], ...] = (
 SHARES = LinearSegmentedColormap.from_list(
     "shares", ("#fbfaf7", "#d3e0ee", "#86aed6", "#3a6fb5", "#173f7d", "#0a1d45")
 )
-"""From nothing to all."""
+"""Colour map of shares, from 0 to 1."""
 SIGNED = LinearSegmentedColormap.from_list(
     "signed", ("#0b3c6f", "#6ea6d0", "#fbfaf7", "#e3a06b", "#8f3f05")
 )
-"""From minus to plus, white between."""
+"""Colour map from negative to positive, with white at 0."""
 
 WIDTH = 9.0
-"""Inches: of most figures; a page of documentation shows them at about this width."""
+"""Inches: width of most figures, about that of the documentation's pages."""
 
 BLANK = "▁"
-"""What SentencePiece writes for a blank."""
+"""SentencePiece's character for a blank."""
 
 _FONT = "DejaVu Sans"
-"""It comes with matplotlib, so labels look alike everywhere."""
+"""Part of matplotlib, so labels look the same everywhere."""
 _NO_GLYPH = "□"
 _PIXELS_PER_INCH = 160
 _MOST_PIXELS = 16_000
-"""Of either side: long sentences in many heads become smaller rather than impossible."""
+"""Largest width and height: figures of long sentences with many heads shrink to fit."""
 _STYLE = {
     "figure.facecolor": "white",
     "figure.constrained_layout.use": True,
@@ -90,7 +90,7 @@ _STYLE = {
     "image.interpolation": "none",
     "image.aspect": "auto",
     "svg.fonttype": "path",
-    # Otherwise identifiers in the file are drawn by lot.
+    # Otherwise identifiers in the file are random.
     "svg.hashsalt": "dragoman",
 }
 
@@ -98,7 +98,7 @@ P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Have a figure drawn in this style, whatever else is set for matplotlib."""
+    """Draw a figure in this style, whatever settings matplotlib has."""
 
     @functools.wraps(draw)
     def drawn(*arguments: P.args, **options: P.kwargs) -> Figure:
@@ -109,7 +109,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def write(figure: Figure, path: Path) -> None:
-    """Write a figure as its path's suffix says; the same figure gives the same bytes."""
+    """Write a figure in the format of the path's suffix; the same figure gives the same bytes."""
     file = io.BytesIO()
     with _style():
         if path.suffix == ".svg":
@@ -128,25 +128,25 @@ def write(figure: Figure, path: Path) -> None:
 
 
 def shown(label: str) -> str:
-    """A label as it can be written: what the font lacks is a box."""
+    """The label with a box for each character that the font lacks."""
     known = _glyphs()
     return "".join(c if c.isprintable() and ord(c) in known else _NO_GLYPH for c in label)
 
 
 def label_of(piece: str) -> str:
-    """A piece as it reads most easily: ``▁word`` is ``word``, ``word`` without it ``·word``."""
+    """A readable piece: ``▁word`` becomes ``word``, and ``word`` becomes ``·word``."""
     if piece.startswith(BLANK):
         return piece[len(BLANK) :] or BLANK
     return f"·{piece}" if piece[:1].isalnum() else piece
 
 
 def rows_ruled(axes: Axes) -> None:
-    """Pale horizontal lines, to read values by."""
+    """Pale horizontal grid lines."""
     axes.grid(axis="y")
 
 
 def legend_above(axes: Axes, ncols: int, title: str | None = None, room: float = 0.3) -> None:
-    """A legend over the curves, in room that is made for it; call when all else is set."""
+    """A legend above the curves; makes room for it, so call it after other settings."""
     bottom, top = axes.get_ylim()
     ticks = [tick for tick in axes.get_yticks() if bottom <= tick <= top]
     axes.set_yticks(ticks)
@@ -156,13 +156,13 @@ def legend_above(axes: Axes, ncols: int, title: str | None = None, room: float =
 
 
 def thousands(axes: Axes, steps: int = 6) -> None:
-    """Steps as people write them, and not too many."""
+    """Readable and few tick labels of steps."""
     axes.locator_params(axis="x", nbins=steps)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
 
 
 def magnitudes(axes: Axes) -> None:
-    """A logarithmic axis of values, with enough numbers to read it by."""
+    """A logarithmic value axis with enough tick labels."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -170,7 +170,7 @@ def magnitudes(axes: Axes) -> None:
 
 
 def cells_ruled(axes: Axes, rows: int, columns: int, colour: str = "white") -> None:
-    """Lines between the cells of an image, and no ticks."""
+    """Lines between the cells of an image, without ticks."""
     axes.set_xticks([i - 0.5 for i in range(1, columns)], minor=True)
     axes.set_yticks([i - 0.5 for i in range(1, rows)], minor=True)
     axes.grid(which="minor", color=colour, linewidth=1.2)
@@ -180,7 +180,7 @@ def cells_ruled(axes: Axes, rows: int, columns: int, colour: str = "white") -> N
 
 
 def pieces_on(axes: Axes, rows: Iterable[str] | None, columns: Iterable[str] | None) -> None:
-    """Pieces beside the rows and above the columns of an image; ``None`` leaves them out."""
+    """Pieces beside the rows and above the columns of an image; ``None`` omits them."""
     axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
     labels = [shown(piece) for piece in columns or ()]
     axes.set_xticks(range(len(labels)), labels, rotation=90)
@@ -189,7 +189,7 @@ def pieces_on(axes: Axes, rows: Iterable[str] | None, columns: Iterable[str] | N
 
 
 def _style() -> AbstractContextManager[None]:
-    # From the defaults on: what a user has set would be seen otherwise.
+    # Based on the defaults, so that a user's matplotlib settings have no effect.
     return context(["default", _STYLE])
 
 
@@ -199,7 +199,7 @@ def _glyphs() -> frozenset[int]:
 
 
 def _smaller(file: io.BytesIO) -> bytes:
-    """A picture of few colours needs a palette of 256, and a third of the bytes."""
+    """The PNG with a palette of 256 colours, at a third of its size."""
     file.seek(0)
     with Image.open(file) as image:
         palette = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)

@@ -1,1 +1,1 @@
-"""Turns checkpoints that others have trained into bundles."""
+"""Imports Hugging Face checkpoints (MarianMT, M2M100, NLLB) as bundles."""

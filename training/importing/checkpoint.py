@@ -1,7 +1,7 @@
-"""A Hugging Face checkpoint on disk: its configuration, and its tensors read one by one.
+"""Reader of Hugging Face checkpoint files: configuration, and tensors one by one.
 
-Knows the files, not what they mean. Nothing is unpickled but tensors: ``pytorch_model.bin`` is read
-by the loader of torch that refuses everything else.
+It reads files without interpreting them. ``pytorch_model.bin`` is read by torch's safe loader,
+which unpickles tensors only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from training.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 INDICES = {f"{SAFETENSORS}.index.json": SAFETENSORS, f"{PICKLED}.index.json": PICKLED}
-"""Checkpoints cut into several files have an index that says what is where."""
+"""Index files of sharded checkpoints, which map tensors to files."""
 
 
 class Checkpoint:
-    """The tensors of a directory, by name. A context; its files are open as long as it lasts.
+    """The tensors of a directory, by name. A context manager that keeps the files open.
 
-    Raises ``NotACheckpoint`` if the directory lacks what it needs or a file is damaged.
+    Raises ``NotACheckpoint`` if the directory lacks a file or a file is damaged.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -58,7 +58,7 @@ class Checkpoint:
         self._files.close()
 
     def document(self, name: str, *, optional: bool = False) -> dict[str, Any]:
-        """The object in a JSON file; an empty one if the file may be absent, and is."""
+        """The object in a JSON file; an empty one if an optional file is absent."""
         path = self.directory / name
         if optional and not path.exists():
             return {}
@@ -84,7 +84,7 @@ class Checkpoint:
         return name in self._read
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """A tensor as float32; it must have the shape that the configuration implies."""
+        """A tensor as float32; raises unless it has the shape that the configuration implies."""
         if name not in self._read:
             raise NotACheckpoint(f"{self.directory} has no tensor {name}")
         try:
@@ -108,11 +108,11 @@ class Checkpoint:
         return tensor
 
     def leave(self, names: Sequence[str]) -> None:
-        """These tensors, where they are, are copies of others or not needed."""
+        """Mark tensors as unneeded, such as copies of other tensors."""
         self._taken.update(names)
 
     def check_all_taken(self) -> None:
-        """Raises ``UnsupportedCheckpoint`` naming tensors that nothing has been made of."""
+        """Raises ``UnsupportedCheckpoint`` with the names of tensors that were not used."""
         left = sorted(self._read.keys() - self._taken)
         if left:
             shown = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
@@ -132,7 +132,7 @@ class Checkpoint:
         raise NotACheckpoint(f"{self.directory} has neither {SAFETENSORS} nor {PICKLED}")
 
     def _shards(self, index: str) -> dict[str, set[str]]:
-        """The tensors of each file of an index."""
+        """The tensors of each file in an index."""
         places = self.document(index).get("weight_map")
         if not isinstance(places, dict) or not places:
             raise NotACheckpoint(f"{self.directory / index} does not say which file has what")
@@ -158,7 +158,7 @@ class Checkpoint:
     def _open_pickled(self, name: str, wanted: set[str] | None) -> None:
         path = self.directory / name
         try:
-            # Only archives can be mapped into memory; the oldest checkpoints are none.
+            # Only zip archives can be memory-mapped; the oldest checkpoints are not zip archives.
             mapped = zipfile.is_zipfile(path)
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""A Hugging Face checkpoint on disk becomes a bundle, proved like one that was trained here."""
+"""Imports a Hugging Face checkpoint: reads, converts, proves and publishes it as a bundle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READERS: Mapping[str, Callable[[Checkpoint], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
 }
-"""By the ``model_type`` of a configuration. NLLB's is M2M100's, but for mixtures of experts."""
+"""Readers by ``model_type``. NLLB has that of M2M100, except for its mixtures of experts."""
 
 
 def read_checkpoint(directory: Path) -> Imported:
@@ -52,13 +52,13 @@ def import_checkpoint(
     precisions: Sequence[Precision] = (),
     texts: Texts = (),
 ) -> tuple[Bundle, Proof]:
-    """Publish ``bundles/<name>``, or by the directory's name.
+    """Publish ``bundles/<name>``; ``name`` defaults to that of the directory.
 
-    It offers every pair of ``sources`` and ``targets``, or all that the model knows of; in
-    ``precisions``, or int8 with ``texts`` and fp32 without. ``texts`` are what int8 is calibrated
-    on, and prove the bundle and become its examples, too. Raises ``NotACheckpoint``,
-    ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts``, ``CorpusError`` and, if the
-    graphs do not compute what the network does, ``ParityError``.
+    The bundle has every pair of ``sources`` and ``targets``, or all pairs that the model names. Its
+    precisions are ``precisions``, by default int8 with ``texts`` and fp32 without. ``texts``
+    calibrate int8, prove the bundle and become its examples. Raises ``NotACheckpoint``,
+    ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts``, ``CorpusError`` and, if graphs
+    and network disagree, ``ParityError``.
     """
     precisions = precisions or (("int8",) if texts else ("fp32",))
     if "int8" in precisions and not texts:
@@ -122,7 +122,7 @@ def _description(imported: Imported, directory: Path) -> str:
     sentences = [
         f"Imported from the checkpoint `{directory.resolve().name}` ({imported.kind} of Hugging "
         "Face transformers), whose own card says what it was trained on and how good it is.",
-        f"That card names the licence `{licence}`, which binds whoever serves this bundle, too."
+        f"That card names the licence `{licence}`, which also binds operators of this bundle."
         if licence
         else "It came without a licence: find out what it allows before you serve it.",
     ]

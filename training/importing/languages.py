@@ -1,7 +1,7 @@
-"""Which pairs of languages a checkpoint translates, and which of them a bundle offers.
+"""Language codes of imported checkpoints, and the directions that their bundles offer.
 
-Checkpoints spell codes in several ways (``deu_Latn``, ``fra``, ``pt_br``); a bundle's are those
-that clients ask for.
+Checkpoints spell codes in several ways (``deu_Latn``, ``fra``, ``pt_br``). Bundles use the codes
+that clients send.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from training.importing.refusals import UnknownLanguages
 Ids = tuple[int, ...]
 
 MOST_DIRECTIONS = 200
-"""Nobody wants thousands of pairs without having said so."""
+"""More directions than this must be requested explicitly."""
 
 _MISSPELT = {"ns": "nso"}
-"""What M2M100 calls Northern Sotho."""
+"""M2M100's code of Northern Sotho."""
 
 
 def usual_code(code: str) -> str:
-    """The code that people use: ``arb_Arab`` and ``ar`` are ``ar``, ``zho_Hant`` is ``zh-Hant``.
+    """The common code: ``arb_Arab`` and ``ar`` become ``ar``, ``zho_Hant`` becomes ``zh-Hant``.
 
-    An individual language that stands for its group gets the group's code, and a script that goes
-    without saying is not said. Raises ``ValueError`` for what is no language.
+    An individual language that stands for its macrolanguage gets the latter's code. The default
+    script of a language is omitted. Raises ``ValueError`` for an unknown language.
     """
     exact = canonical(_MISSPELT.get(code, code))
     if exact.startswith("x-"):
@@ -42,7 +42,7 @@ def usual_code(code: str) -> str:
 
 
 def asked_code(code: str) -> str:
-    """The usual code of a language that somebody asked for; raises ``UnknownLanguages``."""
+    """The common code of a requested language; raises ``UnknownLanguages``."""
     try:
         return usual_code(code)
     except ValueError as error:
@@ -51,25 +51,23 @@ def asked_code(code: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Languages:
-    """By code, what tells the network of a language.
+    """Token ids that tell the network its languages, by code.
 
-    A side that is ``open`` goes by whatever name it is given: the network tells languages apart
-    itself, or there is only one.
+    An ``open`` side accepts any code: the network detects the language, or has only one.
     """
 
     source: Mapping[str, Ids] = field(default_factory=dict)
-    """Put before the source where this is its language."""
+    """Prefix of the source, by source language."""
     target: Mapping[str, Ids] = field(default_factory=dict)
-    """Put before the source where this is the target's language."""
+    """Prefix of the source, by target language."""
     fed: Mapping[str, Ids] = field(default_factory=dict)
-    """Fed to the decoder where this is the target's language."""
+    """Forced prefix of the decoder, by target language."""
     source_open: bool = False
     target_open: bool = False
 
     def directions(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[Direction, ...]:
-        """Every pair of different languages of both sides; all that it knows of where none is
-        named, unless that is more than anybody means. Raises ``UnknownLanguages``.
-        """
+        """Every pair of different languages of both sides. Without names, all known pairs, if
+        they are at most ``MOST_DIRECTIONS``. Raises ``UnknownLanguages``."""
         from_ = self._chosen("source", "--from", sources, self.source, self.source_open)
         to = self._chosen("target", "--to", targets, self.target, self.target_open)
         found = tuple(
@@ -122,10 +120,10 @@ class Languages:
 
 
 def by_code(tokens: Iterable[tuple[str, Ids]]) -> dict[str, Ids]:
-    """Ids by the usual code of each language; by the exact one, where the usual one is taken.
+    """Ids by the common code of each language, or by the exact code if that one is taken.
 
-    A script is not said where it tells nothing apart. What names no language (``>>xx_Deva<<`` of
-    some models) is left out.
+    A script is omitted if it distinguishes nothing. Tokens that name no language (``>>xx_Deva<<``
+    of some models) are omitted.
     """
     found: dict[str, Ids] = {}
     for name, ids in tokens:

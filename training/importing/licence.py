@@ -1,4 +1,4 @@
-"""What a checkpoint's own model card says of its licence."""
+"""Reads the licence from a checkpoint's model card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LICENCE = re.compile(r"^license:[ \t]*(?:\n[ \t]*-[ \t]*)?[\"']?([\w.+-]+)", re
 
 
 def licence_of(directory: Path) -> str | None:
-    """As the header of the card names it, ``cc-by-4.0``; ``None`` if it does not say."""
+    """The licence in the card's header, such as ``cc-by-4.0``; ``None`` if it has none."""
     for name in _CARDS:
         try:
             card = (directory / name).read_text(encoding="utf-8", errors="replace")

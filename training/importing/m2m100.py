@@ -1,7 +1,8 @@
-"""M2M100 and NLLB: norm before, tensor2tensor's sinusoids from position 2 on, one SentencePiece
-model, a token of the source's language before the source and one of the target's fed first.
+"""Reads M2M100 and NLLB checkpoints: pre-norm, tensor2tensor sinusoids, language tokens.
 
-The decoder starts with eos. Neither has a bias of logits; the one made here only hides pieces.
+Positions start at 2. One SentencePiece model serves all languages. The source begins with its
+language's token; the decoder starts with eos and is fed the target language's token first.
+Checkpoints have no logit bias; the one made here only hides pieces.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MODEL = "sentencepiece.bpe.model"
 SHARED, OUTPUT = "model.shared.weight", "lm_head.weight"
 TABLES = (SHARED, "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 COMPUTED = tuple(f"model.{side}.embed_positions.weights" for side in ("encoder", "decoder"))
-"""Tables of sinusoids, which old checkpoints have though they are computed."""
+"""Sinusoid tables in old checkpoints, although the network computes them."""
 
 
 def read_m2m100(checkpoint: Checkpoint) -> Imported:
@@ -89,7 +90,7 @@ def _network(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Transformer:
         target_vocabulary=len(vocabulary),
         norm="before",
         positions="sinusoidal_tensor2tensor",
-        # fairseq counts positions from the one after pad's number.
+        # fairseq's first position is pad's id plus one.
         first_position=number(config, "pad_token_id") + 1,
         tying="all" if tied else "none",
     )
@@ -104,7 +105,7 @@ def _network(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Transformer:
 
 
 def _table(checkpoint: Checkpoint, side: str, tied: bool, size: int, width: int) -> Tensor:
-    """The embeddings of a side. Of tensors that are one, a file may hold any."""
+    """The embeddings of one side. A file may hold any one of several tied tensors."""
     own = f"model.{side}.embed_tokens.weight"
     names = (*TABLES, OUTPUT) if tied else (own, SHARED)
     return checkpoint.take(next((n for n in names if n in checkpoint), SHARED), size, width)
@@ -113,9 +114,9 @@ def _table(checkpoint: Checkpoint, side: str, tied: bool, size: int, width: int)
 def _tokens(
     checkpoint: Checkpoint, settings: Mapping[str, Any]
 ) -> tuple[dict[int, str], tuple[str, ...]]:
-    """The name of each id, and which names are of languages.
+    """The name of each id, and the names that denote languages.
 
-    M2M100 has ``vocab.json`` and its languages behind it, NLLB ``tokenizer.json`` with all names.
+    M2M100 has ``vocab.json`` followed by its languages, NLLB ``tokenizer.json`` with all names.
     """
     whole = checkpoint.document("tokenizer.json", optional=True)
     try:
@@ -142,7 +143,7 @@ def _tokens(
     if not names:
         raise NotACheckpoint(f"{checkpoint.directory} has neither vocab.json nor tokenizer.json")
     known = {*added.values(), *names.values()}
-    # In the order of M2M100's list, which is where its tokenizer puts them.
+    # In the order of M2M100's list, which its tokenizer uses.
     for token in dict.fromkeys(tokens):
         if token not in known:
             added[max((*names, *added)) + 1] = token

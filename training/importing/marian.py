@@ -1,8 +1,7 @@
-"""MarianMT (OPUS-MT): norm after, sinusoids in halves, a bias of every logit, and two
-SentencePiece models over one vocabulary or two.
+"""Reads MarianMT (OPUS-MT) checkpoints: post-norm, halved sinusoids, a bias of every logit.
 
-The decoder starts with pad, whose embedding is zero. A model of several target languages reads a
-token ``>>fra<<`` before the source.
+Two SentencePiece models share one vocabulary or have two. The decoder starts with pad, whose
+embedding is zero. A model of several target languages reads a token ``>>fra<<`` before the source.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ ENCODER, DECODER = (f"model.{side}.embed_tokens.weight" for side in ("encoder", 
 POSITIONS = {side: f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}
 
 TAG = re.compile(r">>(.+)<<")
-"""The token that asks for a target language."""
+"""The token that selects a target language."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side is read from."""
+    """Vocabulary and SentencePiece model of one side."""
 
     names: Mapping[int, str]
     size: int
@@ -148,7 +147,7 @@ def _network(
     )
     width, source_size = described["width"], number(config, "vocab_size")
     target_size = source_size if shared else config.get("decoder_vocab_size") or source_size
-    # Of tensors that are one, a file may hold any; what is not tied may be three.
+    # A file may hold any one of tied tensors; untied embeddings are up to three tensors.
     one = (SHARED,) if shared else ()
     names = (*one, ENCODER, DECODER, OUTPUT) if shared and tied else (ENCODER, *one)
     of_source = _first(checkpoint, names, source_size, width)
@@ -170,18 +169,18 @@ def _network(
 
 
 def _first(checkpoint: Checkpoint, names: tuple[str, ...], *shape: int) -> Tensor:
-    """The first of some tensors that is there."""
+    """The first of these tensors that exists."""
     return checkpoint.take(next((name for name in names if name in checkpoint), names[0]), *shape)
 
 
 def _tables_of_positions(checkpoint: Checkpoint, length: int, width: int) -> list[Tensor]:
-    """Of both sides, where a checkpoint has other positions than the sinusoids that are usual."""
+    """Position tables of both sides, if they differ from the standard sinusoids."""
     usual = sinusoids(length, width, "sinusoidal_halves")
     tables = [
         checkpoint.take(name, length, width) if name in checkpoint else usual
         for name in POSITIONS.values()
     ]
-    # In half precision sinusoids are off by 5e-4.
+    # Sinusoids stored in half precision are off by 5e-4.
     return [] if all(bool(((t - usual).abs() < 1e-3).all()) for t in tables) else tables
 
 

@@ -1,4 +1,4 @@
-"""What is made of a checkpoint, whatever its kind, before it becomes a bundle."""
+"""Data model of an imported checkpoint of any kind, before its publication as a bundle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.importing.refusals import UnsupportedCheckpoint
 @dataclass(frozen=True, slots=True)
 class Imported:
     kind: str
-    """The class of transformers that it is of."""
+    """Its class in transformers."""
     network: Transformer
     source_model: bytes
     """A SentencePiece model whose piece ids are the network's."""
@@ -25,7 +25,7 @@ class Imported:
     languages: Languages
     decoding: DecodingDefaults
     unmapped: tuple[str, ...] = ()
-    """What its generation configuration asks for and a bundle cannot say."""
+    """Options of its generation configuration that a bundle cannot express."""
 
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
@@ -38,13 +38,13 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "temperature": (None, 1, 1.0),
     "early_stopping": (True,),
 }
-"""Values of generation that a bundle need not say, because its search does as they say."""
+"""Values of generation options that equal the behaviour of a bundle's search."""
 
 
 class Generation:
-    """How a checkpoint is meant to be decoded: ``generation_config.json``, or older, in its config.
+    """Decoding options: ``generation_config.json``, or the model configuration if it is older.
 
-    ``transformers``' own defaults hold for what neither says.
+    Options in neither file have ``transformers``' defaults.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -52,7 +52,7 @@ class Generation:
         self._said: dict[str, Any] = own or checkpoint.config
 
     def ids(self, name: str) -> tuple[int, ...]:
-        """Of ``bad_words_ids`` and the like: single ids that must not be written."""
+        """Single ids that must not be written, from options such as ``bad_words_ids``."""
         found = self._said.get(name) or ()
         flat = [i for entry in found for i in (entry if isinstance(entry, list) else [entry])]
         if len(flat) != len(found) or not all(isinstance(i, int) for i in flat):

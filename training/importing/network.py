@@ -1,4 +1,4 @@
-"""The network of a checkpoint. MarianMT and M2M100 come from one family, and name layers alike."""
+"""Converts MarianMT and M2M100 weights, which share layer names, to our network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "gelu": "gelu",
 }
 HIDDEN = -1e4
-"""A bias that leaves a piece no probability, and that fp16 can still hold."""
+"""A logit bias that masks a piece, and that fp16 can represent."""
 
 
 def number(config: Mapping[str, Any], name: str) -> int:
@@ -35,9 +35,9 @@ def number(config: Mapping[str, Any], name: str) -> int:
 
 
 def sizes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What both kinds of configuration say in the same words, in those of ``TransformerConfig``.
+    """The options that both kinds of configuration share, by their ``TransformerConfig`` names.
 
-    Raises ``UnsupportedCheckpoint`` for what graphs cannot carry.
+    Raises ``UnsupportedCheckpoint`` for options that the graphs do not support.
     """
     for what in ("attention_heads", "ffn_dim"):
         encoder, decoder = (number(config, f"{side}_{what}") for side in ("encoder", "decoder"))
@@ -65,7 +65,7 @@ def sizes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_network(**config: Any) -> Transformer:
-    """With weights that are yet to be filled."""
+    """A network whose weights are not initialised."""
     try:
         return Transformer(TransformerConfig(**config)).eval()
     except (ValueError, ZeroDivisionError) as error:
@@ -80,9 +80,9 @@ def fill_embeddings(
     source: Vocabulary,
     target: Vocabulary,
 ) -> None:
-    """``tables`` are of source, target and output, as the checkpoint orders rows; so is the bias.
+    """``tables`` are of source, target and output, with the checkpoint's rows, as has the bias.
 
-    What the network ties is filled with the same table again.
+    Tied embeddings are filled repeatedly with the same table.
     """
     of_source, of_target, of_output = tables
     network.source_embedding.tokens.weight.copy_(of_source[source.origins])
@@ -94,7 +94,7 @@ def fill_embeddings(
 
 @torch.no_grad()
 def fill_layers(network: Transformer, checkpoint: Checkpoint) -> None:
-    """Everything but the embeddings."""
+    """Fill all weights except the embeddings."""
     for i, layer in enumerate(network.encoder_layers):
         name = f"model.encoder.layers.{i}"
         _attention(checkpoint, f"{name}.self_attn", layer.attention)

@@ -1,4 +1,4 @@
-"""Why a checkpoint is not imported."""
+"""Errors that reject a checkpoint's import."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from training.refusal import Refusal
 
 
 class NotACheckpoint(Refusal):
-    """A file of the checkpoint is missing, or cannot be read, or not safely."""
+    """A file of the checkpoint is missing, unreadable or unsafe to read."""
 
 
 class UnsupportedCheckpoint(Refusal):
-    """The checkpoint is in order, but not of a kind that the graphs of a bundle can carry."""
+    """The checkpoint is valid, but its kind has no equivalent in the graphs of a bundle."""
 
 
 class UnknownLanguages(Refusal):
-    """Which languages are meant cannot be told, or the model does not translate them."""
+    """Languages are ambiguous, or the model does not translate them."""
 
 
 class NeedsTexts(Refusal):
-    """int8 was asked for, and nothing says how large activations get."""
+    """int8 was requested, but there are no texts to calibrate it with."""

@@ -1,4 +1,4 @@
-"""What an imported network is proved and calibrated with: somebody's texts, or made-up ones."""
+"""Sentences that prove and calibrate an imported network: given texts, or random ones."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from training.search.batched import search_all
 from training.search.beam import Searching
 
 PROVED = 48
-"""Sentences; a large network takes seconds for each in PyTorch."""
+"""Number of sentences; PyTorch takes seconds for each with a large network."""
 MADE_UP = 8
-"""Sentences, where there are no texts; a network finds no end to what makes no sense."""
+"""Number of random sentences, used without texts; the network hardly ever ends their translations.
+"""
 CALIBRATING = 400
-"""Sentences, of all directions together."""
+"""Number of sentences for calibration, over all directions."""
 
 Texts = Sequence[tuple[str | None, Path]]
-"""Files of one sentence per line, each with the code of its language; ``None`` if nobody said."""
+"""Files of one sentence per line, each with its language code; ``None`` if not given."""
 
 
 def texts_by_direction(
     texts: Texts, directions: Sequence[Direction], tokenizer: Tokenizer, limit: int
 ) -> list[list[str]]:
-    """The sentences of each direction that the network can read whole; of some, perhaps none.
+    """The sentences of each direction that fit the network's length; perhaps none for some.
 
-    Raises ``UnknownLanguages`` for a file whose language nobody said and several could be, or
-    that is of none of the sources.
+    Raises ``UnknownLanguages`` for a file without language code if several are possible, and for a
+    language that is no source.
     """
     spoken = list(dict.fromkeys(direction.source for direction in directions))
     found: dict[str, list[str]] = {}
@@ -57,7 +58,7 @@ def texts_by_direction(
 
 
 def proving(texts: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Sentence]:
-    """Sentences to prove a bundle with; made-up ones are not for people to look at."""
+    """Sentences to prove a bundle with; random ones do not become examples."""
     with_texts = [i for i, own in enumerate(texts) if own]
     if with_texts:
         each = max(1, PROVED // len(with_texts))
@@ -75,7 +76,7 @@ def _made_up(tokenizer: Tokenizer, rng: random.Random) -> str:
 
 
 def calibrating(publication: Publication, texts: Sequence[Sequence[str]]) -> list[Pair]:
-    """Texts and what the network itself makes of them, greedily."""
+    """Texts with the network's own greedy translations."""
     pairs: list[Pair] = []
     each = max(1, CALIBRATING // max(1, sum(map(bool, texts))))
     network = publication.network

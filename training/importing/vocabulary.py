@@ -1,13 +1,13 @@
-"""The vocabulary of a checkpoint in the order that bundles have, and SentencePiece models for it.
+"""Reorders a checkpoint's vocabulary as bundles require, and rewrites its SentencePiece models.
 
-Others number pieces as they like, and apart from their SentencePiece models. A bundle's tokenizer
-is a SentencePiece model whose piece ids *are* the rows of the embeddings, with pad, unk, bos and
-eos first. So rows are put into that order and models are rewritten to it: no piece gets another
-score or type, so no text is cut otherwise.
+In checkpoints, embedding rows and SentencePiece ids may differ. A bundle's tokenizer is a
+SentencePiece model whose piece ids *are* the rows of the embeddings, with pad, unk, bos and eos
+first. So rows are put into that order and models are rewritten to it. No piece gets another score
+or type, so segmentation does not change.
 
-Rows that a model does not have are in it so that ids agree and text can be made of them, but text
-is never cut into them. Pieces of a model that the checkpoint has no row for, which it reads as
-unk, get rows that copy unk's and can never be written.
+Rows without a piece in a model get one that decodes to text and never occurs in segmentation.
+Pieces without a row in the checkpoint, which it reads as unk, get copies of unk's row and are never
+generated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 from models.bundle.tokenizer import SPECIAL_IDS
 from training.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
 
-# SentencePiece does not say what types its own format has.
+# SentencePiece's protobuf module has no type stubs.
 protocol: Any = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
 Model: TypeAlias = Any
 Piece = protocol.ModelProto.SentencePiece
@@ -32,11 +32,11 @@ Piece = protocol.ModelProto.SentencePiece
 class Row:
     piece: str
     origin: int
-    """The row of the checkpoint that it is a copy of."""
+    """The checkpoint's row that this row copies."""
     control: bool = False
-    """Whether it stands for no text."""
+    """Whether it decodes to no text."""
     written: bool = True
-    """Whether a translation may have it."""
+    """Whether a translation may contain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Vocabulary:
 
     @property
     def hidden(self) -> list[int]:
-        """The rows that no translation may have."""
+        """The rows that no translation may contain."""
         return [i for i, row in enumerate(self.rows) if not row.written]
 
     def id_of(self, piece: str) -> int:
-        """Raises ``ValueError`` for a piece that it does not have."""
+        """Raises ``ValueError`` for a piece that is not in the vocabulary."""
         for i, row in enumerate(self.rows):
             if row.piece == piece:
                 return i
@@ -65,7 +65,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Specials:
-    """Which rows of a checkpoint are special. What starts its decoder becomes bos."""
+    """A checkpoint's special rows. The decoder's start token becomes bos."""
 
     pad: int
     unk: int
@@ -83,8 +83,8 @@ def arrange(
 ) -> Vocabulary:
     """The rows of a vocabulary of ``size``, some with ``names``, that some models cut text into.
 
-    ``forbidden`` are ids that must not be written. Raises ``UnsupportedCheckpoint`` for special
-    ids and names that are not of such a vocabulary.
+    ``forbidden`` are ids that must not be generated. Raises ``UnsupportedCheckpoint`` for special
+    ids and names that do not fit the vocabulary.
     """
     outside = [i for i in (*names, *_ids(specials), *forbidden) if not 0 <= i < size]
     if outside:
@@ -95,7 +95,7 @@ def arrange(
     ending = names.get(specials.eos, "</s>")
     if specials.eos in forbidden:
         raise UnsupportedCheckpoint("its configuration forbids eos, so no translation could end")
-    # The start is a row of its own, because pad or eos often lends it its embedding.
+    # The start token gets its own row, since pad or eos often shares its embedding.
     rows = [
         Row(beginning[0], specials.pad, control=True, written=False),
         Row(beginning[1], specials.unk, written=specials.unk not in forbidden),
@@ -109,7 +109,7 @@ def arrange(
             continue
         name = names.get(i, f"<row {i}>")
         if name == "<s>":
-            # Nothing but bos is called so, and this has no other meaning than its.
+            # Only bos may have its name, and the name has no other meaning.
             continue
         if name in there:
             raise UnsupportedCheckpoint(f"the vocabulary has {name!r} twice, as {i} as well")
@@ -134,7 +134,7 @@ def _ids(specials: Specials) -> tuple[int, ...]:
 
 
 def parse(content: bytes, name: str) -> Model:
-    """A SentencePiece model; raises ``NotACheckpoint`` if ``content`` is none."""
+    """A SentencePiece model; raises ``NotACheckpoint`` for invalid ``content``."""
     model = protocol.ModelProto()
     try:
         model.ParseFromString(content)
@@ -146,9 +146,9 @@ def parse(content: bytes, name: str) -> Model:
 
 
 def rewrite(model: Model, vocabulary: Vocabulary, name: str) -> bytes:
-    """The model with the pieces of a vocabulary, each at its row.
+    """The model with the pieces of a vocabulary, each at the id of its row.
 
-    Raises ``UnsupportedCheckpoint`` if that would cut some text otherwise than ``model`` does.
+    Raises ``UnsupportedCheckpoint`` if the segmentation of some text would change.
     """
     own = {piece.piece: piece for piece in model.pieces if piece.type != Piece.UNKNOWN}
     if model.trainer_spec.model_type == protocol.TrainerSpec.BPE:
@@ -181,7 +181,7 @@ def rewrite(model: Model, vocabulary: Vocabulary, name: str) -> bytes:
 
 
 def _check_merges(foreign: Sequence[Row], own: Collection[str], name: str) -> None:
-    """Merging goes through every piece there is, so that one more could end or begin a merge."""
+    """BPE merges pass through every existing piece, so an added piece could alter a merge."""
     pieces = {*own, *(row.piece for row in foreign if not row.control)}
     for row in foreign:
         if row.control:

@@ -49,7 +49,7 @@ class World:
             distributed.all_reduce(value)
         return value
 
-    def told(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Broadcast the first process's ``value``; blocks until the first process arrives."""
         if self.size == 1:
             return value

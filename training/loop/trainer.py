@@ -206,7 +206,7 @@ class Trainer:
             logger.info("step %d: %s", self.progress.step, result)
             self._judge(result)
         # Whether it goes on is the first process's decision.
-        self.progress = self.world.told(self.progress)
+        self.progress = self.world.broadcast(self.progress)
 
     def _judge(self, result: Validation) -> None:
         if result.bleu > self.progress.best_bleu:
@@ -223,12 +223,12 @@ class Trainer:
             keep = self.recipe.budget.keep_checkpoints
             spared = {self.progress.best_step, stable_steps(self.recipe)}
             checkpoint.prune(self.run.path, keep, spared)
-        self.world.told(None)
+        self.world.broadcast(None)
 
     def _begin(self) -> None:
         if self.world.first:
             checkpoint.sweep(self.run.path)
-        found = self.world.told(checkpoint.checkpoints(self.run.path))
+        found = self.world.broadcast(checkpoint.checkpoints(self.run.path))
         if found:
             self.load_state_dict(load_to_continue(found, self.recipe))
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)

@@ -1,1 +1,1 @@
-"""DeepL's contract: ``/v2``, and its glossaries of several languages under ``/v3``."""
+"""DeepL-compatible API: ``/v2``, and multilingual glossaries under ``/v3``."""

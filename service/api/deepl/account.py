@@ -1,4 +1,4 @@
-"""``/v2/languages`` and ``/v2/usage``: what is on offer, and how much of it is used."""
+"""Routes ``/v2/languages`` and ``/v2/usage``: supported languages and the caller's usage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.api.responses import Json
 from service.translation.repository import ModelRepository
 
 _UNLIMITED = 1_000_000_000_000
-"""DeepL's limit for those who have none: clients want a number."""
+"""DeepL's value for no limit, as clients need a number."""
 
 
 class LanguagesParameters(BaseModel):

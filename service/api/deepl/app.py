@@ -1,6 +1,6 @@
-"""DeepL's dialect as apps of their own, so that errors and OpenAPI documents are its own, too.
+"""FastAPI applications of DeepL's dialect, with their own errors and OpenAPI documents.
 
-The root app mounts them, starts what they use, and does around them what it does around all.
+The root app mounts them, manages their lifespan and wraps them in its middleware.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _app(title: str, version: str, *routers: APIRouter) -> FastAPI:
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        # A path with a slash too many is unknown here as it is there.
+        # DeepL, too, answers 404 to a path with an additional trailing slash.
         redirect_slashes=False,
     )
     for router in routers:

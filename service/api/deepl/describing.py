@@ -1,4 +1,4 @@
-"""DeepL's part of the OpenAPI document, once it is known what is on offer."""
+"""Restricts the OpenAPI schemas of DeepL's routes to the loaded languages and pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DICTIONARIES = (
 
 
 def describe(document: dict[str, Any], offer: Catalogue) -> dict[str, Any]:
-    """A copy in which the languages on offer are the only choices for source and target."""
+    """Return a copy that offers only the loaded languages as source and target."""
     document = deepcopy(document)
     sources = [str(each["language"]) for each in listed(offer, "sources")]
     targets = [str(each["language"]) for each in listed(offer, "targets")]
@@ -38,7 +38,7 @@ def describe(document: dict[str, Any], offer: Catalogue) -> dict[str, Any]:
 
 
 def _dictionary(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema itself, or that of the list of dictionaries in it."""
+    """The schema itself, or the item schema of its ``dictionaries``."""
     several = schema["properties"].get("dictionaries")
     if several is None:
         return schema

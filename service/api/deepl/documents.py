@@ -1,4 +1,4 @@
-"""``/v2/document``: a file goes in, its state is asked for, its translation comes out once."""
+"""Routes under ``/v2/document``: upload, status and one-time download of a document."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def create_router(
         },
     )
     async def upload(request: Request) -> Response:
-        """It is translated in the background. Keep the key: nobody gets the result without it."""
+        """It is translated in the background. Keep the key: fetching the result needs it."""
         if jobs is None:
             raise BadRequest(_DISABLED)
         fields = await read_fields(request)

@@ -1,7 +1,7 @@
-"""What the entries of a glossary look like, in JSON Schema.
+"""JSON Schema of glossary entries in TSV and CSV.
 
-Not all of it can be said there: that source terms are unique, and how many bytes a term may have.
-Not said is that CSV may have the dictionary's own languages in a third and fourth column.
+It cannot express that source terms are unique, nor the limit of a term in bytes. It omits that CSV
+may have the dictionary's own languages in a third and fourth column.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _LINE_END = r"\r?\n"
 
 
 def _term(first: str, inner: str, last: str) -> str:
-    """A term without blanks around it, of classes of characters."""
+    """Pattern of a term without surrounding blanks, built from character classes."""
     return f"{first}(?:{inner}*{last})?"
 
 
 def _lines(line: str) -> str:
-    """At least one line; empty ones are skipped."""
+    """Pattern of at least one ``line``; empty lines are skipped."""
     return rf"^\ufeff?(?:{_LINE_END})*{line}(?:(?:{_LINE_END})+{line})*(?:{_LINE_END})*$"
 
 
@@ -48,4 +48,4 @@ ENTRIES: dict[str, Any] = {
         }
     ],
 }
-"""Beside the properties of an object that has ``entries`` and ``entries_format``."""
+"""Schema to merge into that of an object with ``entries`` and ``entries_format``."""

@@ -1,8 +1,7 @@
-"""What DeepL's clients are told when something is wrong, and by which status.
+"""Error responses of DeepL's dialect: statuses, bodies and exception handlers.
 
-The official client reads ``message`` and fails over one that is no string, takes only 403 for a
-wrong key and only 456 for a spent quota, and sends a request again after 429 and every status from
-500 on.
+The official client reads ``message`` and fails if it is not a string. It accepts only 403 for a
+wrong key and only 456 for a spent quota. It retries after 429 and every status from 500 on.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _STATUSES: dict[type[Exception], int] = {
     KeyMissing: HTTPStatus.FORBIDDEN,
     QuotaExceeded: QUOTA_EXCEEDED,
 }
-"""Where DeepL's status is not that of the table."""
+"""Statuses that differ from those in ``service.api.errors``."""
 
 
 class ErrorAnswer(BaseModel):
@@ -56,7 +55,7 @@ _DESCRIPTIONS = {
 
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How refusals are documented: these, and those that any request may meet."""
+    """The ``responses`` of a route: these statuses, and those that any request may get."""
     documented = sorted({*statuses, 400, 403, 413, 429, 500, 503})
     return {s: {"model": ErrorAnswer, "description": _DESCRIPTIONS[s]} for s in documented}
 
@@ -66,7 +65,7 @@ def status_of(error: Exception) -> int:
 
 
 def message_of(error: Exception) -> str:
-    """What may be told of an error; of a bug, nothing but that it is one."""
+    """Message for the client; for an unexpected error, it reveals no details."""
     return str(error) if isinstance(error, EXPECTED) else "internal error; the server's log has it"
 
 
@@ -79,7 +78,7 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         known = error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
         facts_of(request).refusal = UNKNOWN_PATH if known else refusal_of(BadRequest())
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            # Starlette's own names those of the first route only.
+            # Starlette's header has only the methods of the first matching route.
             headers = {"allow": ", ".join(_methods_at(request, routes))}
         return _answer(str(error.detail), error.status_code, headers)
 

@@ -1,7 +1,7 @@
-"""Fields of a request, from JSON, a form of either kind, the query string, or several of them.
+"""Parses request fields of DeepL's dialect from JSON, forms and the query string.
 
-The official client sends forms even with GET. What the body says wins over the query string; of a
-field that stands several times, lists have every value and all others the first.
+The official client sends forms even with GET. The body takes precedence over the query string. A
+repeated list field keeps every value; any other repeated field keeps the first.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def _split(value: Any) -> Any:
 CommaSeparated = Annotated[
     list[str], BeforeValidator(_split, json_schema_input_type=str | list[str])
 ]
-"""A list, or names with commas between them, as forms have it."""
+"""A list, or comma-separated names as in forms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What a request says. JSON has types and is held to them; the values of a form are text."""
+    """Fields of a request. JSON values are checked strictly by type; form values are text."""
 
     values: dict[str, Any] = field(repr=False)
-    """Files of a form are ``Upload``."""
+    """Files of a form are of type ``Upload``."""
     as_json: bool
 
     def parse(self, model: type[M]) -> M:
-        """The fields as ``model``; raises ``BadRequest`` with the first that does not fit."""
+        """Validate the fields as ``model``; raises ``BadRequest`` for the first invalid field."""
         given = {name: value for name, value in self.values.items() if value is not None}
         if not self.as_json:
             given = {name: value for name, value in given.items() if value != ""}
@@ -72,7 +72,7 @@ class Fields:
 
 
 async def read_fields(request: Request) -> Fields:
-    """Raises ``BadRequest`` for what cannot be read."""
+    """Read the fields of a request; raises ``BadRequest`` if they cannot be parsed."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     values: dict[str, Any] = _collected(form_pairs(request.scope["query_string"], _MOST_FIELDS))
     if content_type == _MULTIPART:
@@ -81,7 +81,7 @@ async def read_fields(request: Request) -> Fields:
         return Fields(values | _collected(sent), as_json=False)
     body = await request.body()
     if content_type == "application/json" or content_type.endswith("+json"):
-        # Clients announce JSON with requests that have no body at all.
+        # Clients declare JSON even on requests without a body.
         return (
             Fields(values | json_object(body), as_json=True)
             if body
@@ -95,13 +95,13 @@ async def read_fields(request: Request) -> Fields:
 
 
 async def identify(access: Access, request: Request, fields: Fields) -> Caller:
-    """Who is calling, by a header or the field that old clients use; raises as ``Access`` does."""
+    """The caller, by header or by ``auth_key`` of old clients; raises as ``Access.identify``."""
     key = fields.values.get("auth_key")
     return await access.identify(request, key if isinstance(key, str) else None)
 
 
 async def admitted(access: Access, request: Request) -> tuple[Caller, Fields]:
-    """Who is calling and with what, counted as a request that translates nothing."""
+    """Caller and fields of a request that translates nothing; counts against the rate limit."""
     fields = await read_fields(request)
     caller = await identify(access, request, fields)
     access.admit(caller)

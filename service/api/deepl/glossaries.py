@@ -1,4 +1,4 @@
-"""``/v2/glossaries``: each has one pair of languages.
+"""Routes under ``/v2/glossaries``: glossaries of one language pair.
 
 Glossaries of several pairs, which ``/v3`` makes, are not listed here.
 """
@@ -106,7 +106,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses=answers(),
     )
     async def glossaries(request: Request) -> Response:
-        """In the order they were made. All callers without a key share theirs."""
+        """In the order they were made. All callers without a key share one list."""
         caller, _ = await admitted(access, request)
         found = await store.all(caller.name)
         shown = [_described(glossary) for glossary in found if len(glossary.dictionaries) == 1]
@@ -155,12 +155,12 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
 
 
 def named(pair: LanguagePair) -> tuple[str, str]:
-    """A pair as glossaries name it: in small letters, without variants."""
+    """Language codes of a pair as glossaries have them: lower case, without variants."""
     return base(pair.source).lower(), base(pair.target).lower()
 
 
 def timestamp(moment: datetime) -> str:
-    """The client insists on a fraction of a second."""
+    """ISO 8601 with microseconds, as the client requires a fraction of a second."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

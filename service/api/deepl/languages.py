@@ -1,8 +1,8 @@
-"""DeepL's codes of languages, and ours.
+"""Converts between DeepL's language codes and ours.
 
-DeepL writes codes in capitals, tells variants of English and Portuguese apart as targets, and has
-glossaries for a language as a whole. A variant that no model has is its language, so ``EN-US`` and
-``EN-GB`` are both ``en``.
+DeepL writes codes in capitals, distinguishes target variants of English and Portuguese, and has
+glossaries of languages without variants. A variant without a model maps to its language: ``EN-US``
+and ``EN-GB`` are both ``en``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VARIANTS = MappingProxyType(
         "pt": (("PT-BR", "Portuguese (Brazilian)"), ("PT-PT", "Portuguese (European)")),
     }
 )
-"""As which DeepL lists targets; its client sends neither ``EN`` nor ``PT``."""
+"""Target variants that DeepL lists; its client sends neither ``EN`` nor ``PT``."""
 _PARAMETERS: MappingProxyType[Side, str] = MappingProxyType(
     {"sources": "source_lang", "targets": "target_lang"}
 )
@@ -28,20 +28,20 @@ _PRIVATE_USE = "x-"
 
 
 def shown(code: str) -> str:
-    """A code of ours as DeepL writes it."""
+    """Our code in DeepL's spelling."""
     return code.upper()
 
 
 def base(code: str) -> str:
-    """A code of ours without its variant, as glossaries name languages."""
+    """Our code without its variant, as in glossaries."""
     return code if code.startswith(_PRIVATE_USE) else code.partition("-")[0]
 
 
 def language(offer: Catalogue, code: str, side: Side) -> str:
-    """Our code for one of DeepL's; raises ``BadRequest`` if nothing on offer comes near it.
+    """Our code for one of DeepL's; raises ``BadRequest`` if no loaded language matches.
 
-    That is the language itself, else the language it is a variant of, else the only variant of it
-    that is on offer.
+    The candidates in order: the code itself, its language without the variant, and the only loaded
+    variant of it.
     """
     wanted = code.strip().replace("_", "-")
     try:
@@ -68,9 +68,9 @@ def glossary_pair(offer: Catalogue, source: str, target: str) -> LanguagePair:
 
 
 def stored_pair(source: str, target: str, pairs: tuple[LanguagePair, ...]) -> LanguagePair:
-    """Which of some pairs is meant by DeepL's codes; the codes themselves if none is.
+    """The pair in ``pairs`` that matches DeepL's codes; else a pair of the codes themselves.
 
-    What is stored may be older than what is on offer, so this does not ask for it.
+    The catalogue is not consulted, as stored glossaries may be older than the loaded models.
     """
     wanted = LanguagePair(source.strip().lower(), target.strip().lower())
     for pair in pairs:
@@ -83,7 +83,7 @@ def stored_pair(source: str, target: str, pairs: tuple[LanguagePair, ...]) -> La
 
 
 def listed(offer: Catalogue, side: Side) -> list[dict[str, str | bool]]:
-    """The languages of one side as ``GET /v2/languages`` has them."""
+    """The languages of one side as ``GET /v2/languages`` lists them."""
     answers: list[dict[str, str | bool]] = []
     offered = offer.sources if side == "sources" else offer.targets
     for each in offer.languages:

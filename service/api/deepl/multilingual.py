@@ -1,4 +1,4 @@
-"""``/v3/glossaries``: each has a dictionary for each of some pairs of languages."""
+"""Routes under ``/v3/glossaries``: glossaries with a dictionary for each language pair."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PairParameters(BaseModel):
 
 
 class RemovedPair(BaseModel):
-    """As ``PairParameters`` is described where neither would not do."""
+    """``PairParameters`` as documented for routes that require both fields."""
 
     source_lang: str
     target_lang: str
@@ -124,7 +124,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses=answers(),
     )
     async def glossaries(request: Request) -> Response:
-        """In the order they were made. All callers without a key share theirs."""
+        """In the order they were made. All callers without a key share one list."""
         caller, _ = await admitted(access, request)
         return Json({"glossaries": [_described(each) for each in await store.all(caller.name)]})
 

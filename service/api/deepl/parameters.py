@@ -1,8 +1,8 @@
-"""The fields of ``/v2/translate``, and what they mean.
+"""Request fields of ``/v2/translate`` and their conversion to translation options.
 
-Clients send what our models cannot do: a formality, a style, a memory, instructions, a context.
-That is accepted, and the answer names it under ``ignored``. Formatting is always preserved. Fields
-nobody knows are ignored.
+Clients send options that our models lack: formality, style, memory, instructions, context. They are
+accepted, and the answer lists them under ``ignored``. Formatting is always preserved. Unknown
+fields are ignored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _listed(value: Any) -> Any:
 
 
 def _no_boolean(value: Any) -> Any:
-    # To Python, false is 0.
+    # In Python, ``False`` equals 0.
     if isinstance(value, bool):
         raise ValueError("it should be '0', '1' or 'nonewlines'")
     return value
@@ -96,7 +96,7 @@ class TranslateParameters(DecodingParameters):
     )
     model_type: (
         Literal["quality_optimized", "latency_optimized", "prefer_quality_optimized"] | None
-    ) = Field(None, description="`latency_optimized` searches greedily, unless told how to.")
+    ) = Field(None, description="`latency_optimized` searches greedily, unless asked otherwise.")
     show_billed_characters: bool | None = Field(
         None, description="Accepted; they are always shown."
     )
@@ -136,7 +136,7 @@ class TranslateParameters(DecodingParameters):
 
     @property
     def ignored(self) -> list[str]:
-        """What was asked for and changes nothing."""
+        """Names of the requested options that have no effect."""
         given = [name for name in _WITHOUT_EFFECT if getattr(self, name)]
         return [name for name in given if getattr(self, name) != "default"]
 

@@ -1,4 +1,4 @@
-"""What requests look like, for the OpenAPI document: JSON, forms and query strings."""
+"""OpenAPI request schemas of DeepL's routes, for JSON, forms and query strings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def body_of(
 ) -> dict[str, Any]:
     """The ``openapi_extra`` of a route that reads a body of these fields.
 
-    ``widest`` is the widest beam that may be asked for.
+    ``widest`` is the maximum beam width.
     """
     schema = _inlined(model, widest)
     content = {_JSON: {"schema": schema}}
@@ -40,7 +40,7 @@ def query_of(model: type[BaseModel], *, widest: int | None = None) -> dict[str, 
 
 
 def _inlined(model: type[BaseModel], widest: int | None) -> dict[str, Any]:
-    # References into a schema of its own would lead nowhere in the OpenAPI document.
+    # References to the model's own ``$defs`` do not resolve in the OpenAPI document.
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
 
@@ -62,7 +62,7 @@ def _inlined(model: type[BaseModel], widest: int | None) -> dict[str, Any]:
 
 
 def _in_a_form(schema: dict[str, Any]) -> dict[str, Any]:
-    """The fields without null. An empty one says as much as none, so no required one is empty."""
+    """Form schema: without null, and required fields are not empty, as empty means absent."""
     return {
         **schema,
         "properties": {
@@ -73,12 +73,12 @@ def _in_a_form(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(field: dict[str, Any], *, required: bool) -> dict[str, Any]:
-    """A field as it is written in a form."""
+    """Form schema of one field."""
     choices = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
     about = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
     types = {each.get("type") for each in choices}
     if types == {"array"}:
-        # A field that is not repeated is a list of one.
+        # A list field that is given once is a list of one.
         choices.append(choices[0]["items"])
     if required:
         bound = "array" if "array" in types else "string"

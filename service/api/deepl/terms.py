@@ -1,4 +1,4 @@
-"""The terms of the glossaries that a request names, for texts and for documents."""
+"""Loads the terms of the glossaries named in a request, for texts and documents."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ async def terms_of(
     source: str | None,
     target: str,
 ) -> tuple[Term, ...]:
-    """Of terms that several glossaries have, the first glossary's counts.
+    """Terms of all named glossaries; the first glossary wins for a repeated source term.
 
-    Raises ``GlossaryNotFound``, and ``BadRequest`` for glossaries without the pair of languages.
+    Raises ``GlossaryNotFound``, or ``BadRequest``, for example for a missing language pair.
     """
     identifiers = list(dict.fromkeys(glossary_ids))
     if glossary_id is not None:

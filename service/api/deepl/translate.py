@@ -1,4 +1,4 @@
-"""``/v2/translate``: texts in, translations out, in DeepL's shape. Decides nothing."""
+"""Route ``/v2/translate``: translates texts in DeepL's request and response format."""
 
 from __future__ import annotations
 

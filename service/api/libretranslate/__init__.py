@@ -1,6 +1,6 @@
-"""LibreTranslate's contract: its parameters, its answers, its errors. Decides nothing.
+"""LibreTranslate-compatible API: parameters, answers and errors.
 
-Fields nobody knows are ignored, as clients send some that belong to other servers.
+Unknown fields are ignored, as clients also send fields of other servers.
 """
 
 from __future__ import annotations

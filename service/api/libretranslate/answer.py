@@ -1,4 +1,4 @@
-"""The answer of ``POST /translate``."""
+"""Response body of ``POST /translate`` in LibreTranslate's format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FinishedBy = Literal["complete", "length"]
 Scores = list[float | None]
 
 NOTHING_DETECTED = {"confidence": 0.0, "language": "en"}
-"""What LibreTranslate says of a text that is in no language."""
+"""LibreTranslate's answer for a text without a detectable language."""
 
 
 class DetectionAnswer(BaseModel):
@@ -46,8 +46,8 @@ class TranslateAnswer(BaseModel):
         description="If asked for: other translations, best first, without repetitions.",
     )
     model: str | list[str | None] | None = Field(
-        description="Who translated; two names joined by `+` are a way through a third language, "
-        "and nobody translates a language into itself.",
+        description="The model; two names joined by `+` are a route through a third language, "
+        "and null means that no model was needed.",
         examples=["everyday-de-en"],
     )
     finish_reason: FinishedBy | list[FinishedBy] = Field(
@@ -78,7 +78,7 @@ def answer(
     seconds: float,
     identifier: str | None,
 ) -> dict[str, Any]:
-    """``seconds`` is how long it took; the flags say what was asked for."""
+    """Response body; ``seconds`` is the total time, and the flags select optional fields."""
     of_texts: dict[str, list[Any]] = {"translatedText": [t.text for t in translations]}
     if any(t.detection is not None for t in translations):
         of_texts["detectedLanguage"] = [_detected(t.detection) for t in translations]
@@ -100,7 +100,7 @@ def answer(
 
 
 def detected(detection: Detection) -> dict[str, Any]:
-    """A guess as LibreTranslate tells it."""
+    """A detected language in LibreTranslate's format."""
     return {
         "confidence": round(100 * detection.confidence, 1),
         "language": written(detection.language),
@@ -114,12 +114,12 @@ def _detected(detection: Detection | None) -> dict[str, Any]:
 
 
 def _scores(translation: Translation, *, alternatives: bool) -> Scores:
-    """Of the translation and, in their order, of what ``Translation.alternatives`` leaves."""
+    """Scores of the translation and of its alternatives, in order; non-finite ones are ``None``."""
     best_of: dict[str, float] = {}
     for text, score in zip(translation.hypotheses, translation.scores, strict=True):
         best_of.setdefault(text, score)
-    told = [translation.text, *(translation.alternatives if alternatives else ())]
-    return [best_of[text] if math.isfinite(best_of[text]) else None for text in told]
+    texts = [translation.text, *(translation.alternatives if alternatives else ())]
+    return [best_of[text] if math.isfinite(best_of[text]) else None for text in texts]
 
 
 def _timings(translations: Sequence[Translation], seconds: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The OpenAPI document, held to what is on offer at the moment."""
+"""Restricts the OpenAPI schemas of LibreTranslate's routes to the loaded languages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from service.api.libretranslate.spelling import AUTO, written
 from service.translation.catalogue import Catalogue
 
 _DETECTING = frozenset({"/translate", "/translate_file"})
-"""Where a source may be left open."""
+"""Paths that detect the source language on request."""
 _PATHS = (*sorted(_DETECTING), "/suggest")
 
 
 def describe(document: dict[str, Any], offer: Catalogue) -> dict[str, Any]:
-    """A copy in which the languages on offer are the only choices for source and target."""
+    """Return a copy that offers only the loaded languages as source and target."""
     document = deepcopy(document)
     targets = sorted(map(written, offer.targets))
     reached = {

@@ -1,4 +1,4 @@
-"""The fields of ``POST /translate``, in whichever shape they come."""
+"""Request fields of ``POST /translate`` and their conversion to a ``TranslateRequest``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TranslateParameters(DecodingParameters):
 
 
 def translate_parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
-    """Raises ``BadRequest``."""
+    """Parse the fields of ``POST /translate``; raises ``BadRequest``."""
     fields.require(("q", "source", "target"))
     wanted = fields.values.get("format")
     if isinstance(wanted, str) and wanted not in _FORMATS:

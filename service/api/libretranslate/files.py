@@ -1,4 +1,4 @@
-"""``POST /translate_file`` and ``GET /download_file/{name}``."""
+"""Routes ``POST /translate_file`` and ``GET /download_file/{name}`` for documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Name = Annotated[
     str,
     Path(
         description="As POST /translate_file says it.",
-        # Described, not enforced: a path that leads elsewhere is refused in LibreTranslate's words.
+        # Documented, not enforced: the handler refuses with LibreTranslate's message.
         json_schema_extra={"pattern": r"^[^/\\]+$"},
     ),
 ]
@@ -65,7 +65,7 @@ def _body() -> dict[str, Any]:
 def create_files_router(
     repository: ModelRepository, access: Access, documents: DocumentJobs | None
 ) -> APIRouter:
-    """Without jobs, everything is refused."""
+    """Without ``documents``, both routes refuse as disabled."""
     router = APIRouter(tags=["translation"])
 
     def jobs() -> DocumentJobs:
@@ -115,7 +115,7 @@ def create_files_router(
         },
     )
     async def download_file(name: _Name) -> Response:
-        """Nobody can guess the address, so whoever has it needs no key."""
+        """No key is needed, as the address cannot be guessed."""
         at_work = jobs()
         if "/" in name or "\\" in name:
             raise BadRequest("Invalid filename")

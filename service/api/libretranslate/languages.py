@@ -1,4 +1,4 @@
-"""``GET /languages`` and ``POST /detect``."""
+"""Routes ``GET /languages`` and ``POST /detect``: loaded languages, language detection."""
 
 from __future__ import annotations
 

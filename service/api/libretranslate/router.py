@@ -1,4 +1,4 @@
-"""All of LibreTranslate's routes but ``GET /health``, which ``service.api.operations`` has."""
+"""Router of LibreTranslate's routes, except ``GET /health`` in ``service.api.operations``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def create_router(
     suggestions: SuggestionStore | None,
     frontend: Frontend,
 ) -> APIRouter:
-    """Without ``documents`` or ``suggestions``, what needs them is refused as disabled."""
+    """Without ``documents`` or ``suggestions``, routes that need them refuse as disabled."""
     router = APIRouter()
     router.include_router(create_translate_router(desk, repository, access, store))
     router.include_router(create_languages_router(repository, access, detector, desk.limits))

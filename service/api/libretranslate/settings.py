@@ -1,4 +1,4 @@
-"""``GET /frontend/settings`` and ``GET /spec``: what pages for LibreTranslate ask for."""
+"""Routes ``GET /frontend/settings`` and ``GET /spec`` for LibreTranslate's web pages."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _FIRST_CHOICE = "en"
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """What a page is to offer."""
+    """Features and limits that a web page may offer."""
 
     characters: int
-    """Most in one request."""
+    """Maximum in one request."""
     keys: bool
-    """Whether there are any."""
+    """Whether API keys are in use."""
     key_required: bool
     suggestions: bool
     documents: bool
     extensions: tuple[str, ...]
-    """Of the documents that are translated."""
+    """Extensions of supported documents."""
 
 
 class NamedLanguage(BaseModel):
@@ -87,7 +87,7 @@ def create_settings_router(repository: ModelRepository, frontend: Frontend) -> A
         }
         return Json(body)
 
-    # LibreTranslate describes itself here in Swagger 2; whoever follows gets OpenAPI 3.1.
+    # LibreTranslate serves Swagger 2 here; the redirect leads to OpenAPI 3.1.
     @router.get("/spec", include_in_schema=False)
     async def spec() -> Response:
         return RedirectResponse("openapi.json")

@@ -1,8 +1,7 @@
-"""Language codes as LibreTranslate spells them.
+"""Converts language codes to and from LibreTranslate's spelling.
 
-It writes BCP 47 and takes its own short names of three languages as well. Two of those any reader
-of codes here knows (``models.bundle.languages``); the third is Chinese, which is simplified
-wherever nobody says otherwise.
+LibreTranslate writes BCP 47 and accepts short names of three languages. ``models.bundle.languages``
+reads two of them for every API. The third is ``zh``, which is simplified Chinese by default.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from collections.abc import Collection
 _CHINESE, _SIMPLIFIED_CHINESE = "zh", "zh-Hans"
 
 AUTO = "auto"
-"""In the place of a source: find out."""
+"""Source value that requests language detection."""
 
 
 def written(code: str) -> str:
-    """How an answer spells a canonical code."""
+    """A canonical code in the spelling of answers."""
     return _SIMPLIFIED_CHINESE if code == _CHINESE else code
 
 
 def read(code: str, offered: Collection[str]) -> str:
-    """What a request means by a code, given the canonical codes on offer."""
+    """The canonical code of a code in a request, given the loaded canonical codes."""
     for meant, said in (
         (_CHINESE, _SIMPLIFIED_CHINESE),
         (_SIMPLIFIED_CHINESE, _CHINESE),
@@ -32,5 +31,5 @@ def read(code: str, offered: Collection[str]) -> str:
 
 
 def read_source(code: str, offered: Collection[str]) -> str | None:
-    """As ``read``; ``None`` where the language is to be found out."""
+    """Like ``read``; ``None`` requests language detection."""
     return None if code.lower() == AUTO else read(code, offered)

@@ -1,4 +1,4 @@
-"""``POST /suggest``: a translation that somebody likes better."""
+"""Route ``POST /suggest``: stores a user's better translation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SuggestAnswer(BaseModel):
 def create_suggestions_router(
     repository: ModelRepository, access: Access, suggestions: SuggestionStore | None
 ) -> APIRouter:
-    """Without a store, everything is refused."""
+    """Without a store, the route refuses as disabled."""
     router = APIRouter(tags=["translation"])
 
     @router.post(
@@ -49,7 +49,7 @@ def create_suggestions_router(
         openapi_extra=body_of(SuggestParameters.model_json_schema()),
     )
     async def suggest(request: Request) -> Response:
-        """Kept for whoever trains the next model, where the operator wants that."""
+        """Kept for training the next model, where the operator wants that."""
         if suggestions is None:
             raise Disabled("suggestions are disabled on this server")
         fields = await read_fields(request)

@@ -1,4 +1,4 @@
-"""``POST /translate``: at once, or a sentence at a time."""
+"""Route ``POST /translate``: answers at once, or streams sentences."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request that has been read, and when it came."""
+    """A parsed request and its arrival time by ``time.perf_counter``."""
 
     parameters: TranslateParameters
     request: TranslateRequest
@@ -117,7 +117,7 @@ def create_translate_router(
 
 
 def _broken_off(request: Request, error: Exception) -> Event:
-    """What the client is told, once it has been told that all was well."""
+    """Error event for a failure after status 200 has been sent."""
     refusal = refusal_of(error)
     facts_of(request).refusal = refusal
     message = f"internal error; it was logged as request {request_id.get()}"

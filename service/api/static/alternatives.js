@@ -1,4 +1,4 @@
-/** Other translations of the same text. They are asked for only while somebody looks at them. */
+/** Alternative translations of the text, requested only while their list is open. */
 
 import { element, make } from "./dom.js";
 import { recall, remember } from "./memory.js";
@@ -10,7 +10,7 @@ export class Alternatives {
   #list = element("alternative-list");
   #use;
 
-  /** `use(text)` is called with the alternative somebody takes, `wanted` when the list is opened. */
+  /** `use(text)` is called with the chosen alternative, `wanted` when the list is opened. */
   constructor({ use, wanted }) {
     this.#use = use;
     this.#box.open = recall("alternatives", false);
@@ -21,7 +21,7 @@ export class Alternatives {
     });
   }
 
-  /** How many to ask for. */
+  /** The number of alternatives to request. */
   get asked() {
     return this.#box.open ? MOST : 0;
   }
@@ -34,7 +34,7 @@ export class Alternatives {
     this.#box.hidden = true;
   }
 
-  /** Show `texts`; undefined means that they were not asked for. */
+  /** Show `texts`; undefined means that they were not requested. */
   show(texts, language) {
     this.#box.hidden = false;
     this.#list.lang = language;
@@ -49,7 +49,7 @@ export class Alternatives {
     return button;
   }
 
-  /** What was taken and what it replaces change places, so that nothing is lost. */
+  /** Swap the chosen alternative with the translation, so that both remain available. */
   #take(button) {
     const replaced = this.#use(button.textContent);
     button.textContent = replaced;

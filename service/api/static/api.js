@@ -1,11 +1,11 @@
-/** The server: what can be asked of it, and how it refuses. Knows nothing of the page. */
+/** HTTP client of the translation API, with its errors. Independent of the page. */
 
 import { events } from "./events.js";
 
 const UNREACHABLE_SECONDS = 3;
 const BUSY_SECONDS = 5;
 
-/** The server said no; `retryAfter` is in seconds, null if asking again would not help. */
+/** An error response; `retryAfter` is in seconds, null if a retry would not help. */
 export class Refused extends Error {
   constructor(status, message, retryAfter = null) {
     super(message);
@@ -19,7 +19,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nobody answered. */
+/** The server did not answer. */
 export class Unreachable extends Error {
   constructor() {
     super("The server cannot be reached.");
@@ -50,7 +50,7 @@ export class Server {
     throw new Unreachable();
   }
 
-  /** The address where the translated file is. */
+  /** Returns the address of the translated file. */
   async translateFile(file, source, target, signal) {
     const form = new FormData();
     form.append("file", file);
@@ -59,21 +59,21 @@ export class Server {
     if (this.key) form.append("api_key", this.key);
     const response = await this.#fetch("translate_file", { method: "POST", body: form, signal });
     const { translatedFileUrl: url } = await response.json();
-    // The server may know itself under another name than this page does, behind a proxy.
+    // Behind a proxy, the server may have another name than this page uses.
     return `download_file/${new URL(url, location.href).pathname.split("/").pop()}`;
   }
 
-  /** The bytes at an address of ours, for who must show a key to get them. */
+  /** The bytes at one of our addresses, requested with the key. */
   async bytes(address) {
     return (await this.#fetch(address)).blob();
   }
 
-  /** What an address of ours says, in JSON. */
+  /** The JSON at one of our addresses. */
   async get(address, signal) {
     return (await this.#fetch(address, { signal })).json();
   }
 
-  /** The answer to JSON that is sent to an address of ours, with the key if there is one. */
+  /** Post JSON to one of our addresses, with the key if there is one; returns the response. */
   async post(address, fields, signal) {
     const body = JSON.stringify(this.key ? { ...fields, api_key: this.key } : fields);
     const headers = { "content-type": "application/json" };
@@ -100,7 +100,7 @@ async function refusal(response) {
   let message;
   try {
     message = JSON.parse(text).error;
-  } catch { /* A proxy in between answers in its own words, which are for its operator. */ }
+  } catch { /* A proxy answered in another format. */ }
   const seconds = Number.parseInt(response.headers.get("retry-after") ?? "", 10);
   const passes = [429, 502, 503].includes(response.status);
   const wait = Number.isNaN(seconds) ? BUSY_SECONDS : Math.max(1, seconds);

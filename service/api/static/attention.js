@@ -1,5 +1,5 @@
-/** The panel that shows why: which sentence is looked at, its words, and its maps.
-    It asks the server for nothing while it is closed. */
+/** Attention panel: sentence choice, word alignment and attention maps.
+    It sends no requests while it is closed. */
 
 import { element, fill } from "./dom.js";
 import { Maps } from "./maps.js";
@@ -24,7 +24,7 @@ export class Attention {
   #wordOf = { source: [], target: [] };
   #counts = { source: 0, target: 0 };
 
-  /** `wanted` is called when the panel opens: it needs a translation that it can ask about. */
+  /** `wanted` is called when the panel opens and needs a translation with an id. */
   constructor(server, wanted) {
     this.#wanted = wanted;
     this.#words = new Words((word) => this.#maps.mark(this.#piecesOf(word)));
@@ -50,7 +50,7 @@ export class Attention {
     else this.clear("");
   }
 
-  /** Look at a translation or a pair of texts, if somebody looks. */
+  /** Show a translation or a pair of texts, if the panel is open. */
   async show(subject) {
     if (!this.open) return;
     const request = this.#begin();
@@ -74,7 +74,7 @@ export class Attention {
     await this.#showLeg();
   }
 
-  /** What is shown belongs to a text that is being replaced. */
+  /** Mark the content as outdated: its text is being replaced. */
   stale() {
     this.#body.setAttribute("aria-busy", "true");
   }
@@ -138,7 +138,7 @@ export class Attention {
     return { [word.side]: pieces };
   }
 
-  /** Light up words by a row of a map: what its piece looked at, in this layer and head. */
+  /** Highlight words by a row of a map: the attention of its piece in this layer and head. */
   #pointed(place) {
     if (!place) {
       this.#words.restore();
@@ -147,7 +147,7 @@ export class Attention {
     const { kind, row, weights } = place;
     const from = kind === "encoder" ? "source" : "target";
     const at = kind === "decoder" ? "target" : "source";
-    // Rows and columns of the decoder begin with the start of the sentence, which is no piece.
+    // Rows and columns of the decoder begin with the start token, which is no piece.
     const before = kind === "decoder" ? 1 : 0;
     const light = new Array(this.#counts[at]).fill(0);
     weights.forEach((weight, column) => {

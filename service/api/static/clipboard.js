@@ -1,4 +1,4 @@
-/** Copying text, and saying on the button that it was done. */
+/** Copies text and confirms it on the button. */
 
 const THANKS_MS = 1600;
 
@@ -22,7 +22,7 @@ async function written(text) {
   }
 }
 
-/** The clipboard belongs to secure pages; on others a selection can still be copied. */
+/** Copies a selection: the clipboard API exists only on secure pages. */
 function selected(text) {
   const before = document.activeElement;
   const area = document.createElement("textarea");

@@ -1,4 +1,4 @@
-/** From a weight to a colour, and from a table of weights to a picture of one pixel per cell. */
+/** Colour scale of weights, and rendering of a weight matrix with one pixel per cell. */
 
 const RAMPS = {
   light: ["#faf7f1", "#f7e3c4", "#f0b27a", "#d9703e", "#a83a1c", "#5a1710"],

@@ -1,4 +1,4 @@
-/** Elements: found, made, shown. */
+/** DOM helpers: finding, creating and filling elements. */
 
 export const element = (id) => document.getElementById(id);
 
@@ -10,7 +10,7 @@ export function make(tag, { data = {}, ...properties } = {}, ...children) {
   return made;
 }
 
-/** Fill a menu with [value, name] pairs, keeping what was chosen where it is still on offer. */
+/** Fill a menu with [value, name] pairs, keeping the selection if it is still available. */
 export function fill(select, choices, chosen = select.value) {
   select.replaceChildren(...choices.map(([value, name]) => new Option(name, value)));
   const values = choices.map(([value]) => String(value));

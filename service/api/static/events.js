@@ -1,4 +1,4 @@
-/** Server-sent events of an answer: one `{name, data}` after the other, as they come. */
+/** Parses the server-sent events of a response; yields `{name, data}` as they arrive. */
 
 export async function* events(response) {
   const decoder = new TextDecoder();
@@ -10,7 +10,7 @@ export async function* events(response) {
   }
 }
 
-/** Not every browser lets a stream be read with `for await` itself. */
+/** Not every browser supports `for await` on streams. */
 async function* chunks(reader) {
   try {
     for (;;) {

@@ -1,4 +1,4 @@
-/** Translating files: chosen, or dropped anywhere on the page. */
+/** Translates files that are chosen or dropped on the page. */
 
 import { element, make } from "./dom.js";
 
@@ -22,7 +22,7 @@ export class Files {
     });
   }
 
-  /** Offer it, for files that end in one of `formats`. */
+  /** Enable file translation for the extensions in `formats`. */
   offer(formats) {
     this.#formats = formats.map((format) => format.toLowerCase());
     this.#input.accept = this.#formats.join(",");

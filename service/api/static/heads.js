@@ -1,4 +1,4 @@
-/** All heads of a layer on one sheet, small; each can be taken to be looked at large. */
+/** Thumbnails of all attention heads of a layer, from which one can be chosen. */
 
 import { element, make } from "./dom.js";
 import { mostOf, paint } from "./colours.js";
@@ -8,13 +8,13 @@ export class Heads {
   #drawn = [];
   #taken;
 
-  /** `taken(head)` is called when somebody takes a head. */
+  /** `taken(head)` is called when a head is chosen. */
   constructor(taken) {
     this.#taken = taken;
     document.addEventListener("themechange", () => this.#paint());
   }
 
-  /** Show maps of the same layer, one for each head; `chosen` is the head looked at. */
+  /** Show maps of the same layer, one for each head; `chosen` is the selected head. */
   show(maps, chosen) {
     this.#drawn = maps.map(({ head, weights }) => ({ head, weights, canvas: make("canvas") }));
     this.#sheet.replaceChildren(...this.#drawn.map(({ head, canvas }) => {

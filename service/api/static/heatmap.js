@@ -1,5 +1,5 @@
-/** One table of weights as a picture with labels, a crosshair, and a value under it.
-    Knows nothing of where the weights come from. */
+/** Heat map of a weight matrix with labels, a crosshair and the value under it.
+    Independent of the source of the weights. */
 
 import { make } from "./dom.js";
 import { mostOf, paint } from "./colours.js";
@@ -20,7 +20,7 @@ export class HeatMap {
   #place = null;
   #pointed;
 
-  /** `pointed({row, column, weight})`, or `pointed(null)`, tells what is under the crosshair. */
+  /** `pointed({row, column, weight})`, or `pointed(null)`, reports the cell under the crosshair. */
   constructor(plot, pointed) {
     this.#plot = plot;
     this.#pointed = pointed;
@@ -39,14 +39,14 @@ export class HeatMap {
     plot.addEventListener("pointermove", (event) => this.#follow(event));
     plot.addEventListener("pointerdown", (event) => this.#follow(event));
     plot.addEventListener("pointerleave", ({ pointerType }) => {
-      // A finger leaves when it is lifted, and that is when its place can be seen.
+      // A finger leaves when it is lifted, and only then is the cell under it visible.
       if (pointerType === "mouse" && document.activeElement !== plot) this.#leave();
     });
     new ResizeObserver(() => this.#fit()).observe(plot.parentElement);
     document.addEventListener("themechange", () => this.#paint());
   }
 
-  /** Draw `weights`, row by row, under `name`; a crosshair stays where it was if it can. */
+  /** Draw `weights`, row by row, under `name`; the crosshair stays if its cell exists. */
   show({ rows, columns, weights }, name) {
     this.#map = { rows, columns, weights };
     this.#plot.setAttribute("aria-label", name);
@@ -87,7 +87,7 @@ export class HeatMap {
     paint(this.#canvas, this.#map.weights, mostOf(this.#map.weights));
   }
 
-  /** As large as the room allows, and no smaller than a finger or an eye can use. */
+  /** Fit the map to the available space, with a minimum cell size for touch and reading. */
   #fit() {
     const columns = this.#map.columns.length;
     if (!columns) return;

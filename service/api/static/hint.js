@@ -1,4 +1,4 @@
-/** Says when a text seems to be in the target language already, and offers the other way. */
+/** Hint that the text already seems to be in the target language, and an offer of another target. */
 
 import { element, make } from "./dom.js";
 

@@ -1,4 +1,4 @@
-/** The key that a server may ask for. It stays in this browser. */
+/** Field for the API key, which is stored in this browser only. */
 
 import { element } from "./dom.js";
 import { recall, remember } from "./memory.js";
@@ -8,7 +8,7 @@ export class Key {
   #button = element("key-button");
   #value = element("key-value");
 
-  /** `server.key` is set, and `changed` called when somebody enters another. */
+  /** Entering another key sets `server.key` and calls `changed`. */
   constructor(server, changed) {
     server.key = this.#value.value = recall("key", "");
     this.#button.addEventListener("click", () => {
@@ -23,7 +23,7 @@ export class Key {
     });
   }
 
-  /** Offer the field if the server knows keys, and open it if it needs one and has none. */
+  /** Show the field if the server has keys; open it if a key is required and missing. */
   offer({ apiKeys, keyRequired }) {
     this.#button.hidden = !(apiKeys || keyRequired);
     if (keyRequired && !this.#value.value) this.show();

@@ -1,4 +1,4 @@
-/** The two language menus: what is on offer, what is chosen, what was detected. */
+/** The two language menus: available, chosen and detected languages. */
 
 import { element, fill, percent, sentenceCase } from "./dom.js";
 import { recall, remember } from "./memory.js";
@@ -14,7 +14,7 @@ export class Languages {
   #detected = null;
   #changed;
 
-  /** `changed` is called when somebody chooses; `swapped` when somebody swaps. */
+  /** `changed` is called when a language is chosen; `swapped` when the two are swapped. */
   constructor({ changed, swapped }) {
     this.#changed = changed;
     for (const select of [this.#source, this.#target]) {
@@ -31,12 +31,12 @@ export class Languages {
     return this.#target.value;
   }
 
-  /** The language of the text: the chosen one, or the detected one, or "" while nobody knows. */
+  /** The language of the text: the chosen one, or the detected one, or "" if unknown. */
   get spoken() {
     return this.source === DETECT ? (this.#detected?.language ?? "") : this.source;
   }
 
-  /** Whether it is known what is on offer. */
+  /** Whether the available languages are loaded. */
   get ready() {
     return this.#offered.length > 0;
   }
@@ -57,7 +57,7 @@ export class Languages {
     this.choose(source ?? preferred.source, target ?? preferred.target);
   }
 
-  /** Choose a pair, as far as it is on offer. */
+  /** Choose a pair, as far as it is available. */
   choose(source, target) {
     const sources = this.#offered.filter(({ code }) => this.#targetsOf(code).length > 0);
     const choices = [
@@ -70,12 +70,12 @@ export class Languages {
     if (this.ready) remember("languages", [this.source, this.target]);
   }
 
-  /** A language the text could be translated to instead of its own, "" if there is none. */
+  /** Another target than the language `code`, "" if there is none. */
   otherThan(code) {
     return this.#targetsOf(code)[0] ?? "";
   }
 
-  /** Show what the server took the text for; null forgets it. */
+  /** Show the detected language; null clears it. */
   detected(detection) {
     this.#detected = detection;
     this.#show();
@@ -101,7 +101,7 @@ export class Languages {
     if (detecting) {
       detecting.textContent = known ? `${this.name(language)}, detected` : "Detect language";
     }
-    // Confidence is in percent, as LibreTranslate's contract has it.
+    // Confidence is in percent, as in LibreTranslate's API.
     this.#sure.textContent = known && this.source === DETECT
       ? `${this.name(language)}, ${percent(confidence / 100)} sure`
       : "";

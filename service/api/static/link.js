@@ -1,4 +1,4 @@
-/** A link that holds text and languages. They are in the fragment, which browsers send nobody. */
+/** Link with text and languages in its fragment, which browsers do not send to servers. */
 
 export function readLink() {
   const fields = new URLSearchParams(location.hash.slice(1));
@@ -18,7 +18,7 @@ export function writeLink({ source, target, text, why }) {
   return location.href;
 }
 
-/** A link that no longer says what is on the page would restore the wrong text on reload. */
+/** An outdated link would restore the wrong text on reload. */
 export function dropLink() {
   if (location.hash) history.replaceState(null, "", location.pathname + location.search);
 }

@@ -1,4 +1,4 @@
-/** Which attention map is looked at: kind, layer and head, and what is drawn of it. */
+/** Choice of an attention map by kind, layer and head, and its display. */
 
 import { element, fill, make } from "./dom.js";
 import { paint } from "./colours.js";
@@ -28,9 +28,8 @@ export class Maps {
   #leg = null;
   #map = null;
 
-  /** Of `events`, `failed(error)` is called when a map cannot be had, `pointed` with
-      `{kind, row, weights}`, or null, when a row of the map is pointed at, and `keyed()` to know
-      whether the server wants to see a key. */
+  /** `events` has the callbacks `failed(error)`, `pointed` with `{kind, row, weights}`, or null,
+      for the row under the crosshair, and `keyed()`, whether the server requires a key. */
   constructor(events) {
     this.#events = events;
     for (const kind of this.#kinds) kind.addEventListener("change", () => this.#changeKind());
@@ -45,7 +44,7 @@ export class Maps {
     return this.#kinds.find(({ checked }) => checked).value;
   }
 
-  /** Show the maps of one sentence; `place` says where it is in `subject`. */
+  /** Show the maps of one sentence; `place` is its position in `subject`. */
   async show(subject, place, leg) {
     this.#subject = subject;
     this.#place = place;
@@ -63,7 +62,7 @@ export class Maps {
   /** Mark pieces of the source and of the target where they are in the map; null marks nothing. */
   mark(pieces) {
     const { source = [], target = [] } = pieces ?? {};
-    // The decoder reads what it wrote one piece earlier: its row of a piece has that of the start.
+    // The decoder's input is shifted by one: its rows and columns begin with the start token.
     const written = target.map((i) => i + 1);
     const marks = { cross: [target, source], encoder: [source, source], decoder: [written, written] };
     this.#heat.mark(...marks[this.kind]);
@@ -81,7 +80,7 @@ export class Maps {
     this.#load();
   }
 
-  /** Taking a head twice leaves it, for the mean of all. */
+  /** Choosing the selected head again returns to the mean of all heads. */
   #take(head) {
     this.#head.value = this.#head.value === head ? "mean" : head;
     this.#load();
@@ -146,7 +145,7 @@ export class Maps {
     link.onclick = (event) => this.#download(event, query);
   }
 
-  /** A link can neither show a key nor send texts; then the bytes are fetched and saved. */
+  /** Fetches and saves the bytes, because a link can neither send a key nor texts. */
   async #download(event, query) {
     if (!this.#events.keyed() && this.#subject.address(this.#place, query)) return;
     event.preventDefault();
@@ -172,7 +171,7 @@ export class Maps {
     this.#events.pointed({ kind: this.kind, row, weights: weights[row] });
   }
 
-  /** H and L take the next head and layer; with Shift the one before. */
+  /** H and L select the next head and layer; with Shift, the previous one. */
   #step(event) {
     const menu = { h: this.#head, l: this.#layer }[event.key.toLowerCase()];
     if (!menu || event.ctrlKey || event.altKey || event.metaKey) return;

@@ -1,4 +1,4 @@
-/** What this browser remembers between visits. It may forbid that; then nothing is remembered. */
+/** Settings kept in this browser between visits, unless it forbids storage. */
 
 const PREFIX = "dragoman.";
 
@@ -14,5 +14,5 @@ export function remember(name, value) {
   try {
     if (value === null || value === "") localStorage.removeItem(PREFIX + name);
     else localStorage.setItem(PREFIX + name, JSON.stringify(value));
-  } catch { /* Forbidden, or full: the page works without. */ }
+  } catch { /* Storage is forbidden or full; the page works without it. */ }
 }

@@ -1,4 +1,4 @@
-/** The numbers of a heat map as a table, for those who would rather read than look. */
+/** Table of the weights of a heat map, as an accessible alternative. */
 
 import { element, make } from "./dom.js";
 import { written } from "./pieces.js";

@@ -1,4 +1,4 @@
-/** Puts the page together: who hears of what. */
+/** Entry point of the page: creates the components and connects their events. */
 
 import { Alternatives } from "./alternatives.js";
 import { Server } from "./api.js";
@@ -56,7 +56,7 @@ function started() {
   attention.stale();
 }
 
-/** Sentence by sentence, unless there is a translation to be read meanwhile. */
+/** Show a streamed part, unless a complete translation is still shown. */
 function part(text) {
   if (arriving) targetText.append(text);
 }
@@ -109,7 +109,7 @@ function explain() {
 function useAlternative(text) {
   const replaced = targetText.textContent;
   show(text);
-  // The server keeps what it has chosen itself; of anything else it is asked anew.
+  // The server stores only its own choice; any other text needs a new request.
   const { spoken: source, target } = languages;
   explained = new Pair(server, { source, target, sourceText: sourceText.value, targetText: text });
   attention.show(explained);
@@ -127,7 +127,7 @@ function measure() {
   element("count").classList.toggle("over", tooLong());
   element("clear").hidden = size === 0;
   sourceText.lang = languages.spoken;
-  // Where the browser does not let a text area grow by itself, this does.
+  // Grows the text area in browsers without `field-sizing`.
   if (!CSS.supports("field-sizing", "content")) {
     sourceText.style.height = "auto";
     sourceText.style.height = `${sourceText.scrollHeight}px`;
@@ -181,7 +181,7 @@ document.addEventListener("keydown", (event) => {
 });
 window.addEventListener("hashchange", restore);
 
-/* Beginning */
+/* Startup */
 
 function restore() {
   const link = readLink();

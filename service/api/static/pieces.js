@@ -1,10 +1,10 @@
-/** Pieces of words, as SentencePiece cuts them: how they are written, and whose words they are. */
+/** SentencePiece pieces: their display text, and the words that they belong to. */
 
 const WORD_START = "\u2581";
 const SPECIAL = new Map([["<s>", "start"], ["</s>", "end"], ["<unk>", "unknown"], ["<pad>", "padding"]]);
 const FAR = 16;
 
-/** What a person reads for a piece: `text`, and whether it stands for no text at all. */
+/** Display form of a piece: `text`, and whether it stands for no text. */
 export function written(piece) {
   if (SPECIAL.has(piece)) return { text: SPECIAL.get(piece), special: true };
   const bare = bareText(piece);
@@ -29,8 +29,8 @@ export function wordsOfPieces(pieces, text, words) {
   });
 }
 
-/** The characters as the tokenizer sees them, blanks left out, each with its place in `text`.
-    Places count code points, as the server does; `character` is one UTF-16 unit. */
+/** The characters as the tokenizer reads them, without blanks, each with its offset in `text`.
+    Offsets count code points, as on the server; `character` is one UTF-16 unit. */
 function normalised(text) {
   return [...text].flatMap((character, at) =>
     bareText(character.normalize("NFKC")).split("").map((unit) => ({ character: unit, at })));

@@ -1,4 +1,4 @@
-/** The one place where the page says what went wrong, and counts down to another try. */
+/** Error box of the page, with a countdown to the next try. */
 
 import { counted, element, make, sentenceCase } from "./dom.js";
 import { Refused } from "./api.js";
@@ -21,7 +21,7 @@ export class Problem {
     this.#box.replaceChildren();
   }
 
-  /** Say what went wrong; `again`, if given, is called when it may help to ask once more. */
+  /** Show an error; `again`, if given, is called when a retry may succeed. */
   show(error, again = null) {
     this.clear();
     const kindly = error instanceof Refused ? KINDLY[error.status] : undefined;
@@ -35,7 +35,7 @@ export class Problem {
 
   #countDown(seconds, again) {
     const left = make("span", { data: { left: seconds } });
-    // The box is an alert; a clock that is read out every second would be one, too.
+    // The box is an alert; without this, screen readers would announce every second.
     left.setAttribute("aria-live", "off");
     const now = make("button", { type: "button", className: "link-button", textContent: "Try now" });
     const go = () => {

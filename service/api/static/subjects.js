@@ -1,5 +1,5 @@
-/** What can be looked into: a translation that the server keeps, or any pair of texts.
-    Either tells its legs, the alignment of a sentence, and its attention maps. */
+/** Subjects of the attention panel: a translation kept by the server, or any pair of texts.
+    Both provide legs, the alignment of a sentence, and its attention maps. */
 
 export class KeptTranslation {
   #server;
@@ -10,7 +10,7 @@ export class KeptTranslation {
     this.#path = `translations/${encodeURIComponent(id)}`;
   }
 
-  /** One for each model on the way, with its sentences and their pieces. */
+  /** One leg for each model of the route, with its sentences and their pieces. */
   async legs(signal) {
     return (await this.#server.get(this.#path, signal)).texts[0].legs;
   }
@@ -23,7 +23,7 @@ export class KeptTranslation {
     return this.#server.get(this.address(place, query), signal);
   }
 
-  /** Where the maps are; "" would mean that no link leads there. */
+  /** The address of the maps; "" if they have none. */
   address(place, query) {
     return `${this.#path}/attention?${new URLSearchParams({ ...place, ...query })}`;
   }

@@ -1,7 +1,7 @@
 "use strict";
 
-/* Light or dark. A classic script, so that the page is never painted in the wrong one first.
-   Without a choice the system decides; the document hears "themechange" whenever the answer does. */
+/* Light or dark theme. A classic script, so that the page is never painted in the wrong theme first.
+   Without a choice, the system decides; every change fires "themechange" on the document. */
 
 (() => {
   const REMEMBERED = "dragoman.theme";

@@ -1,5 +1,5 @@
-/** When to ask for a translation. One request is under way at most, and only its answer counts:
-    a newer one aborts it, and the server then stops working on it. */
+/** Schedules translation requests. At most one is in progress: a newer one aborts it, and the
+    server then cancels its work. */
 
 const PAUSE_MS = 250;
 
@@ -10,16 +10,16 @@ export class Translating {
   #wanted;
   #events;
 
-  /** `wanted` returns the fields to ask with, or null if there is nothing to ask.
-      Of `events`, `empty`, `started`, `part(text)` for each piece of a translation that is told in
-      pieces, `answered(answer, fields)` and `failed(error)` are called. */
+  /** `wanted` returns the request fields, or null if there is nothing to translate.
+      `events` has the callbacks `empty`, `started`, `part(text)` for each part of a streamed
+      translation, `answered(answer, fields)` and `failed(error)`. */
   constructor(server, wanted, events) {
     this.#server = server;
     this.#wanted = wanted;
     this.#events = events;
   }
 
-  /** Ask once nobody has typed for a moment. */
+  /** Request a translation after a pause in typing. */
   soon() {
     clearTimeout(this.#pause);
     this.#pause = setTimeout(() => this.now(), PAUSE_MS);

@@ -1,5 +1,5 @@
-/** The words of a sentence and of its translation, each of which lights up the others it belongs
-    to. Knows word alignment, and nothing of layers and heads. */
+/** Word alignment view: a word of a sentence or its translation highlights the words aligned to
+    it. Independent of layers and heads. */
 
 import { element, make, percent } from "./dom.js";
 
@@ -15,7 +15,7 @@ export class Words {
   #held = null;
   #active;
 
-  /** `active({side, index})`, or `active(null)`, tells which word is looked at. */
+  /** `active({side, index})`, or `active(null)`, reports the active word. */
   constructor(active) {
     this.#active = active;
     for (const [side, line] of Object.entries(this.#lines)) {
@@ -33,7 +33,7 @@ export class Words {
     }
   }
 
-  /** Show an alignment, as the server tells it. */
+  /** Show an alignment in the format of the server. */
   show(alignment, languages) {
     this.#held = null;
     const { source_words: source, target_words: target } = alignment;
@@ -44,14 +44,14 @@ export class Words {
     this.#caption.textContent = "";
   }
 
-  /** Light words of `side` by `weights`, as seen from one word of `from.side`, if there is one. */
+  /** Highlight words of `side` by `weights`, as seen from one word of `from.side`, if there is one. */
   light(side, weights, from) {
     this.#dim();
     weights.forEach((weight, i) => this.#shine(this.#buttons[side][i], weight));
     if (from && from.index >= 0) this.#buttons[from.side][from.index]?.classList.add("from");
   }
 
-  /** Forget what was lit from elsewhere and show the word that has the focus, if any. */
+  /** Clear external highlights and highlight the focused word, if any. */
   restore() {
     this.#dim();
     if (this.#held) this.#light(this.#held);

@@ -1,4 +1,4 @@
-"""Keys, and the service with what DeepL's dialect needs of it."""
+"""Fixtures of the DeepL tests: a client of a service, and its API keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.shouting import load_shouting
 
 @asynccontextmanager
 async def connected(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a service of its own."""
+    """A client of a newly started service."""
     async with running(settings, load_shouting) as service:
         transport = httpx.ASGITransport(service.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -26,7 +26,7 @@ async def connected(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 async def keys(settings: Settings) -> AsyncIterator[KeyStore]:
-    """What ``dragoman keys`` writes to while the service runs."""
+    """The key store of the running service, as ``dragoman keys`` opens it."""
     async with Database(settings.state / FILE_NAME) as database:
         yield KeyStore(database)
 

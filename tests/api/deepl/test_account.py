@@ -1,4 +1,4 @@
-"""``/v2/languages`` and ``/v2/usage``, and DeepL's codes of languages."""
+"""Tests of ``/v2/languages``, ``/v2/usage`` and DeepL's language codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def codes(client: httpx.AsyncClient, path: str = "/v2/languages") -> list[
     return [each["language"] for each in (await client.get(path)).json()]
 
 
-async def test_sources_are_listed_unless_targets_are_asked_for(client: httpx.AsyncClient) -> None:
+async def test_languages_lists_sources_by_default(client: httpx.AsyncClient) -> None:
     sources = [
         {"language": "EN", "name": "English"},
         {"language": "FR", "name": "French"},
@@ -26,7 +26,7 @@ async def test_sources_are_listed_unless_targets_are_asked_for(client: httpx.Asy
     assert (await client.get("/v2/languages?type=source")).json() == sources
 
 
-async def test_targets_are_listed_by_variant_and_say_that_none_has_formality(
+async def test_targets_are_listed_by_variant_without_formality(
     client: httpx.AsyncClient,
 ) -> None:
     answer = (await client.get("/v2/languages?type=target")).json()
@@ -57,13 +57,13 @@ async def test_usage_counts_what_was_translated(client: httpx.AsyncClient) -> No
         assert usage["start_time"] < usage["end_time"]
 
 
-async def test_every_listed_language_can_be_asked_for(client: httpx.AsyncClient) -> None:
+async def test_every_listed_target_translates(client: httpx.AsyncClient) -> None:
     for target in await codes(client, "/v2/languages?type=target"):
         body = {"text": ["hallo"], "source_lang": "FR", "target_lang": target}
         assert (await client.post("/v2/translate", json=body)).status_code == 200
 
 
-def test_a_glossary_is_for_a_language_as_a_whole() -> None:
+def test_glossary_codes_ignore_variants() -> None:
     assert [base(code) for code in ("de", "pt-BR", "zh-Hant", "x-shout")] == [
         "de",
         "pt",

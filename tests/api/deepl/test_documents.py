@@ -1,4 +1,4 @@
-"""``/v2/document``: a file goes in, its state is asked for, its translation comes out once."""
+"""Tests of ``/v2/document``: upload, status and one-time download."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_translation_has_the_name_and_type_of_its_document(
     assert "docs" not in headers["content-disposition"]
 
 
-async def test_a_document_is_charged_by_what_is_said_in_it(client: httpx.AsyncClient) -> None:
+async def test_document_is_charged_for_its_text_without_markup(client: httpx.AsyncClient) -> None:
     handle = (await uploaded(client, "a.html", b"<p>hallo</p>")).json()
     assert (await ended(client, handle))["billed_characters"] == 5
     usage = (await client.get("/v2/usage")).json()
@@ -90,7 +90,7 @@ async def test_a_translation_is_removed_when_it_has_been_sent(
 
 
 @pytest.mark.parametrize("action", ["", "/result"])
-async def test_nobody_gets_a_document_without_its_key(
+async def test_document_with_wrong_or_missing_key_is_refused(
     client: httpx.AsyncClient, action: str
 ) -> None:
     handle = (await uploaded(client)).json()
@@ -159,7 +159,7 @@ async def test_documents_can_be_switched_off(settings: Settings) -> None:
         assert "not translated on this server" in response.json()["message"]
 
 
-async def test_nothing_is_left_behind(settings: Settings) -> None:
+async def test_shutdown_removes_all_documents(settings: Settings) -> None:
     async with connected(settings) as client:
         handle = (await uploaded(client)).json()
         await ended(client, handle)

@@ -1,4 +1,4 @@
-"""What DeepL's clients are told when something is wrong, and by which status."""
+"""Tests of the error statuses and messages of DeepL's dialect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_every_refusal_has_a_message_and_nothing_else(
     assert isinstance(response.json()["message"], str)
 
 
-async def test_a_wrong_method_is_told_every_right_one(client: httpx.AsyncClient) -> None:
+async def test_wrong_method_returns_405_with_all_allowed_methods(client: httpx.AsyncClient) -> None:
     for path, methods in (
         ("/v2/translate", "GET, POST"),
         ("/v2/glossaries/x", "DELETE, GET"),
@@ -59,7 +59,7 @@ async def test_json_that_is_no_object_is_refused(client: httpx.AsyncClient, body
     assert "JSON" in response.json()["message"]
 
 
-async def test_json_sent_as_something_else_is_explained(client: httpx.AsyncClient) -> None:
+async def test_json_with_wrong_content_type_returns_400(client: httpx.AsyncClient) -> None:
     response = await client.post("/v2/translate", content=b'{"text": ["a"]}')
     assert response.status_code == 400
     assert "content-type application/json" in response.json()["message"]
@@ -73,7 +73,7 @@ async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient) ->
     assert "surrogate" in response.json()["message"]
 
 
-async def test_keys_are_asked_for_where_they_are_required(settings: Settings) -> None:
+async def test_missing_or_wrong_key_returns_403_where_keys_are_required(settings: Settings) -> None:
     required = settings.model_copy(update={"api_keys": "required"})
     async with connected(required) as client:
         for headers in ({}, authorised("wrong"), {"authorization": "Basic YTpi"}):
@@ -84,11 +84,11 @@ async def test_keys_are_asked_for_where_they_are_required(settings: Settings) ->
             assert (await client.get("/v2/usage", headers=headers)).status_code == 403
 
 
-async def test_a_key_comes_in_a_header_or_as_old_clients_send_it(
+async def test_key_is_read_from_header_or_auth_key_field(
     settings: Settings, keys: KeyStore
 ) -> None:
     required = settings.model_copy(update={"api_keys": "required"})
-    key = await keys.add("somebody")
+    key = await keys.add("client")
     async with connected(required) as client:
         answers = [
             await client.post("/v2/translate", json=BODY, headers=authorised(key)),
@@ -115,7 +115,7 @@ async def test_a_spent_quota_is_456(settings: Settings, keys: KeyStore) -> None:
         assert upload.status_code == 456
 
 
-async def test_too_many_requests_are_429_and_say_when(settings: Settings) -> None:
+async def test_rate_limit_returns_429_with_retry_after(settings: Settings) -> None:
     limited = settings.model_copy(update={"requests_per_minute": 1})
     async with connected(limited) as client:
         assert (await client.post("/v2/translate", json=BODY)).status_code == 200
@@ -131,7 +131,7 @@ async def test_a_deadline_that_has_passed_is_504(client: httpx.AsyncClient) -> N
     assert "seconds" in response.json()["message"]
 
 
-async def test_a_service_without_models_is_503_and_says_when(service: Service) -> None:
+async def test_service_without_models_returns_503_with_retry_after(service: Service) -> None:
     await service.repository.close()
     transport = httpx.ASGITransport(service.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -140,7 +140,7 @@ async def test_a_service_without_models_is_503_and_says_when(service: Service) -
     assert "retry-after" in response.headers
 
 
-async def test_a_bug_is_told_without_what_it_is(
+async def test_unexpected_error_returns_500_without_details(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Glossaries of one pair at ``/v2``, of several at ``/v3``, and both applied."""
+"""Tests of glossaries: one pair under ``/v2``, several under ``/v3``, and their application."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def translated(client: httpx.AsyncClient, text: str, **fields: Any) -> str
     return found
 
 
-async def test_a_glossary_is_described_as_the_client_reads_it(client: httpx.AsyncClient) -> None:
+async def test_glossary_has_the_fields_that_the_client_reads(client: httpx.AsyncClient) -> None:
     identifier = await created(client)
     answer = (await client.get(f"/v2/glossaries/{identifier}")).json()
     moment = datetime.strptime(answer.pop("creation_time"), "%Y-%m-%dT%H:%M:%S.%f%z")
@@ -102,7 +102,7 @@ async def test_entries_come_back_in_the_format_asked_for(client: httpx.AsyncClie
         ({"source_lang": "FR", "target_lang": "DE"}, "glossaries are not supported for fr-de"),
     ],
 )
-async def test_a_glossary_that_cannot_be_kept_is_refused(
+async def test_invalid_glossary_is_refused(
     client: httpx.AsyncClient, fields: dict[str, str], problem: str
 ) -> None:
     response = await client.post("/v2/glossaries", json=MEADOW | fields)
@@ -126,7 +126,7 @@ async def test_a_glossary_is_applied(client: httpx.AsyncClient) -> None:
     assert "LAWN" in both
 
 
-async def test_of_several_glossaries_the_first_counts_most(client: httpx.AsyncClient) -> None:
+async def test_first_of_several_glossaries_takes_precedence(client: httpx.AsyncClient) -> None:
     first = await created(client, entries="wiese\tLAWN")
     second = await created(client, entries="wiese\tMEADOW\nhaus\tCOTTAGE")
     text = await translated(client, "wiese und haus", glossary_ids=[first, second])
@@ -144,7 +144,7 @@ async def test_of_several_glossaries_the_first_counts_most(client: httpx.AsyncCl
         ({"glossary_ids": ["a"] * 6}, 404, "no glossary a"),
     ],
 )
-async def test_a_glossary_that_does_not_fit_is_refused(
+async def test_glossary_that_does_not_match_the_request_is_refused(
     client: httpx.AsyncClient, fields: dict[str, Any], status: int, problem: str
 ) -> None:
     body: dict[str, Any] = {"text": ["wiese"], "source_lang": "DE", "target_lang": "EN"}
@@ -154,7 +154,7 @@ async def test_a_glossary_that_does_not_fit_is_refused(
     assert problem in response.json()["message"]
 
 
-async def test_nobody_sees_the_glossaries_of_others(settings: Settings, keys: KeyStore) -> None:
+async def test_glossaries_of_another_key_are_hidden(settings: Settings, keys: KeyStore) -> None:
     required = settings.model_copy(update={"api_keys": "required"})
     mine, yours = await keys.add("me"), await keys.add("you")
     async with connected(required) as client:
@@ -214,7 +214,7 @@ async def test_a_glossary_of_several_languages_is_applied_by_pair(
     assert (await client.get(f"/v2/glossaries/{identifier}")).status_code == 400
 
 
-async def test_a_pair_of_languages_has_one_dictionary(client: httpx.AsyncClient) -> None:
+async def test_two_dictionaries_for_one_pair_are_refused(client: httpx.AsyncClient) -> None:
     twice = {"name": "x", "dictionaries": [BOTH["dictionaries"][0]] * 2}
     response = await client.post("/v3/glossaries", json=twice)
     assert response.status_code == 400

@@ -1,4 +1,4 @@
-"""``/v2/translate`` as its clients write to it and read from it."""
+"""Tests of ``/v2/translate``: parameters and answers."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ async def test_translations_come_in_the_order_of_the_texts(client: httpx.AsyncCl
     assert [each["billed_characters"] for each in found] == list(map(len, texts))
 
 
-async def test_no_texts_have_no_translations(client: httpx.AsyncClient) -> None:
+async def test_empty_text_list_returns_no_translations(client: httpx.AsyncClient) -> None:
     assert await translations(client, text=[]) == []
 
 
-async def test_a_form_repeats_its_text(client: httpx.AsyncClient) -> None:
+async def test_repeated_text_field_of_a_form_is_a_list(client: httpx.AsyncClient) -> None:
     form = {"text": ["eins", "zwei"], "source_lang": "de", "target_lang": "en"}
     response = await client.post(TRANSLATE, data=form)
     assert [each["text"] for each in response.json()["translations"]] == ["EINS", "ZWEI"]
 
 
-async def test_a_multipart_form_is_a_form(client: httpx.AsyncClient) -> None:
+async def test_multipart_form_is_read(client: httpx.AsyncClient) -> None:
     fields = {name: (None, value) for name, value in {"text": "eins", "target_lang": "en"}.items()}
     response = await client.post(TRANSLATE, files=fields)
     assert response.json()["translations"][0]["text"] == "EINS"
@@ -77,14 +77,14 @@ async def test_the_query_string_of_a_get_is_read(client: httpx.AsyncClient) -> N
 
 
 @pytest.mark.parametrize("code", ["EN", "en", "EN-US", "en-gb", "En_Us", "EN-AU"])
-async def test_variants_of_a_language_are_the_language(
+async def test_target_variants_use_the_model_of_the_language(
     client: httpx.AsyncClient, code: str
 ) -> None:
     assert (await translations(client, target_lang=code))[0]["text"] == "HALLO"
 
 
 @pytest.mark.parametrize("side", ["source_lang", "target_lang"])
-async def test_a_language_that_is_not_on_offer_is_named(
+async def test_unsupported_language_is_refused_by_name(
     client: httpx.AsyncClient, side: str
 ) -> None:
     message = await problem(client, **{side: "TLH"})
@@ -113,12 +113,14 @@ async def test_a_missing_source_is_detected_for_each_text(client: httpx.AsyncCli
         ({"tag_handling": "html", "split_sentences": "1"}, ["sentences"]),
     ],
 )
-def test_sentences_are_split_as_asked_for(options: dict[str, Any], expected: list[str]) -> None:
+def test_split_sentences_selects_the_splitting(
+    options: dict[str, Any], expected: list[str]
+) -> None:
     parameters = TranslateParameters.model_validate(BODY | options, strict=True)
     assert [parameters.splitting] == expected
 
 
-def test_tags_are_lists_or_have_commas_between_them() -> None:
+def test_tags_are_lists_or_comma_separated() -> None:
     options = {
         "tag_handling": "xml",
         "ignore_tags": "a, b",
@@ -133,12 +135,12 @@ def test_tags_are_lists_or_have_commas_between_them() -> None:
     assert markup.non_splitting_tags == {"Inline"}
 
 
-def test_names_of_html_tags_are_in_small_letters() -> None:
+def test_html_tag_names_are_lower_cased() -> None:
     options = {"tag_handling": "html", "ignore_tags": ["CODE"]}
     assert TranslateParameters.model_validate(BODY | options).markup.ignore_tags == {"code"}
 
 
-async def test_tags_stay_and_those_to_ignore_keep_their_content(client: httpx.AsyncClient) -> None:
+async def test_tags_are_kept_and_ignored_tags_keep_their_content(client: httpx.AsyncClient) -> None:
     text = 'hallo <b>welt</b> <x id="7"></x> und <code>dies</code>'
     for kind in ("html", "xml"):
         found = await translations(client, text=[text], tag_handling=kind, ignore_tags=["code"])
@@ -156,7 +158,7 @@ async def test_tags_stay_and_those_to_ignore_keep_their_content(client: httpx.As
         {"formality": None, "source_lang": "DE", "glossary_ids": []},
     ],
 )
-async def test_what_changes_nothing_is_accepted(
+async def test_options_without_effect_are_accepted(
     client: httpx.AsyncClient, options: dict[str, Any]
 ) -> None:
     assert (await translations(client, **options))[0]["text"] == "HALLO"
@@ -175,7 +177,7 @@ async def test_what_changes_nothing_is_accepted(
         ({"beam_size": "wide"}, "beam_size"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_by_name(
+async def test_invalid_option_is_refused_by_name(
     client: httpx.AsyncClient, options: dict[str, Any], name: str
 ) -> None:
     assert f"'{name}" in await problem(client, **options)
@@ -190,14 +192,14 @@ async def test_a_missing_field_is_named(client: httpx.AsyncClient, name: str) ->
 
 
 @pytest.mark.parametrize("asked", ["quality_optimized", "prefer_quality_optimized"])
-async def test_the_type_of_model_is_told_if_it_was_asked_for(
+async def test_model_type_used_is_returned_on_request(
     client: httpx.AsyncClient, asked: str
 ) -> None:
     found = await translations(client, model_type=asked)
     assert found[0]["model_type_used"] == "quality_optimized"
 
 
-def test_low_latency_is_a_greedy_search_unless_the_request_says_how_to_search() -> None:
+def test_latency_optimized_is_greedy_unless_beam_size_is_given() -> None:
     quick = {"model_type": "latency_optimized"}
     assert TranslateParameters.model_validate(BODY | quick).decoding.beam_size == 1
     wide = quick | {"beam_size": 4}
@@ -205,7 +207,7 @@ def test_low_latency_is_a_greedy_search_unless_the_request_says_how_to_search() 
     assert TranslateParameters.model_validate(BODY).decoding.beam_size is None
 
 
-async def test_decoding_options_are_those_of_the_root(client: httpx.AsyncClient) -> None:
+async def test_decoding_options_of_the_root_api_apply(client: httpx.AsyncClient) -> None:
     found = await translations(client, num_hypotheses=2, beam_size=2, return_scores=True)
     assert found[0]["alternatives"]
     assert found[0]["score"] < 0
@@ -232,7 +234,7 @@ async def test_a_form_may_repeat_its_fields_a_thousand_times(client: httpx.Async
     assert len(answer.json()["translations"]) == 50
 
 
-async def test_what_was_asked_for_and_changes_nothing_is_named(client: httpx.AsyncClient) -> None:
+async def test_ignored_deepl_fields_are_listed(client: httpx.AsyncClient) -> None:
     asked = {
         **{"formality": "more", "context": "Sport", "style_id": "a", "translation_memory_id": "b"},
         "custom_instructions": ["be brief"],
@@ -247,12 +249,12 @@ async def test_what_was_asked_for_and_changes_nothing_is_named(client: httpx.Asy
 
 
 @given(st.binary(max_size=60))
-def test_a_body_that_is_no_object_is_refused_in_words(body: bytes) -> None:
+def test_body_that_is_no_json_object_raises_bad_request(body: bytes) -> None:
     with suppress(BadRequest):
         assert isinstance(json_object(body), dict)
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1, max_size=5))
-def test_texts_of_a_form_come_through_as_they_are(texts: list[str]) -> None:
+def test_form_texts_are_read_unchanged(texts: list[str]) -> None:
     form = urlencode([("text", text) for text in texts]).encode()
     assert _collected(form_pairs(form))["text"] == texts

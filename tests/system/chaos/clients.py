@@ -1,7 +1,7 @@
-"""``python -m tests.system.chaos.clients``: two hundred clients, a third of whom hang up.
+"""``python -m tests.system.chaos.clients``: load of two hundred clients, a third of which hang up.
 
-Prints one line of JSON: what was asked and what was heard. Every request is in one column of the
-books, so that they can be compared with the server's.
+Prints one line of JSON: counts of requests and outcomes. Every request is in one column, so that
+they can be compared with the server's metrics.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.system.chaos.questions import Asked, Known, ask
 from tests.system.chaos.wire import Answer, Connection, Gone
 
 NICENESS = 5
-"""Clients are elsewhere; they must not take the processor from the server."""
+"""Nice value: clients must not take processor time from the server."""
 PATIENCE = 60.0
-"""Seconds. Whoever has heard nothing by then waits for ever."""
+"""Seconds. A request without an answer by then counts as silent."""
 _THINKING = 0.2
 _LEAVING = 0.4
 
@@ -29,18 +29,18 @@ _LEAVING = 0.4
 @dataclass(slots=True)
 class Tally:
     asked: int = 0
-    """Requests of which at least the whole head was sent."""
+    """Requests whose head was sent completely."""
     heard: dict[str, int] = field(default_factory=dict)
-    """By status; ``broken`` is an error after the answer had begun."""
+    """Answers by status; ``broken`` is an error after the answer had begun."""
     left: int = 0
-    """Of those asked, whose client hung up."""
+    """Of ``asked``, requests cancelled by hanging up."""
     silent: int = 0
-    """Clients who waited for ever."""
+    """Requests without an answer."""
     lost: list[str] = field(default_factory=list)
-    """Who was hung up on."""
+    """Requests whose connection the server closed."""
     misunderstood: list[str] = field(default_factory=list)
     longest: float = 0.0
-    """Seconds that anybody waited for an answer."""
+    """Longest wait for an answer in seconds."""
 
 
 class Client:
@@ -84,7 +84,7 @@ class Client:
             self._close()
 
     async def _leave(self, asked: Asked) -> None:
-        """Hang up somewhere between the first byte sent and the last one received."""
+        """Hang up at a random point between the first byte sent and the last one received."""
         connection = await self._connected()
         head, body = asked.question.encode()
         place = self._random.choice(["head", "body", "waiting", "waiting", "waiting", "answer"])

@@ -1,9 +1,8 @@
-"""``python -m tests.system.chaos.probe``: how long ``/livez`` takes, from outside.
+"""``python -m tests.system.chaos.probe``: measures the latency of ``/livez`` from outside.
 
-One connection, kept open, and one request after the other with a pause in between, as a supervisor
-would ask. Beside it the same is asked of a process that does nothing else than answer, since on a
-busy machine that takes time, too.
-Prints one line of JSON when its standard input is closed.
+Sends requests one by one with pauses over one persistent connection, as a supervisor would. The
+same requests go to a process that only answers, as the baseline of a busy machine. Prints one line
+of JSON when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
 def probe(port: int, done: threading.Event) -> list[tuple[float, float]]:
-    """When each request was sent, in seconds from the first, and how many milliseconds it took."""
+    """Send time of each request, in seconds from the first, and its latency in milliseconds."""
     taken: list[tuple[float, float]] = []
     began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port)) as connection:

@@ -1,4 +1,4 @@
-"""What the clients of the chaos test ask, at random, and what they expect to hear."""
+"""Random requests of the chaos test, with checks of their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from tests.system.chaos.wire import Question
 
 MARK = "geheim"
-"""In every text and every key, and nowhere else: the log must not have it, however it is spelt."""
+"""Contained in every text and every key; the log must not contain it in any spelling."""
 
 _PROSE = (
     "der die das ein eine und mit auf im Haus Wiese Hund Kind Mann Frau spielt läuft sieht "
@@ -27,12 +27,12 @@ _TAGS = re.compile(r"<[^>]*>")
 class Asked:
     question: Question
     understood: Callable[[bytes], bool]
-    """Whether the body of an answer with status 200 is what it should be."""
+    """Whether the body of an answer with status 200 is correct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a client has to know of the server."""
+    """The client's knowledge of the server."""
 
     key: str
     wrong_key: str
@@ -41,7 +41,7 @@ class Known:
 
 
 def ask(random: random.Random, known: Known) -> Asked:
-    """A question of a kind drawn at random."""
+    """A request of a random kind."""
     kinds: list[tuple[int, Callable[[_Writer], Asked]]] = [
         (30, _single),
         (10, _list),
@@ -75,7 +75,7 @@ class _Writer:
         return " ".join(chosen) + self.random.choice(".!?")
 
     def text(self) -> str:
-        """One word, or a sentence, or several; some twice in the same run."""
+        """One word, one sentence or several; some occur twice in a run."""
         if self.random.random() < 0.1:
             return f"{MARK}0 Hund."
         if self.random.random() < 0.2:
@@ -96,7 +96,7 @@ class _Writer:
 
 
 def shouted(text: str) -> str:
-    """What the model for tests makes of a text."""
+    """The test model's translation of a text."""
     return text.encode().upper().decode()
 
 
@@ -215,13 +215,13 @@ def _unknown_language(writer: _Writer) -> Asked:
 
 
 def _wrong_key(writer: _Writer) -> Asked:
-    """Which is refused where keys are looked at."""
+    """Refused if the server checks keys."""
     body = json.dumps({"q": writer.text(), **writer.pair()}).encode()
     return Asked(Question("POST", "/translate", body, key=writer.known.wrong_key), bool)
 
 
 def _pivoted(writer: _Writer) -> Asked:
-    """French comes and goes."""
+    """The French bundle comes and goes."""
     return writer.translate(lambda _: True, q=writer.text(), source="de", target="fr")
 
 

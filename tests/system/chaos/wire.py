@@ -1,6 +1,6 @@
-"""HTTP as small as it gets, so that two hundred clients cost their process next to nothing.
+"""Minimal HTTP client, cheap enough for two hundred clients in one process.
 
-It can do what no good client does: hang up in the middle of asking, or of being answered.
+It can also misbehave: hang up in the middle of a request or an answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NO_LINGERING = struct.pack("ii", 1, 0)
 
 
 class Gone(Exception):
-    """The server closed the connection in the middle of something."""
+    """The server closed the connection in the middle of a request or an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Question:
     key: str | None = None
 
     def encode(self) -> tuple[bytes, bytes]:
-        """The head and the body."""
+        """Head and body as bytes."""
         lines = [f"{self.method} {self.path} HTTP/1.1", "host: chaos"]
         if self.key is not None:
             lines.append(f"authorization: Bearer {self.key}")
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Connection:
-    """One request after the other."""
+    """A persistent connection, one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -81,12 +81,12 @@ class Connection:
         return Answer(status, headers, body)
 
     async def some(self) -> None:
-        """Wait for the beginning of an answer and no more of it."""
+        """Wait for the first bytes of an answer."""
         with contextlib.suppress(OSError):
             await self._reader.read(1)
 
     def hang_up(self, *, rudely: bool = False) -> None:
-        """``rudely`` with a reset: whatever is under way is thrown away."""
+        """Close the connection; ``rudely`` with a reset, which discards pending data."""
         if rudely:
             connection: socket.socket = self._writer.get_extra_info("socket")
             with contextlib.suppress(OSError):

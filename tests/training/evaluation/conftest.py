@@ -7,7 +7,7 @@ from training.evaluation import comparison, scores
 
 @pytest.fixture
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that are not about how sure a score is."""
+    """Fewer resamples, for tests that do not check confidence."""
     monkeypatch.setattr(scores, "RESAMPLES", 20)
     for test in comparison.SAMPLES:
         monkeypatch.setitem(comparison.SAMPLES, test, 20)

@@ -30,7 +30,7 @@ def test_a_test_set_is_found_by_name_with_its_tokenised_references(tmp_path: Pat
     assert tokenised.first(1).tokenised_references == ("good .",)
 
 
-def test_a_test_set_that_is_missing_is_named_with_the_place_it_belongs(tmp_path: Path) -> None:
+def test_missing_test_set_error_names_its_path(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"'news/test' has no en side: put it at .*news/test\.en"):
         find_bitext("news/test", "de", "en", tmp_path)
 
@@ -48,7 +48,7 @@ def test_a_reference_without_lines_is_refused(tmp_path: Path) -> None:
         read_bitext(write(tmp_path / "reference"))
 
 
-def test_the_shorter_of_two_files_is_named_with_its_last_line(tmp_path: Path) -> None:
+def test_misaligned_files_error_names_the_shorter_file_and_its_last_line(tmp_path: Path) -> None:
     reference = write(tmp_path / "reference", "a", "b", "c")
     source = write(tmp_path / "source", "a", "b")
     with pytest.raises(Misaligned, match=r"source ends after line 2, and .*reference goes on at"):

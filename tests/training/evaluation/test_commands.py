@@ -31,7 +31,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """What has been translated, by a bundle that knows little German."""
+    """Output paths of translate_file, which is replaced by a stub."""
     outputs: list[Path] = []
 
     def translate_file(
@@ -44,7 +44,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return outputs
 
 
-def test_a_report_translates_once_and_keeps_what_was_translated(
+def test_report_translates_once_and_caches_translations(
     bundle: Bundle,
     data: Path,
     done: list[Path],
@@ -60,8 +60,8 @@ def test_a_report_translates_once_and_keeps_what_was_translated(
     assert done[0].parent == tmp_path / "out" / "page.translations" / "random-1"
     assert main([*arguments, "--beam-size", "2"]) == 0
     assert len(done) == 2
-    told = capsys.readouterr().out
-    assert "captions, de-en: 6 sentences" in told and "bs:20|seed:12345" in told
+    printed = capsys.readouterr().out
+    assert "captions, de-en: 6 sentences" in printed and "bs:20|seed:12345" in printed
     document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     assert [section["title"] for section in document["sections"]] == ["captions, de-en"]
     (data / "captions.de").write_text("Anders.\n" * 6, encoding="utf-8")
@@ -77,7 +77,7 @@ def test_a_report_translates_once_and_keeps_what_was_translated(
         (["--test", "elsewhere"], "corpus 'elsewhere' has no en side: put it at"),
     ],
 )
-def test_what_cannot_be_reported_is_refused_before_anything_is_translated(
+def test_invalid_reports_are_refused_before_translation(
     bundle: Bundle,
     data: Path,
     done: list[Path],
@@ -91,7 +91,7 @@ def test_what_cannot_be_reported_is_refused_before_anything_is_translated(
     assert not done
 
 
-def test_a_bundle_is_called_by_what_tells_it_apart(bundle: Bundle, tmp_path: Path) -> None:
+def test_bundle_labels_are_the_shortest_distinct_ones(bundle: Bundle, tmp_path: Path) -> None:
     assert labels([bundle]) == ["random"]
     with pytest.raises(NothingToTranslate, match="named twice"):
         labels([bundle, bundle])
@@ -113,8 +113,8 @@ def test_files_of_any_system_are_compared(
     arguments += ["--reference", str(data / "captions.en"), "--source", str(data / "captions.de")]
     arguments += ["-o", str(tmp_path / "page.html")]
     assert main(arguments) == 0
-    told = capsys.readouterr().out
-    assert "bad beside good" in told and "bootstrap p = " in told
+    printed = capsys.readouterr().out
+    assert "bad beside good" in printed and "bootstrap p = " in printed
     assert "Better by good than by bad" in (tmp_path / "page.html").read_text(encoding="utf-8")
     (tmp_path / "bad").write_text("One.\n", encoding="utf-8")
     assert main(arguments) == 2

@@ -11,7 +11,7 @@ from training.evaluation.bitext import Bitext
 from training.evaluation.diagnostics import diagnose, has_loop, is_copied, repeats
 
 
-def test_bad_translations_are_told_by_what_is_bad() -> None:
+def test_bad_translations_are_counted_by_defect() -> None:
     found = diagnose(BAD, BITEXT)
     assert found.sentences == 6
     assert found.empty == 1
@@ -23,7 +23,7 @@ def test_bad_translations_are_told_by_what_is_bad() -> None:
     assert diagnose(["x" * 3 + " ⁇ "] * 6, BITEXT).unknown == 6
 
 
-def test_good_translations_have_no_complaint() -> None:
+def test_good_translations_have_no_defects() -> None:
     found = diagnose(GOOD, BITEXT)
     counts = (found.too_short, found.too_long, found.empty, found.loops, found.repetitions)
     assert (*counts, found.copied, found.unknown) == (0,) * 7
@@ -31,7 +31,7 @@ def test_good_translations_have_no_complaint() -> None:
     assert 0.9 < found.length_ratio <= 1.0
 
 
-def test_what_is_far_too_long_is_counted() -> None:
+def test_overlong_translation_is_counted() -> None:
     assert diagnose([f"{text} {text} {text}" for text in REFERENCES], BITEXT).too_long == 6
 
 
@@ -47,17 +47,17 @@ def test_what_is_far_too_long_is_counted() -> None:
         ("one two three four five one two three four five one two three four five", False),
     ],
 )
-def test_a_loop_is_three_times_in_succession(text: str, loop: bool) -> None:
+def test_loop_is_three_repetitions_in_succession(text: str, loop: bool) -> None:
     assert has_loop(text.split()) is loop
 
 
-def test_a_loop_that_the_reference_has_too_is_none() -> None:
+def test_loop_that_is_also_in_the_reference_is_not_counted() -> None:
     bitext = Bitext("x", "de", "en", ("ha ha ha !",), None)
     assert diagnose(["ha ha ha !"], bitext).loops == 0
     assert diagnose(["ha ha ha !"], replace(bitext, references=("ha !",))).loops == 1
 
 
-def test_four_words_that_stand_twice_are_a_repetition() -> None:
+def test_four_words_that_occur_twice_are_a_repetition() -> None:
     assert repeats([*"abcdxabcd"])
     assert not repeats([*"abcdxabc"])
 
@@ -68,7 +68,7 @@ def test_names_that_the_reference_keeps_are_not_copied() -> None:
     assert not is_copied(["."], ["x"], ["."])
 
 
-def test_without_a_source_nothing_is_said_of_copies_and_lengths_are_the_references() -> None:
+def test_without_sources_copies_are_unknown_and_buckets_use_reference_lengths() -> None:
     found = diagnose(GOOD, replace(BITEXT, sources=None))
     assert found.copied is None
     assert sum(bucket.sentences for bucket in found.buckets) == 6
@@ -86,7 +86,7 @@ def test_without_a_source_nothing_is_said_of_copies_and_lengths_are_the_referenc
         max_size=8,
     )
 )
-def test_every_sentence_is_in_one_bucket_and_under_one_bar(
+def test_every_sentence_is_in_one_bucket_and_one_bar(
     lines: list[tuple[str, str, str]],
 ) -> None:
     hypotheses, references, sources = zip(*lines, strict=True)

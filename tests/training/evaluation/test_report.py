@@ -40,13 +40,13 @@ def test_every_number_of_the_json_is_on_the_page(tmp_path: Path) -> None:
     assert document == tmp_path / "deep" / "report.json"
     page = (tmp_path / "deep" / "report.html").read_text(encoding="utf-8")
     shown = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", page)}
-    told = list(numbers(json.loads(document.read_text(encoding="utf-8"))))
-    assert len(told) > 200
-    assert [number for number in told if number not in shown] == []
+    numbers_in_json = list(numbers(json.loads(document.read_text(encoding="utf-8"))))
+    assert len(numbers_in_json) > 200
+    assert [number for number in numbers_in_json if number not in shown] == []
     assert sorted(path.name for path in document.parent.iterdir()) == ["report.html", "report.json"]
 
 
-def test_texts_are_escaped_and_the_page_asks_nobody_for_anything() -> None:
+def test_page_escapes_texts_and_makes_no_requests() -> None:
     page = render(report_of(("<i>good</i>", GOOD), ("bad", BAD)))
     assert "<script" not in page
     assert "<i>" not in page and "&lt;i&gt;good&lt;/i&gt;" in page
@@ -55,7 +55,7 @@ def test_texts_are_escaped_and_the_page_asks_nobody_for_anything() -> None:
     assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#)|url\(|@import""", page)
 
 
-def test_a_system_that_is_alone_is_compared_with_nobody() -> None:
+def test_report_of_one_system_has_no_comparison() -> None:
     report = report_of(("good", GOOD), bitext=replace(BITEXT, sources=None))
     assert report.sections[0].comparisons == ()
     page = render(report)
@@ -63,7 +63,7 @@ def test_a_system_that_is_alone_is_compared_with_nobody() -> None:
     assert "words of the reference" in page
 
 
-def test_identical_translations_make_a_page_too() -> None:
+def test_identical_translations_make_a_page() -> None:
     report = report_of(("one", REFERENCES), ("other", REFERENCES))
     (comparison,) = report.sections[0].comparisons
     assert comparison.differing == 0
@@ -105,7 +105,7 @@ def test_what_differs_from_the_reference_is_marked(
     assert marked(text, "A blue house.") == stretches
 
 
-def test_marking_loses_nothing() -> None:
-    for ours, theirs in zip(BAD, REFERENCES, strict=True):
-        assert "".join(text for text, _ in marked(ours, theirs)) == ours
+def test_marking_preserves_the_text() -> None:
+    for translation, reference in zip(BAD, REFERENCES, strict=True):
+        assert "".join(text for text, _ in marked(translation, reference)) == translation
     assert html.escape(BAD[2]) != BAD[2]

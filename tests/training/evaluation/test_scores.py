@@ -22,20 +22,22 @@ from training.evaluation.scores import (
 
 
 def test_scores_and_intervals_are_those_of_sacrebleus_own_command(tmp_path: Path) -> None:
-    (tmp_path / "ours").write_text("".join(f"{line}\n" for line in GOOD), encoding="utf-8")
-    (tmp_path / "theirs").write_text("".join(f"{line}\n" for line in REFERENCES), encoding="utf-8")
-    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "theirs"), "-i"]
-    command += [str(tmp_path / "ours"), "-m", "bleu", "chrf", "ter", "--confidence", "-w", "6"]
-    told = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    for ours, theirs in zip(score(GOOD, BITEXT), told, strict=True):
-        assert theirs["name"].startswith(ours.metric)
-        assert ours.score == pytest.approx(theirs["score"], abs=1e-5)
-        assert ours.mean == pytest.approx(theirs["confidence_mean"], abs=1e-5)
-        assert ours.margin == pytest.approx(theirs["confidence_var"], abs=1e-5)
-        assert ours.signature == theirs["signature"]
+    (tmp_path / "measured").write_text("".join(f"{line}\n" for line in GOOD), encoding="utf-8")
+    (tmp_path / "expected").write_text(
+        "".join(f"{line}\n" for line in REFERENCES), encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "expected"), "-i"]
+    command += [str(tmp_path / "measured"), "-m", "bleu", "chrf", "ter", "--confidence", "-w", "6"]
+    command_output = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    for measured, expected in zip(score(GOOD, BITEXT), command_output, strict=True):
+        assert expected["name"].startswith(measured.metric)
+        assert measured.score == pytest.approx(expected["score"], abs=1e-5)
+        assert measured.mean == pytest.approx(expected["confidence_mean"], abs=1e-5)
+        assert measured.margin == pytest.approx(expected["confidence_var"], abs=1e-5)
+        assert measured.signature == expected["signature"]
 
 
-def test_intervals_are_the_same_every_time_and_the_signature_has_the_seed(
+def test_intervals_are_deterministic_and_the_signature_has_the_seed(
     few_samples: None,
 ) -> None:
     first, second = score(BAD, BITEXT), score(BAD, BITEXT)
@@ -52,30 +54,30 @@ def test_identical_translations_have_perfect_scores_and_no_interval(few_samples:
         assert each.margin == pytest.approx(0.0)
 
 
-def test_a_corpus_that_comes_tokenised_is_scored_that_way_too(few_samples: None) -> None:
+def test_corpus_with_tokenised_references_also_gets_tokenised_bleu(few_samples: None) -> None:
     tokenised = tuple(lower_cased_and_tokenised(REFERENCES, "en"))
     assert tokenised[0] == "a dog runs on the beach ."
     *_, last = score(GOOD, replace(BITEXT, tokenised_references=tokenised))
     assert last.metric == TOKENISED_BLEU
     assert "case:lc" in last.signature and "tok:none" in last.signature
-    # Lower case is all that these sentences lose.
+    # Lower-casing is the only change to these sentences.
     assert last.score == pytest.approx(score(GOOD, BITEXT)[0].score, abs=8)
 
 
-def test_nothing_but_empty_lines_is_worth_nothing(few_samples: None) -> None:
+def test_empty_translations_score_zero(few_samples: None) -> None:
     bleu, chrf, ter = score([""] * len(REFERENCES), BITEXT)
     assert (bleu.score, chrf.score, ter.score) == (0.0, 0.0, 100.0)
 
 
-def test_words_are_those_of_the_target_language(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizer_is_that_of_the_target_language(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bleu_for("zh").tokenizer("你好。") == "你 好 。"
-    # A tokenizer that needs what is not installed.
+    # A tokenizer whose dependency is not installed.
     monkeypatch.setitem(sys.modules, "MeCab", None)
     with pytest.raises(UnknownTokenisation, match="cannot cut 'ja' into words"):
         bleu_for("ja")
 
 
-def test_a_sentence_has_a_score_of_its_own() -> None:
+def test_each_sentence_has_its_own_score() -> None:
     scores = sentence_scores(GOOD, REFERENCES)
     assert scores[0] == pytest.approx(100.0)
     assert 0 < scores[1] < 100
@@ -109,7 +111,7 @@ def test_one_better_sentence_of_many_may_be_chance(few_samples: None) -> None:
     assert bleu.verdict == "not significant"
 
 
-def test_many_sentences_are_randomised_less_often_and_the_signature_says_so(
+def test_randomisation_takes_fewer_samples_of_large_test_sets_and_the_signature_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(comparison, "LEAST_SAMPLES", 7)

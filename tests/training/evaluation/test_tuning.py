@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("few_samples")
 @pytest.mark.parametrize(
     ("penalty", "normalisation"), [(0.2, "power"), (2.0, "power"), (0.6, "gnmt"), (3.0, "gnmt")]
 )
-def test_hypotheses_put_in_order_anew_are_those_of_a_search_with_that_penalty(
+def test_reranked_hypotheses_equal_those_of_a_search_with_that_penalty(
     penalty: float, normalisation: LengthNormalisation
 ) -> None:
     for seed in range(6):
@@ -35,7 +35,7 @@ def test_hypotheses_put_in_order_anew_are_those_of_a_search_with_that_penalty(
         assert best_of(found, limit, penalty, normalisation) == expected[0].token_ids
 
 
-def test_what_is_tuned_on_validation_is_what_evaluates_and_exports(tmp_path: Path) -> None:
+def test_evaluate_and_export_use_the_tuned_decoding(tmp_path: Path) -> None:
     recipe = tiny_recipe()
     run = prepared(tmp_path, recipe)
     network = tiny_network()
@@ -48,22 +48,22 @@ def test_what_is_tuned_on_validation_is_what_evaluates_and_exports(tmp_path: Pat
     assert scores == sorted(scores, reverse=True)
     assert decoding_of(recipe, run) == tuning.decoding == tuning.trials[0].decoding
     assert evaluate(recipe, run, network, tmp_path).decoding == tuning.decoding
-    # Whoever asks for something else since is not given this.
+    # A recipe that changed since then must not use the tuned decoding.
     with pytest.raises(InvalidRecipe, match=r"asks for {'beam_size': 7}; remove the file"):
         decoding_of(replace(recipe, decoding={"beam_size": 7}), run)
 
 
-def test_of_equals_the_narrowest_beam_is_chosen(tmp_path: Path) -> None:
+def test_narrowest_of_equally_good_beams_is_chosen(tmp_path: Path) -> None:
     recipe = tiny_recipe()
     run = prepared(tmp_path, recipe)
-    # A network at random translates nothing rightly, whatever the beam.
+    # A random network translates nothing correctly with any beam.
     tuning = tune(recipe, run, tiny_network(), tmp_path, beam_sizes=(2, 1), sentences=2)
     if len({trial.bleu for trial in tuning.trials}) == 1:
         assert tuning.decoding.beam_size == 1
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"decoding": {"beam_size": 0}}'])
-def test_a_decoding_that_makes_no_sense_names_its_file(tmp_path: Path, text: str) -> None:
+def test_invalid_decoding_error_names_the_file(tmp_path: Path, text: str) -> None:
     recipe = tiny_recipe()
     run = prepared(tmp_path, recipe)
     run.decoding.write_text(text, encoding="utf-8")

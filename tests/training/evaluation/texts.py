@@ -1,4 +1,4 @@
-"""Sentences, what two systems make of them, and what they should."""
+"""Test sentences, a good and a bad system's translations, and references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of figures share: a run with everything in it."""
+"""Fixture of the figure tests: a complete tiny run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m training figures``: what it draws, what it leaves out, and what it refuses."""
+"""Tests of ``python -m training figures``: files written, figures skipped, errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_second_run_writes_the_same_bytes(tiny_run: RunDirectory, tmp_path: Pa
     command += ["--run", str(tiny_run.path), "-o"]
     for format in ("svg", "png"):
         assert main([*command, str(tmp_path / "first"), "--format", format]) == 0
-    # Another process, where dictionaries and sets are in another order.
+    # A second process, in which sets iterate in another order.
     program = "import sys; from training.cli import main\n"
     program += "for format in ('svg', 'png'): assert main([*sys.argv[1:], '--format', format]) == 0"
     subprocess.run(
@@ -57,7 +57,7 @@ def test_a_second_run_writes_the_same_bytes(tiny_run: RunDirectory, tmp_path: Pa
     assert first == {path.name: path.read_bytes() for path in (tmp_path / "second").iterdir()}
 
 
-def test_what_cannot_be_drawn_is_left_out_and_said(
+def test_figures_without_input_are_skipped_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     some = ("masks", "reversal", "attention-cross", "learning-curves", "lengths", "bleu-by-length")
@@ -85,7 +85,7 @@ def test_what_cannot_be_drawn_is_left_out_and_said(
         (["attention-cross", "--sentence", "1 " * 16], "has 16 pieces and the network reads 15"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_in_one_line(
+def test_invalid_requests_are_refused_in_one_line(
     tiny_run: RunDirectory,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -100,7 +100,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_that_stopped_half_way_says_what_to_do(
+def test_incomplete_run_error_names_the_next_command(
     tiny_run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = RunDirectory(tmp_path / "half")

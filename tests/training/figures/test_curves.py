@@ -1,4 +1,4 @@
-"""Learning curves are what the logs say."""
+"""Tests of learning curves read from logs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_thousands_of_steps_are_drawn_as_means() -> None:
     assert steps[0] == np.arange(100).mean() and values[0] == (np.arange(100.0) ** 2).mean()
 
 
-def test_a_log_that_is_being_written_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
+def test_log_of_an_active_run_is_read_to_its_last_complete_line(tmp_path: Path) -> None:
     path = write_log(tmp_path / "log", 3, 1.0)
     with path.open("a") as file:
         file.write('{"event": "train", "st')
@@ -66,7 +66,7 @@ def test_an_empty_log_is_refused(tmp_path: Path) -> None:
         History.read(tmp_path / "log", "a")
 
 
-def test_runs_of_one_name_are_told_apart_by_their_directories() -> None:
+def test_runs_with_equal_names_are_labelled_by_their_directories() -> None:
     runs = [RunDirectory(Path(path)) for path in ("a/deep", "b/deep", "a/flat")]
     material = Material(tuple(runs), toy=runs[2], data=Path("data"))
     assert [material.name_of(run) for run in runs] == ["a/deep", "b/deep", "flat"]

@@ -1,4 +1,4 @@
-"""What is drawn is what the formulas say, read back from the figures."""
+"""Tests that drawn data equals the formulas, read back from the figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAD = 0
 
 
 def axes_of(figure: Figure | SubFigure, title: str) -> Axes:
-    """The panel that has a title beginning so."""
+    """The panel whose title starts with ``title``."""
     (found,) = (axes for axes in figure.axes if axes.get_title(loc="left").startswith(title))
     return found
 
@@ -50,7 +50,7 @@ def curves_of(axes: Axes) -> dict[str, Line2D]:
     return {str(line.get_label()): line for line in axes.lines if line.get_label()[0] != "_"}
 
 
-def test_the_masks_are_those_of_attention() -> None:
+def test_drawn_masks_equal_those_of_attention() -> None:
     ids = torch.tensor([[1, 2, 3, 4], [1, 2, PAD, PAD]])
     pieces = [["<s>", "a", "b", "c"], ["<s>", "d", "<pad>", "<pad>"]]
     figure = masks(ids, PAD, pieces)
@@ -62,7 +62,7 @@ def test_the_masks_are_those_of_attention() -> None:
         np.testing.assert_array_equal(image_of(axes), subsequent & visible)
 
 
-def test_the_table_of_positions_is_that_of_the_network() -> None:
+def test_drawn_positions_equal_those_of_the_network() -> None:
     table = sinusoids(20, 32)
     figure = positions(table)
     np.testing.assert_array_equal(image_of(axes_of(figure, "The table")), table.numpy())
@@ -71,7 +71,7 @@ def test_the_table_of_positions_is_that_of_the_network() -> None:
         np.testing.assert_array_equal(line.get_ydata(), table[:, dimension].numpy())
 
 
-def test_sinusoids_are_alike_by_distance_alone() -> None:
+def test_similarity_of_sinusoids_depends_on_distance_alone() -> None:
     alike = likeness(sinusoids(30, 16))
     for distance in range(30):
         diagonal = alike.diagonal(distance)
@@ -79,18 +79,18 @@ def test_sinusoids_are_alike_by_distance_alone() -> None:
     torch.testing.assert_close(alike.diagonal(), torch.ones(30))
 
 
-def test_learned_positions_stand_beneath_the_sinusoids() -> None:
+def test_learned_positions_are_drawn_below_the_sinusoids() -> None:
     learned = torch.randn(12, 16, generator=torch.Generator().manual_seed(1))
     figure = positions(sinusoids(12, 16), learned, "a run")
     tables = [axes for axes in figure.axes if axes.get_title(loc="left") == "The table"]
     np.testing.assert_array_equal(image_of(tables[1]), learned.numpy())
 
 
-def test_the_curves_of_schedules_are_the_schedules() -> None:
+def test_drawn_curves_equal_the_schedules() -> None:
     panels = [
         Panel("noam", {"512, 4000": noam(512, 4000), "256, 4000": noam(256, 4000)}, 20_000),
         Panel("ours", {"cosine": cosine(1e-3, 100, 5_000)}, 5_000),
-        Panel("theirs", {"noam": noam(64, 10)}, 50),
+        Panel("schedules", {"noam": noam(64, 10)}, 50),
     ]
     figure = schedules(*panels)
     for panel in panels:
@@ -110,7 +110,7 @@ def test_the_paper_s_schedule_peaks_where_warm_up_ends() -> None:
     assert np.max(rates) == pytest.approx(512**-0.5 * 4000**-0.5, rel=0.01)
 
 
-def test_smoothed_targets_are_shown_as_they_are() -> None:
+def test_drawn_targets_equal_the_smoothed_targets() -> None:
     targets = torch.tensor([2, 1, 3])
     figure = smoothing(targets, 5, 0.4, PAD, (0.0, 0.1))
     shown = image_of(axes_of(figure, "The targets"))
@@ -118,11 +118,11 @@ def test_smoothed_targets_are_shown_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("amount", [0.05, 0.1, 0.4])
-def test_the_penalty_is_nothing_where_the_share_is_what_is_asked_for(amount: float) -> None:
+def test_penalty_is_zero_at_the_smoothed_share(amount: float) -> None:
     figure = smoothing(torch.tensor([1]), 5, 0.4, PAD, (0.0, amount))
     curve = curves_of(axes_of(figure, "What confidence costs"))[f"ε = {amount:g}"]
     odds, losses = (np.asarray(each) for each in curve.get_data())
-    # One right token and three others: x / (x + 3) = 1 − ε.
+    # One right token and three wrong ones: x / (x + 3) = 1 − ε.
     best = (1 - amount) * 3 / amount
     assert odds[np.argmin(losses)] == pytest.approx(best, rel=0.03)
     assert float(penalty([best], 5, amount, PAD)) == pytest.approx(0, abs=1e-5)
@@ -135,7 +135,7 @@ def test_without_smoothing_confidence_costs_nothing() -> None:
     assert (np.diff(losses) < 0).all()
 
 
-def test_with_the_norm_after_the_lowest_layers_learn_least_at_first() -> None:
+def test_with_post_norm_lowest_layers_have_the_smallest_first_gradients() -> None:
     config = tiny_config(encoder_layers=12, decoder_layers=12, width=32, heads=4, feed_forward=64)
     after, before = (measure(config, norm, sentences=4, length=9) for norm in ("after", "before"))
     assert after.decoder[-1] > 5 * after.decoder[0]
@@ -163,11 +163,11 @@ def test_every_head_of_every_layer_is_shown_with_its_pieces() -> None:
     assert [label.get_text() for label in first.get_xticklabels()] == ["c", "·d", ".", "</s>"]
 
 
-def test_a_piece_of_nothing_but_a_blank_is_seen() -> None:
+def test_piece_of_a_single_blank_is_visible() -> None:
     assert label_of("▁") == "▁"
 
 
-def test_the_head_that_looks_backwards_is_shown() -> None:
+def test_head_with_most_attention_on_the_antidiagonal_is_shown() -> None:
     other, backwards = torch.eye(4), torch.eye(4).flip(1).roll(-1, 1)
     figure = reversal(
         [torch.stack((other, backwards))], ["<s>", *"XYZ"], [*"ZYX", "</s>"], {3: 1.0}
@@ -175,15 +175,15 @@ def test_the_head_that_looks_backwards_is_shown() -> None:
     np.testing.assert_array_equal(image_of(axes_of(figure, "Cross-attention")), backwards.numpy())
 
 
-def test_padding_is_what_nobody_asked_for() -> None:
+def test_padding_share_counts_cells_without_tokens() -> None:
     source, target = np.array([1, 3]), np.array([2, 2])
-    # Rows of 2 and 4 in a tensor of 4 each, and of 3 and 3.
+    # Rows of lengths 2 and 4 in one 2 × 4 tensor, and of 3 and 3 in another.
     assert padding(source, target, [Planned(np.array([0, 1]), 2)]) == pytest.approx(2 / 14)
-    # The same in lengths of 4 and in three rows.
+    # The same with lengths rounded up to 4 and three rows.
     assert padding(source, target, [Planned(np.array([0, 1]), 3)], 4) == pytest.approx(12 / 24)
 
 
-def test_sorting_spares_padding() -> None:
+def test_sorting_reduces_padding() -> None:
     rng = np.random.default_rng(1)
     source = rng.integers(3, 60, 2000)
     target = np.maximum(1, source + rng.integers(-3, 4, 2000))
@@ -197,7 +197,7 @@ def test_sorting_spares_padding() -> None:
         assert list(np.asarray(line.get_ydata())) == ways[way]
 
 
-def test_batches_in_any_order_hold_everybody_once_and_no_more_than_the_budget() -> None:
+def test_unsorted_batches_hold_each_row_once_within_the_budget() -> None:
     rng = np.random.default_rng(2)
     order, sizes = rng.permutation(300), rng.integers(1, 40, 300)
     batches = in_any_order(order, sizes[order], 100)
@@ -217,7 +217,7 @@ def test_bars_are_the_bleu_of_buckets() -> None:
     assert [bar.get_alpha() is None for bar in axes.patches] == [True, False, True]
 
 
-def test_the_largest_picture_is_of_bounded_size(tmp_path: Path) -> None:
+def test_largest_figure_has_bounded_size(tmp_path: Path) -> None:
     figure = Figure(figsize=(1, 1000))
     write(figure, tmp_path / "long.png")
     with Image.open(tmp_path / "long.png") as image:

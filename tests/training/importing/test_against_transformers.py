@@ -1,4 +1,4 @@
-"""Imported networks, their graphs and their searches, compared with transformers' own."""
+"""Compares imported networks, graphs and searches with the transformers library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.engine.scheduler import Scheduler
 from service.engine.scheduler import Sequence as EngineSequence
 from service.engine.types import DecodingOptions
 from service.runtime.onnx import OnnxBackend
-from tests.engine.company import decode_arriving
+from tests.engine.batch_runner import decode_arriving
 from tests.support.checkpoints import sentences, write_m2m100, write_marian, write_nllb
 from training.export.session import GraphDecoder, open_graph
 from training.importing.importing import import_checkpoint, read_checkpoint
@@ -51,8 +51,8 @@ M2M100: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Theirs:
-    """A checkpoint as transformers reads it, pieces in place of text."""
+class Reference:
+    """A checkpoint loaded by transformers; texts are pieces joined by blanks."""
 
     directory: Path
     model: Any
@@ -88,7 +88,7 @@ class Theirs:
         return [start, len(self.names("target")) + 1] if self.of_many_languages else [start]
 
     def logits(self, source: str, target: str) -> torch.Tensor:
-        """``[T, V]`` of what follows each token of the target."""
+        """``[T, V]``: logits after each token of the target."""
         with torch.inference_mode():
             logits_BTV = self.model(
                 input_ids=torch.tensor([self.source_ids(source)]),
@@ -97,10 +97,10 @@ class Theirs:
         return torch.as_tensor(logits_BTV[0, len(self.fed) - 1 :])
 
     def search(self, source: str, max_length: int) -> list[str]:
-        """The pieces of the best of four beams."""
+        """The pieces of the best hypothesis of beam size 4."""
         options: dict[str, Any] = {}
         if self.of_many_languages:
-            # What a bundle never writes is not to share in the probabilities either.
+            # Pieces that a bundle never writes must not take part in the probabilities.
             never = {"suppress_tokens": [0, 1], "renormalize_logits": True}
             options = {"forced_bos_token_id": self.fed[1], **never}
         ids = self.model.generate(
@@ -120,7 +120,7 @@ class Theirs:
 @pytest.fixture(scope="module", params=[*MARIAN, *M2M100])
 def random_one(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Theirs, Bundle]:
+) -> tuple[Reference, Bundle]:
     directory = tmp_path_factory.mktemp("random") / "checkpoint"
     if request.param in MARIAN:
         model = write_marian(directory, **MARIAN[request.param])
@@ -130,11 +130,11 @@ def random_one(
     return imported(directory, model)
 
 
-def imported(directory: Path, model: Any, **options: Any) -> tuple[Theirs, Bundle]:
+def imported(directory: Path, model: Any, **options: Any) -> tuple[Reference, Bundle]:
     bundle, _ = import_checkpoint(
         directory, directory.parent / "bundles", sources=["de"], targets=["en"], **options
     )
-    return Theirs(directory, model, bundle.manifest.directions[0]), bundle
+    return Reference(directory, model, bundle.manifest.directions[0]), bundle
 
 
 def source_ids(bundle: Bundle, text: str) -> tuple[int, ...]:
@@ -142,20 +142,20 @@ def source_ids(bundle: Bundle, text: str) -> tuple[int, ...]:
     return (*prefix, *bundle.tokenizers().source.encode(text), SPECIAL_IDS.eos)
 
 
-def test_network_and_graphs_give_transformers_logits(random_one: tuple[Theirs, Bundle]) -> None:
-    theirs, bundle = random_one
-    network = read_checkpoint(theirs.directory).network
+def test_network_and_graphs_give_transformers_logits(random_one: tuple[Reference, Bundle]) -> None:
+    reference, bundle = random_one
+    network = read_checkpoint(reference.directory).network
     tokenizer = bundle.tokenizers().target
     fed = (SPECIAL_IDS.bos, *bundle.manifest.directions[0].target_prefix)
     session = open_graph(bundle.path, "attention", "fp32")
     decoder = GraphDecoder(bundle.path, bundle.manifest.dimensions, "fp32")
-    # Rows by names, but for those that bundles never write.
+    # Rows by name, except for those that bundles never write.
     names = {
-        piece: i for piece, i in theirs.names("target").items() if piece not in {"<pad>", "<s>"}
+        piece: i for piece, i in reference.names("target").items() if piece not in {"<pad>", "<s>"}
     }
     rows = [tokenizer.id_of(piece) for piece in names]
     for source, target in zip(TEXTS, TARGETS, strict=True):
-        expected_TV = theirs.logits(source, target)[:, list(names.values())]
+        expected_TV = reference.logits(source, target)[:, list(names.values())]
         assert float(expected_TV.std()) > 0.3
         ours = source_ids(bundle, source)
         target_ids = tokenizer.encode(target)
@@ -188,7 +188,7 @@ def test_network_and_graphs_give_transformers_logits(random_one: tuple[Theirs, B
 @pytest.fixture(scope="module", params=["OPUS-MT", "two vocabularies", "M2M100"])
 def taught_one(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Theirs, Bundle]:
+) -> tuple[Reference, Bundle]:
     directory = tmp_path_factory.mktemp("taught") / "checkpoint"
     if request.param == "M2M100":
         model = write_m2m100(directory, taught=True)
@@ -201,25 +201,26 @@ def pieces_of(bundle: Bundle, hypotheses: Sequence[Hypothesis]) -> list[str]:
     return list(bundle.tokenizers().target.pieces(hypotheses[0].token_ids))
 
 
-def test_searches_find_what_transformers_finds(taught_one: tuple[Theirs, Bundle]) -> None:
-    """Of the plainest search and of the service's engine, which decodes them all at once.
+def test_searches_find_the_hypotheses_of_transformers(taught_one: tuple[Reference, Bundle]) -> None:
+    """For the reference search and for the service's engine, which decodes all texts at once.
 
-    Networks that an empty translation tempts are left out: behind a forced language the engine
-    counts it, like CTranslate2, only where nothing is likelier. None of these three is tempted.
+    Networks that prefer an empty translation are excluded. With a forced target language the engine
+    accepts an empty one, like CTranslate2, only if it is the likeliest. None of these three
+    networks prefers it.
     """
-    theirs, bundle = taught_one
+    reference, bundle = taught_one
     manifest = bundle.manifest
     assert manifest.decoding.beam_size == 4
     texts = [*sentences("source", 16, seed=5), *TEXTS]
     longest = manifest.limits.target_length
     sources = [source_ids(bundle, text) for text in texts]
     limits = [default_max_length(len(source), longest) for source in sources]
-    expected = [theirs.search(text, limit) for text, limit in zip(texts, limits, strict=True)]
+    expected = [reference.search(text, limit) for text, limit in zip(texts, limits, strict=True)]
     assert len(set(map(tuple, expected))) > len(texts) / 2
 
     prefix = manifest.directions[0].target_prefix
     searching = searching_of(manifest.decoding, SPECIAL_IDS, prefix)
-    decoder = CachedDecoder(read_checkpoint(theirs.directory).network)
+    decoder = CachedDecoder(read_checkpoint(reference.directory).network)
     plain = [searching.best(decoder, source, longest) for source in sources]
     assert [pieces_of(bundle, hypotheses) for hypotheses in plain] == expected
 

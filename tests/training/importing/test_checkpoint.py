@@ -16,7 +16,7 @@ TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b.c": torch.ones(4)}
 
 
 def write(directory: Path, tensors: dict[str, Tensor], form: str) -> Path:
-    """In one file or two, safetensors or pickled."""
+    """Write one file or two, safetensors or pickled."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text("{}")
     safe, cut = form.startswith("safe"), form.endswith("cut")
@@ -34,7 +34,7 @@ def write(directory: Path, tensors: dict[str, Tensor], form: str) -> Path:
 
 
 @pytest.mark.parametrize("form", ["safe", "safe cut", "pickled", "pickled old", "pickled cut"])
-def test_tensors_are_read_by_name_however_they_are_kept(tmp_path: Path, form: str) -> None:
+def test_tensors_are_read_by_name_from_every_file_format(tmp_path: Path, form: str) -> None:
     half = {**TENSORS, "half": torch.tensor([0.5], dtype=torch.bfloat16)}
     with Checkpoint(write(tmp_path, half, form)) as checkpoint:
         assert torch.equal(checkpoint.take("a", 2, 3), TENSORS["a"])
@@ -46,7 +46,7 @@ def test_tensors_are_read_by_name_however_they_are_kept(tmp_path: Path, form: st
         checkpoint.check_all_taken()
 
 
-def test_tensors_that_are_not_what_they_should_be_are_named(tmp_path: Path) -> None:
+def test_invalid_tensors_are_named(tmp_path: Path) -> None:
     tensors = {
         **TENSORS,
         "int": torch.ones(2, dtype=torch.int8),
@@ -68,7 +68,7 @@ class Harmful:
         return Path.touch, (Path("harm"),)
 
 
-def test_nothing_but_tensors_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_tensors_are_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, TENSORS, "pickled")
     torch.save({"a": Harmful()}, tmp_path / "pytorch_model.bin")
@@ -87,7 +87,7 @@ def test_nothing_but_tensors_is_unpickled(tmp_path: Path, monkeypatch: pytest.Mo
         (lambda d: (d / "model.safetensors").write_bytes(b"\0" * 20), "is no safetensors file"),
     ],
 )
-def test_a_directory_that_is_no_checkpoint_is_refused(
+def test_directory_without_checkpoint_is_refused(
     tmp_path: Path, break_it: Any, complaint: str
 ) -> None:
     break_it(write(tmp_path, TENSORS, "safe"))
@@ -105,7 +105,7 @@ def test_a_directory_that_is_no_checkpoint_is_refused(
         ({}, "does not say which file has what"),
     ],
 )
-def test_an_index_that_misleads_is_refused(
+def test_inconsistent_index_is_refused(
     tmp_path: Path, index: dict[str, Any], complaint: str
 ) -> None:
     write(tmp_path, TENSORS, "safe cut")

@@ -1,4 +1,4 @@
-"""``python -m training import``, from a directory to a bundle and to a server."""
+"""Tests of ``python -m training import``: from a checkpoint directory to a bundle and a server."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rewritten(directory: Path, file: str, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_the_command_publishes_what_the_checkpoint_says(
+def test_published_bundle_matches_the_checkpoint_and_its_card(
     marian: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["import", str(marian), "-o", str(tmp_path), "--calibrate", str(text)]
@@ -115,7 +115,7 @@ def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path
         import_checkpoint(checkpoint, tmp_path, name="many", targets=["es"])
 
 
-def test_several_files_of_a_language_are_one_text(tmp_path: Path) -> None:
+def test_several_files_of_a_language_are_concatenated(tmp_path: Path) -> None:
     class Letters:
         def encode(self, text: str) -> list[int]:
             return list(map(ord, text))
@@ -133,7 +133,7 @@ def test_several_files_of_a_language_are_one_text(tmp_path: Path) -> None:
         texts_by_direction([("xx", tmp_path / "a")], [], cast(Tokenizer, Letters()), 9)
 
 
-def test_texts_are_of_a_language(m2m100: Path, text: Path, tmp_path: Path) -> None:
+def test_texts_need_a_known_language(m2m100: Path, text: Path, tmp_path: Path) -> None:
     both = {"sources": ["de", "en"], "targets": ["de", "en"]}
     with pytest.raises(
         UnknownLanguages, match=r"could be of any of de, en; say CODE=sentences\.de"
@@ -164,7 +164,7 @@ def test_texts_are_of_a_language(m2m100: Path, text: Path, tmp_path: Path) -> No
         ({"eos_token_id": 5}, "calls .* 5 eos"),
     ],
 )
-def test_what_graphs_cannot_carry_is_refused_by_name(
+def test_unsupported_checkpoints_are_refused_by_name(
     marian: Path, tmp_path: Path, change: dict[str, Any], complaint: str
 ) -> None:
     directory = tmp_path / "changed"
@@ -191,7 +191,7 @@ def test_what_graphs_cannot_carry_is_refused_by_name(
         ),
     ],
 )
-def test_files_that_are_missing_or_do_not_fit_are_named(
+def test_missing_or_inconsistent_files_are_named(
     marian: Path, tmp_path: Path, break_it: Callable[[Path], object], complaint: str
 ) -> None:
     directory = tmp_path / "broken"
@@ -201,7 +201,7 @@ def test_files_that_are_missing_or_do_not_fit_are_named(
         read_checkpoint(directory)
 
 
-def test_a_refusal_is_a_sentence_on_the_command_line(
+def test_refusal_is_one_line_on_the_command_line(
     tmp_path: Path, marian: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["import", str(tmp_path / "absent")]) == 2
@@ -211,7 +211,7 @@ def test_a_refusal_is_a_sentence_on_the_command_line(
     assert main(["import", str(marian), "--languages", "de", "--to", "en"]) == 2
 
 
-def test_what_a_bundle_cannot_say_is_on_its_card(marian: Path, tmp_path: Path) -> None:
+def test_options_that_a_bundle_cannot_express_are_on_its_card(marian: Path, tmp_path: Path) -> None:
     directory = tmp_path / "changed"
     shutil.copytree(marian, directory)
     rewritten(directory, "generation_config.json", early_stopping=False, no_repeat_ngram_size=3)
@@ -220,22 +220,22 @@ def test_what_a_bundle_cannot_say_is_on_its_card(marian: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_server_translates_as_transformers_does(tmp_path: Path) -> None:
+def test_server_translates_as_transformers_does(tmp_path: Path) -> None:
     checkpoint = tmp_path / "opus"
     write_marian(checkpoint, taught=True)
     assert main(["import", str(checkpoint), "-o", str(tmp_path / "bundles")]) == 0
-    theirs = MarianMTModel.from_pretrained(checkpoint).eval()
+    reference = MarianMTModel.from_pretrained(checkpoint).eval()
     tokenizer = MarianTokenizer.from_pretrained(checkpoint)
     texts = sentences("source", 12, seed=11)
     with torch.inference_mode(), running(tmp_path / "bundles", "--real") as server:
         for text in texts:
             ids = tokenizer(text, return_tensors="pt")
             longest = 3 * ids.input_ids.size(1) + 20
-            written = theirs.generate(**ids, max_length=longest + 1, forced_eos_token_id=None)
+            written = reference.generate(**ids, max_length=longest + 1, forced_eos_token_id=None)
             expected = tokenizer.decode(written[0], skip_special_tokens=True)
             answer = httpx.post(
                 f"{server.address}/translate",
-                # Unless told, the service lets nothing end at once, and divides what that leaves.
+                # By default the service forbids ending at once, and renormalises.
                 json={"q": text, "source": "de", "target": "en", "min_decoding_length": 0},
             )
             assert answer.json()["translatedText"] == expected

@@ -7,7 +7,7 @@ from training.importing.refusals import UnknownLanguages
 
 
 @pytest.mark.parametrize(
-    ("theirs", "usual"),
+    ("checkpoint_code", "usual"),
     [
         ("deu_Latn", "de"),
         ("arb_Arab", "ar"),
@@ -20,8 +20,8 @@ from training.importing.refusals import UnknownLanguages
         ("ns", "nso"),
     ],
 )
-def test_codes_become_those_that_people_use(theirs: str, usual: str) -> None:
-    assert usual_code(theirs) == usual
+def test_checkpoint_codes_become_common_codes(checkpoint_code: str, usual: str) -> None:
+    assert usual_code(checkpoint_code) == usual
 
 
 def test_languages_that_would_share_a_code_keep_their_own() -> None:
@@ -36,7 +36,7 @@ MANY = Languages(
 TAGGED = Languages(source={"en": ()}, target={"fr": (5,), "pt-BR": (6,)}, source_open=True)
 
 
-def test_every_pair_gets_what_tells_the_network_of_it() -> None:
+def test_every_pair_gets_the_tokens_of_its_languages() -> None:
     first, second = MANY.directions([], [])
     assert (first.source, first.target) == ("de", "en")
     assert (first.source_prefix, first.target_prefix) == ((7,), (8,))
@@ -52,7 +52,7 @@ def test_languages_can_be_chosen_by_any_of_their_codes() -> None:
     assert (named.source, named.target) == ("en-GB", "fr")
 
 
-def test_what_is_not_translated_is_refused_by_name() -> None:
+def test_unknown_languages_are_refused_by_name() -> None:
     with pytest.raises(UnknownLanguages, match=r"cs is not a source language .* has de, en"):
         MANY.directions(["cs"], ["de"])
     with pytest.raises(UnknownLanguages, match=r"es is not a target language .* has fr, pt-BR"):
@@ -65,7 +65,7 @@ def test_what_is_not_translated_is_refused_by_name() -> None:
         Languages(source={"de": ()}, source_open=True, target_open=True).directions([], [])
 
 
-def test_thousands_of_pairs_are_not_offered_unasked() -> None:
+def test_large_number_of_pairs_must_be_requested_explicitly() -> None:
     codes = by_code((f"x-{a}{b}", ()) for a in "abcdefgh" for b in "abcdefgh")
     babel = Languages(source=codes, target=codes, fed=codes)
     with pytest.raises(UnknownLanguages, match="64 languages into 64; name those"):

@@ -33,7 +33,7 @@ def processor(content: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 class Rewritten:
-    """A model, and the same for a vocabulary that has other pieces, lacks some and has tags."""
+    """A model, and its rewrite for a vocabulary with other, missing and tag pieces."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         path = directory / "source.spm"
@@ -59,7 +59,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @given(text=texts)
-def test_text_is_cut_as_before_and_every_id_is_a_row(both: Rewritten, text: str) -> None:
+def test_segmentation_is_unchanged_and_every_id_is_a_row(both: Rewritten, text: str) -> None:
     pieces = both.original.encode(text, out_type=str)
     assert both.rewritten.encode(text, out_type=str) == pieces
     known = [both.original.piece_to_id(piece) != both.original.unk_id() for piece in pieces]
@@ -71,16 +71,14 @@ def test_text_is_cut_as_before_and_every_id_is_a_row(both: Rewritten, text: str)
 
 
 @given(data=st.data())
-def test_text_is_made_of_rows_that_the_model_lacked_too(
-    both: Rewritten, data: st.DataObject
-) -> None:
+def test_rows_that_the_model_lacked_decode_to_text(both: Rewritten, data: st.DataObject) -> None:
     rows = [i for i, row in enumerate(both.vocabulary.rows) if i > 3 and not row.control]
     ids = data.draw(st.lists(st.sampled_from(rows), max_size=6))
     pieces = [both.vocabulary.rows[i].piece for i in ids]
     assert both.rewritten.decode(ids) == "".join(pieces).replace("▁", " ").lstrip(" ")
 
 
-def test_rows_stand_in_the_order_of_bundles(both: Rewritten) -> None:
+def test_rows_are_in_the_order_of_bundles(both: Rewritten) -> None:
     rows = both.vocabulary.rows
     assert [row.piece for row in rows[:4]] == ["<pad>", "<unk>", "<s>", "</s>"]
     assert [row.origin for row in rows[:4]] == [3, 1, 3, 0]
@@ -92,7 +90,7 @@ def test_rows_stand_in_the_order_of_bundles(both: Rewritten) -> None:
     assert [model.id_to_piece(i) for i in range(len(rows))] == [row.piece for row in rows]
 
 
-def test_every_row_of_the_checkpoint_is_there_and_lacking_pieces_are_read_as_unk(
+def test_every_row_of_the_checkpoint_is_kept_and_missing_pieces_are_read_as_unk(
     both: Rewritten,
 ) -> None:
     rows = both.vocabulary.rows
@@ -107,7 +105,7 @@ def test_every_row_of_the_checkpoint_is_there_and_lacking_pieces_are_read_as_unk
     assert len(both.vocabulary.hidden) == 2 + len(both.lacking) + 1
 
 
-def test_a_piece_that_would_change_merges_is_refused(tmp_path: Path) -> None:
+def test_piece_that_would_change_merges_is_refused(tmp_path: Path) -> None:
     pieces = train_spm(sentences("source", 200), tmp_path / "m.spm", 60, model_type="bpe")
     model = parse((tmp_path / "m.spm").read_bytes(), "m.spm")
     names = dict(enumerate(["</s>", "<unk>", "ab", "<pad>", *pieces[3:]]))
@@ -116,7 +114,7 @@ def test_a_piece_that_would_change_merges_is_refused(tmp_path: Path) -> None:
         rewrite(model, vocabulary, "m.spm")
 
 
-def test_what_is_no_vocabulary_is_refused(tmp_path: Path) -> None:
+def test_invalid_vocabularies_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotACheckpoint, match=r"x\.spm is not a SentencePiece model"):
         parse(b"\xff\xff nothing", "x.spm")
     with pytest.raises(NotACheckpoint, match="no unknown piece"):
