@@ -1,12 +1,12 @@
-# Everything below needs Python 3.11 or later and make. What it installs goes to .venv.
+# Needs Python 3.11 or later and make. Installs into .venv.
 
-# The first Python that is new enough, unless the caller names one.
+# Default: the first Python that is 3.11 or later.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo $$python && break; done)
 
 VENV := .venv
-# Not $(VENV)/bin/dragoman and pip, which break when the directory is moved.
+# $(VENV)/bin/dragoman and pip would break when the directory is moved.
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock
 
@@ -60,7 +60,7 @@ $(RUN):
 		{ echo 'Dragoman needs Python 3.11 or later; name one: make serve PYTHON=...' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# Order-only, since the date of the interpreter says nothing about what is installed.
+# Order-only: the modification time of the interpreter does not show what is installed.
 $(VENV)/.serving: pyproject.toml requirements.lock | $(RUN)
 	@echo 'Installing what serving needs into $(VENV) ...'
 	@$(INSTALL) -e '.[cpu]'

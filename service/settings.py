@@ -96,7 +96,7 @@ class Settings(BaseModel):
     result_megabytes: int = Field(
         default=32,
         ge=0,
-        description="memory for recent results, which are given again to whoever asks the same; "
+        description="memory for recent results, which answer repeated requests; "
         "0 keeps none",
     )
     attention_megabytes: int = Field(
@@ -120,11 +120,11 @@ class Settings(BaseModel):
         "those without one, too, and refuses wrong ones",
     )
     api_key_link: str = Field(
-        default="", description="where to get a key; told to whoever needs one"
+        default="", description="where to get a key; shown to callers without a key"
     )
     admin_key: SecretStr = Field(
         default=SecretStr(""),
-        description="what POST /models/reload asks for; without one it is refused to everybody",
+        description="what POST /models/reload asks for; without one every caller is refused",
     )
     requests_per_minute: int = Field(
         default=0,

@@ -42,7 +42,7 @@ class DeviceCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         memory = GaugeMetricFamily(
             "nmt_device_memory_bytes",
-            "Memory of the GPU, whoever uses it: kind is used or total.",
+            "Memory of the GPU, with that of other processes: kind is used or total.",
             labels=("device", "kind"),
             unit="bytes",
         )

@@ -85,7 +85,7 @@ class ModelSeries:
         )
         self.lookups = counter(
             "nmt_cache_lookups_total",
-            "Sentences asked for: found among recent results, in flight for somebody else, or new.",
+            "Sentences asked for: found among recent results, in flight for another request, or new.",
             "model",
             "result",
         )

@@ -223,7 +223,7 @@ ON_OFFER = Row(
     [
         Panel(
             "Sentences asked for",
-            "hit: a recent result. coalesced: in flight for somebody else. miss: new.",
+            "hit: a recent result. coalesced: in flight for another request. miss: new.",
             [rates_by("result", f"nmt_cache_lookups_total{{{M}}}")],
             "ops",
             stacked=True,
