@@ -320,7 +320,7 @@ class Recipe:
     """How many of the last checkpoints make the exported weights (section 6.1)."""
     seed: Annotated[int, Field(ge=0)] = 1
     initial: str | None = None
-    """The run whose averaged weights this one starts from (transfer learning), and its vocabulary,
+    """The run or bundle whose weights this one starts from (transfer learning), and its vocabulary,
     too, if that is described alike and of the same languages (fine-tuning)."""
     decoding: dict[str, int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
