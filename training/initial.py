@@ -1,17 +1,18 @@
-"""What a run starts from: the weights of another, brought over to the vocabulary of this one."""
+"""Initial weights of a run: those of another run or of a bundle, for the vocabulary of the run."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from models.bundle.tokenizer import Tokenizer
+from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
-from training import checkpoint
 from training.loop.resuming import vocabulary_of
+from training.pretrained import find_pretrained
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 
@@ -30,42 +31,33 @@ _OF_TARGET_PIECES = ("target_embedding.tokens.weight", "generator.weight", "gene
 """Parameters with a row for every piece."""
 
 
-def start_from(recipe: Recipe, run: RunDirectory, network: Transformer) -> None:
-    """Give ``network`` the averaged weights of the run that the recipe starts from.
+def start_from(recipe: Recipe, run: RunDirectory, network: Transformer, bundles: Path) -> None:
+    """Load the weights of the run or bundle that the recipe starts from into ``network``.
 
-    If the run has a vocabulary of its own, what belongs to a piece is brought over by
-    ``rows_for``. Raises ``InvalidRecipe`` if there are no weights, or they are of another network,
-    or of another vocabulary than their run has.
+    ``with_pieces_of`` adapts weights with another vocabulary. ``bundles`` is the directory in which
+    the recipe may name a bundle. Raises ``InvalidRecipe`` if there are no weights, if they are of
+    another network, or if ``run`` was prepared for another run or bundle.
     """
-    assert recipe.initial is not None
-    initial = RunDirectory(run.path.parent / recipe.initial)
-    if not initial.averaged.exists():
+    pretrained = find_pretrained(recipe, run, bundles)
+    report = json.loads(run.report.read_text(encoding="utf-8"))
+    if report.get("initial") != pretrained.origin:
         raise InvalidRecipe(
-            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, and "
-            f"{initial.averaged} does not exist; run `python -m training run {recipe.initial}` "
-            "first"
+            f"{run.path} was prepared before recipe {recipe.name!r} started from "
+            f"{pretrained.label}, or from another version of it than {pretrained.path}; run "
+            "`python -m training prepare` again"
         )
-    document = checkpoint.load(initial.averaged)
-    pieces = vocabulary_of(initial)
-    if document.get("vocabulary") != pieces:
-        raise InvalidRecipe(
-            f"{initial.path} was prepared with another vocabulary than it had been trained with; "
-            f"run `python -m training run {recipe.initial}` again before {recipe.name!r} starts "
-            "from it"
-        )
-    same_pieces = pieces == vocabulary_of(run)
-    _require_same_network(recipe, network.config, document["config"], same_pieces)
-    weights = document["network"]
+    config, weights = pretrained.network()
+    same_pieces = vocabulary_of(RunDirectory(pretrained.path)) == vocabulary_of(run)
+    _require_same_network(recipe, network.config, config, same_pieces, pretrained.label)
     if not same_pieces:
-        weights = with_pieces_of(run, initial, weights)
+        weights = with_pieces_of(run.tokenizers(), pretrained.tokenizers(), weights)
     network.load_state_dict(weights)
 
 
 def with_pieces_of(
-    run: RunDirectory, initial: RunDirectory, weights: dict[str, Tensor]
+    new: Tokenizers, old: Tokenizers, weights: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The weights of a network of run ``initial``, for the vocabularies of ``run``."""
-    old, new = initial.tokenizers(), run.tokenizers()
+    """Weights of a network with the vocabularies ``old``, for the vocabularies ``new``."""
     source = rows_for(new.source, old.source)
     target = rows_for(new.target, old.target)
     return weights | {
@@ -107,17 +99,20 @@ def _means(weight_VW: Tensor, rows: list[list[int]]) -> Tensor:
 
 
 def _require_same_network(
-    recipe: Recipe, config: TransformerConfig, saved: dict[str, Any], same_pieces: bool
+    recipe: Recipe,
+    config: TransformerConfig,
+    found: TransformerConfig,
+    same_pieces: bool,
+    label: str,
 ) -> None:
-    found = TransformerConfig(**saved)
     may_differ = _OF_TRAINING if same_pieces else (*_OF_TRAINING, *_OF_VOCABULARY)
     different = [
-        name
+        f"{name} ({getattr(found, name)!r}, not {getattr(config, name)!r})"
         for name in found.__slots__
         if name not in may_differ and getattr(found, name) != getattr(config, name)
     ]
     if different:
         raise InvalidRecipe(
-            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, whose network has "
+            f"recipe {recipe.name!r} starts from {label}, whose network has "
             f"another {' and another '.join(different)}; give it the same, dropout excepted"
         )

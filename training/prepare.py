@@ -28,6 +28,7 @@ from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.disk import writing
 from training.loop.resuming import trained_on
+from training.pretrained import find_pretrained
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 from training.vocabulary import make_vocabularies, sampled
@@ -42,11 +43,14 @@ BYTES_OF_IDS = 1.5
 three bytes, and eight for each sentence's end."""
 
 
-def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, Any]:
+def prepare(
+    recipe: Recipe, run: RunDirectory, data_directory: Path, bundles: Path = Path("bundles")
+) -> dict[str, Any]:
     """Write tokenizers, shards and a report of what each filter dropped; returns the report.
 
-    Raises ``CorpusError`` if a corpus is missing or broken, ``InvalidRecipe`` if the text cannot
-    fill the vocabulary, ``CannotWrite`` if the disk is full, and ``CheckpointError`` if the run was
+    ``bundles`` is where ``recipe.initial`` may name a bundle. Raises ``CorpusError`` if a corpus is
+    missing or broken, ``InvalidRecipe`` if ``initial`` does not exist or the text cannot fill the
+    vocabulary, ``CannotWrite`` if the disk is full, and ``CheckpointError`` if the run was
     trained on what is no longer found; what was prepared before is then as it was.
     """
     unfinished = RunDirectory(run.path / "prepare.partial")
@@ -54,7 +58,7 @@ def prepare(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str
         with writing(run.path, lambda: _bytes_needed(recipe, unfinished)):
             shutil.rmtree(unfinished.path, ignore_errors=True)
             unfinished.path.mkdir(parents=True)
-            report = _prepare(recipe, run, unfinished, data_directory)
+            report = _prepare(recipe, run, unfinished, data_directory, bundles)
             _require_same_if_trained(run, unfinished)
             _replace(run, unfinished)
     finally:
@@ -100,15 +104,20 @@ def _corpora_held_out(recipe: Recipe) -> list[Corpus]:
 
 
 def _prepare(
-    recipe: Recipe, run: RunDirectory, unfinished: RunDirectory, data_directory: Path
+    recipe: Recipe,
+    run: RunDirectory,
+    unfinished: RunDirectory,
+    data_directory: Path,
+    bundles: Path,
 ) -> dict[str, Any]:
     data = recipe.data
+    pretrained = None if recipe.initial is None else find_pretrained(recipe, run, bundles)
     clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory)
     kept = sum(text.pairs for text in clean)
     _require(kept, data.train)
     make_vocabularies(
         recipe,
-        run,
+        pretrained,
         unfinished.path,
         lambda: itertools.chain.from_iterable(text.read() for text in clean),
         kept,
@@ -139,6 +148,8 @@ def _prepare(
     }
     if not recipe.vocabulary.shared:
         report["source vocabulary"] = encoder.tokenizers.source.vocabulary_size
+    if pretrained is not None and pretrained.origin is not None:
+        report["initial"] = pretrained.origin
     report["bytes"] = _sizes(recipe, run, data_directory)
     report["shards"] = {
         path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())

@@ -321,7 +321,7 @@ class Recipe:
     """Number of last checkpoints averaged into the exported weights (section 6.1)."""
     seed: Annotated[int, Field(ge=0)] = 1
     initial: str | None = None
-    """The run whose averaged weights initialise this one (transfer learning). Its vocabulary is
+    """The run or bundle whose weights initialise this one (transfer learning). Its vocabulary is
     reused if languages and settings are the same (fine-tuning)."""
     decoding: dict[str, bool | int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""

@@ -1,8 +1,8 @@
-"""The vocabularies of a run: learned from its text, or taken over from the run it starts from."""
+"""The vocabularies of a run: learned from its text, or taken over from a run or a bundle."""
 
 from __future__ import annotations
 
-import json
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,8 +11,11 @@ from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from models.bundle.tokenizer import train_tokenizer
 from training.data.corpus import Pair
 from training.data.tags import tags_of
+from training.pretrained import Pretrained
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
+
+logger = logging.getLogger(__name__)
 
 SAMPLE = 200_000
 """Pairs that a vocabulary is learned from: SentencePiece holds them all, and more helps little."""
@@ -20,27 +23,35 @@ SAMPLE = 200_000
 
 def make_vocabularies(
     recipe: Recipe,
-    run: RunDirectory,
+    pretrained: Pretrained | None,
     directory: Path,
     pairs: Callable[[], Iterable[Pair]],
     count: int,
 ) -> RunDirectory:
-    """Write the tokenizers of a recipe to ``directory``, as those of a run; learn them from
-    ``count`` pairs, or take over those of the recipe's ``initial`` run, which lies beside ``run``,
-    if the recipe has its languages and describes the vocabulary as that run's does.
+    """Write the tokenizers of a recipe to ``directory``, as those of a run. They are copies of the
+    tokenizers of ``pretrained`` if it has the recipe's directions and described vocabulary, and
+    are otherwise learned from ``count`` pairs.
 
-    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, or the other run shares its
-    vocabulary where this one does not, or is not prepared.
+    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, or only one of the recipe and
+    ``pretrained`` shares a vocabulary between both sides.
     """
     made = RunDirectory(directory)
-    if recipe.initial is not None:
-        initial = RunDirectory(run.path.parent / recipe.initial)
-        other = _recipe_to_start_from(recipe, initial)
-        if (other.data.directions, other.vocabulary) == (recipe.data.directions, recipe.vocabulary):
-            shared = recipe.vocabulary.shared
+    if pretrained is not None:
+        shared = recipe.vocabulary.shared
+        if not pretrained.allows_sharing(shared):
+            raise InvalidRecipe(
+                f"one of recipe {recipe.name!r} and {pretrained.label} that it starts from has a "
+                "vocabulary for both sides, and the other one for each; let both share, or neither"
+            )
+        if pretrained.has_vocabulary_of(recipe):
+            logger.info("the vocabulary is that of %s", pretrained.label)
             for name in [TOKENIZER] if shared else [SOURCE_TOKENIZER, TARGET_TOKENIZER]:
-                shutil.copyfile(initial.path / name, directory / name)
+                shutil.copyfile(pretrained.path / name, directory / name)
             return made
+        logger.info(
+            "%s has other directions or another vocabulary: a vocabulary is learned",
+            pretrained.label,
+        )
     if recipe.vocabulary.shared:
         _learn(recipe, (side for pair in sampled(pairs(), count) for side in pair), made.tokenizer)
     else:
@@ -72,18 +83,3 @@ def _learn(recipe: Recipe, texts: Iterable[str], path: Path) -> None:
         )
     except ValueError as error:
         raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error
-
-
-def _recipe_to_start_from(recipe: Recipe, initial: RunDirectory) -> Recipe:
-    if not initial.recipe.exists() or not initial.data.is_dir():
-        raise InvalidRecipe(
-            f"recipe {recipe.name!r} starts from the run {recipe.initial!r}, and {initial.path} "
-            f"has not been prepared; run `python -m training run {recipe.initial}` first"
-        )
-    other = Recipe.from_dict(json.loads(initial.recipe.read_text(encoding="utf-8")))
-    if other.vocabulary.shared != recipe.vocabulary.shared:
-        raise InvalidRecipe(
-            f"one of recipe {recipe.name!r} and the run {recipe.initial!r} that it starts from has "
-            "a vocabulary for both sides, and the other one for each; let both share, or neither"
-        )
-    return other

@@ -85,7 +85,7 @@ class ModelSeries:
         )
         self.lookups = counter(
             "nmt_cache_lookups_total",
-            "Sentences asked for: found among recent results, in flight for another request, or new.",
+            "Sentences looked up: a recent result, in flight for another request, or new.",
             "model",
             "result",
         )

@@ -373,6 +373,25 @@ def test_calibration_ignores_padding(network: Transformer) -> None:
         calibrate(network, [])
 
 
+@pytest.mark.parametrize("norm", ["before", "after"])
+def test_range_of_self_attention_is_that_of_its_normalised_input(norm: str) -> None:
+    network = random_network(replace(CONFIG, norm=norm))  # type: ignore[arg-type]
+    ranges = calibrate(network, [((4, 5, 6, 3), (2, 7, 8))])
+    seen: list[torch.Tensor] = []
+    attention = network.encoder_layers[1].attention
+    joint = attention.queries_keys_values
+
+    def watched(x_BQW: torch.Tensor) -> object:
+        seen.append(x_BQW)
+        return joint(x_BQW)
+
+    attention.queries_keys_values = watched  # type: ignore[method-assign, assignment]
+    with torch.inference_mode():
+        memory = network.encode(torch.tensor([[4, 5, 6, 3]]))
+    assert ranges["encoder.1.attention"] == pytest.approx(float(seen[0].abs().max()))
+    assert ranges["memory"] == pytest.approx(float(memory.abs().max()))
+
+
 def test_weights_are_aligned_for_memory_mapping(tmp_path: Path) -> None:
     weights = WeightFile("weights.bin")
     arrays: dict[str, NDArray[np.generic]] = {

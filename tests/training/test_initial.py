@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -8,12 +7,11 @@ from typing import Literal
 import pytest
 import torch
 
-from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer, train_tokenizer
+from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer, Tokenizers, train_tokenizer
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import build
 from tests.support.networks import CONFIG
 from training.initial import rows_for, with_pieces_of
-from training.run_directory import RunDirectory
 
 OLD_TEXT = ["the dog runs", "a dog and a cat", "the cat sleeps", "dogs run", "cats sleep"] * 20
 NEW_TEXT = ["dogs sleep in the catalogue", "a café and a dog", "the cat runs and sleeps"] * 20
@@ -53,18 +51,16 @@ def test_a_piece_is_made_of_itself_or_of_pieces_that_spell_it(
 
 @pytest.mark.parametrize("tying", ["all", "none"])
 def test_what_both_vocabularies_know_is_translated_as_before(
-    old: Tokenizer, new: Tokenizer, tmp_path: Path, tying: Literal["all", "none"]
+    old: Tokenizer, new: Tokenizer, tying: Literal["all", "none"]
 ) -> None:
-    runs = RunDirectory(tmp_path / "new"), RunDirectory(tmp_path / "old")
-    for run, name in zip(runs, ("new", "old"), strict=True):
-        run.path.mkdir()
-        shutil.copy(tmp_path / f"{name}.model", run.tokenizer)
     config = replace(CONFIG, tying=tying, output_bias=tying == "none")
     before = build(sized(config, old.vocabulary_size), seed=1)
     after = build(sized(config, new.vocabulary_size), seed=2)
     if tying == "none":
         torch.nn.init.normal_(before.generator.bias)
-    after.load_state_dict(with_pieces_of(*runs, before.state_dict()))
+    after.load_state_dict(
+        with_pieces_of(Tokenizers(new, new), Tokenizers(old, old), before.state_dict())
+    )
 
     both = [(ids[0], id) for id, ids in enumerate(rows_for(new, old)) if len(ids) == 1 and id >= 4]
     old_ids, new_ids = (torch.tensor(ids) for ids in zip(*both, strict=True))

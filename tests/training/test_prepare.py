@@ -307,7 +307,10 @@ def test_a_run_of_another_vocabulary_or_language_learns_its_own(
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda r: replace(r, initial="nowhere"), "nowhere has not been prepared; run `python -m"),
+        (
+            lambda r: replace(r, initial="nowhere"),
+            r"no run .*/nowhere and no bundle bundles/nowhere",
+        ),
         (lambda r: separate(r), "let both share, or neither"),
     ],
 )

@@ -19,4 +19,5 @@ def add_to(commands: Commands) -> None:
 
 def perform(options: argparse.Namespace) -> None:
     recipe = recipe_of(options)
-    print(json.dumps(prepare(recipe, run_of(options, recipe), options.data), indent=2))
+    report = prepare(recipe, run_of(options, recipe), options.data, options.bundles)
+    print(json.dumps(report, indent=2))

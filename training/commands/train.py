@@ -72,7 +72,8 @@ def perform(options: argparse.Namespace) -> None:
     try:
         if not world.first:
             logging.getLogger().setLevel(logging.WARNING)
-        trainer = Trainer(recipe, run_of(options, recipe), device, execution, world)
+        run = run_of(options, recipe)
+        trainer = Trainer(recipe, run, device, execution, world, options.bundles)
         progress = trainer.train()
         if world.first:
             print(json.dumps({**asdict(progress), "speed": asdict(trainer.speed)}))

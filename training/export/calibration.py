@@ -31,17 +31,22 @@ def calibrate(network: Transformer, pairs: Sequence[Pair]) -> Ranges:
     ranges: Ranges = {}
     real = {"source": torch.empty(0), "target": torch.empty(0)}
 
-    def watch(name: str, side: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def watch(name: str, side: str) -> Callable[..., None]:
+        def note(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | None = None) -> None:
+            values = inputs[0] if output is None else output
             # Padding positions do not affect any result.
-            largest = float(inputs[0].abs().amax(-1)[real[side]].max())
+            largest = float(values.abs().amax(-1)[real[side]].max())
             ranges[name] = max(ranges.get(name, 0.0), largest)
 
         return note
 
     handles = [
         module.register_forward_pre_hook(watch(name, side))
-        for name, (module, side) in _inputs(network).items()
+        for name, (module, side) in _readers(network).items()
+    ]
+    handles += [
+        module.register_forward_hook(watch(name, side))
+        for name, (module, side) in _producers(network).items()
     ]
     try:
         network.eval()
@@ -59,23 +64,41 @@ def calibrate(network: Transformer, pairs: Sequence[Pair]) -> Ranges:
     return ranges
 
 
-def _inputs(network: Transformer) -> dict[str, tuple[nn.Module, str]]:
-    """The module that reads each input, and the side whose positions the input has."""
+def _readers(network: Transformer) -> dict[str, tuple[nn.Module, str]]:
+    """The module whose argument each input is, and the side whose positions the input has.
+
+    Query, key and value of self-attention are projected together, without a call of the modules
+    ``query``, ``key`` and ``value``. With the norm after the sub-layer, the residual connection
+    has the same argument.
+    """
     found: dict[str, tuple[nn.Module, str]] = {}
+    after = network.config.norm == "after"
     for i, layer in enumerate(network.encoder_layers):
         name = f"encoder.{i}"
-        found[f"{name}.attention"] = (layer.attention.query, "source")
+        if after:
+            found[f"{name}.attention"] = (layer.attention_residual, "source")
         found[f"{name}.attention.output"] = (layer.attention.output, "source")
         found[f"{name}.feed_forward"] = (layer.feed_forward.inner, "source")
         found[f"{name}.feed_forward.outer"] = (layer.feed_forward.outer, "source")
     for i, decoder_layer in enumerate(network.decoder_layers):
         name = f"decoder.{i}"
-        found[f"{name}.attention"] = (decoder_layer.attention.query, "target")
+        if after:
+            found[f"{name}.attention"] = (decoder_layer.attention_residual, "target")
         found[f"{name}.attention.output"] = (decoder_layer.attention.output, "target")
         found[f"{name}.cross"] = (decoder_layer.cross.query, "target")
         found[f"{name}.cross.output"] = (decoder_layer.cross.output, "target")
         found[f"{name}.feed_forward"] = (decoder_layer.feed_forward.inner, "target")
         found[f"{name}.feed_forward.outer"] = (decoder_layer.feed_forward.outer, "target")
-    found["memory"] = (network.decoder_layers[0].cross.key, "source")
     found["generator"] = (network.generator, "target")
+    return found
+
+
+def _producers(network: Transformer) -> dict[str, tuple[nn.Module, str]]:
+    """The module whose result an input is, where no module has it as its argument."""
+    found: dict[str, tuple[nn.Module, str]] = {"memory": (network.encoder_norm, "source")}
+    if network.config.norm == "before":
+        for i, layer in enumerate(network.encoder_layers):
+            found[f"encoder.{i}.attention"] = (layer.attention_residual.norm, "source")
+        for i, decoder_layer in enumerate(network.decoder_layers):
+            found[f"decoder.{i}.attention"] = (decoder_layer.attention_residual.norm, "target")
     return found

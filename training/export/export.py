@@ -158,7 +158,10 @@ def _tokenizer_files(run: RunDirectory) -> dict[str, Path]:
 
 
 def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
-    """The corpora of a run and of its initial weights: all their licences apply to the weights."""
+    """The corpora of a run and of the run or bundle it started from.
+
+    All their licences apply to the weights.
+    """
     report = json.loads(run.report.read_text(encoding="utf-8"))
     own = tuple(
         Corpus(name=c.label, licence=c.licence, pairs=report["train"][c.label]["kept"])
@@ -167,11 +170,19 @@ def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
     )
     if recipe.initial is None:
         return own
-    initial = RunDirectory(run.path.parent / recipe.initial)
-    earlier = Recipe.from_dict(json.loads(initial.recipe.read_text(encoding="utf-8")))
-    same = {c.name for c in own} if earlier.data.directions == recipe.data.directions else set()
+    if "initial" in report:
+        bundle = report["initial"]
+        earlier_name = bundle["bundle"]
+        earlier = tuple(Corpus(**corpus) for corpus in bundle["data"])
+        directions = tuple((source, target) for source, target in bundle["directions"])
+    else:
+        initial = RunDirectory(run.path.parent / recipe.initial)
+        earlier_recipe = Recipe.from_dict(json.loads(initial.recipe.read_text(encoding="utf-8")))
+        earlier_name, directions = earlier_recipe.name, earlier_recipe.data.directions
+        earlier = data_of(earlier_recipe, initial)
+    same = {c.name for c in own} if directions == recipe.data.directions else set()
     return own + tuple(
-        corpus.model_copy(update={"name": f"{corpus.name}, in {earlier.name}"})
-        for corpus in data_of(earlier, initial)
+        corpus.model_copy(update={"name": f"{corpus.name}, in {earlier_name}"})
+        for corpus in earlier
         if corpus.name not in same
     )

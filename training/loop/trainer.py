@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -67,12 +68,15 @@ class Trainer:
         device: torch.device,
         execution: Execution | None = None,
         world: World | None = None,
+        bundles: Path = Path("bundles"),
     ) -> None:
+        """``bundles`` is where ``recipe.initial`` may name a bundle."""
         self.recipe = recipe
         self.run = run
         self.device = device
         self.execution = Execution() if execution is None else execution
         self.world = World() if world is None else world
+        self.bundles = bundles
         # Before the tokenizers: their absence says that the recipe has not been prepared.
         train = Shards.open(run.shards("train"))
         _require_prepared_for(recipe, run)
@@ -233,7 +237,7 @@ class Trainer:
             self.load_state_dict(load_to_continue(found, self.recipe))
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)
         elif self.recipe.initial is not None:
-            start_from(self.recipe, self.run, self.network)
+            start_from(self.recipe, self.run, self.network, self.bundles)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides what the next steps compute; all processes ask together."""

@@ -386,7 +386,7 @@ def test_a_run_cannot_start_from_what_does_not_fit(run: RunDirectory) -> None:
         Trainer(from_it, beside(run, "too-early"), CPU).train()
     averaged(run, tiny_recipe())
     other = with_network(from_it, feed_forward=48)
-    with pytest.raises(InvalidRecipe, match="has another feed_forward; give it the same"):
+    with pytest.raises(InvalidRecipe, match=r"another feed_forward \(32, not 48\); give it"):
         Trainer(other, beside(run, "wider"), CPU).train()
     content = run.tokenizer.read_bytes()
     run.tokenizer.write_bytes(content.replace(b"unk", b"ukn"))

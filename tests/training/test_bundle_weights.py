@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import InvalidBundle, Precision
+from models.transformer.transformer import Transformer
+from tests.support.networks import CONFIG, random_network, random_ranges, write_bundle
+from tests.support.tiny_training import CHOICES, tiny_network
+from training.bundle_weights import read_network
+from training.export.parity import Translated, check_attention
+from training.export.weights import collect_weights
+from training.search.beam import Hypothesis
+
+COMMITTED = Path(__file__).parents[2] / "bundles" / "everyday-de-en"
+
+OTHERS: list[dict[str, Any]] = [
+    {"positions": "sinusoidal_halves", "activation": "silu", "output_bias": True},
+    {"positions": "sinusoidal_tensor2tensor", "first_position": 2, "activation": "gelu"},
+    {"tying": "none", "output_bias": True, "scaled_embeddings": False, "decoder_layers": 2},
+    {"tying": "decoder", "source_vocabulary": 18, "max_length": 14, "heads": 4},
+]
+"""Properties of networks that ``CHOICES`` does not vary."""
+
+
+def require_equal(found: dict[str, torch.Tensor], network: Transformer) -> None:
+    expected = network.state_dict()
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert torch.equal(found[name], weight), name
+
+
+@pytest.mark.parametrize(("norm", "positions", "tying"), CHOICES)
+def test_fp32_bundle_returns_configuration_and_weights_exactly(
+    tmp_path: Path, norm: str, positions: str, tying: str
+) -> None:
+    network = tiny_network(norm=norm, positions=positions, tying=tying)
+    config, weights = read_network(write_bundle(network, tmp_path / "bundle", ("fp32",)))
+    assert config == network.config
+    require_equal(weights, network)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("changes", OTHERS, ids=lambda changes: next(iter(changes.values())))
+def test_configuration_is_read_from_every_precision(
+    tmp_path: Path, changes: dict[str, Any], precision: Precision
+) -> None:
+    network = tiny_network(**changes)
+    config, weights = read_network(write_bundle(network, tmp_path / "bundle", (precision,)))
+    assert config == network.config
+    if precision == "fp32":
+        require_equal(weights, network)
+    Transformer(config).load_state_dict(weights)
+
+
+def test_most_exact_precision_is_read(tmp_path: Path) -> None:
+    network = tiny_network()
+    bundle = write_bundle(network, tmp_path / "bundle", ("int8", "fp16", "fp32"))
+    require_equal(read_network(bundle)[1], network)
+
+
+def test_fp16_weights_are_within_half_precision(tmp_path: Path) -> None:
+    network = tiny_network(norm="before", tying="none", output_bias=True)
+    _, weights = read_network(write_bundle(network, tmp_path / "bundle", ("fp16",)))
+    for name, weight in network.state_dict().items():
+        torch.testing.assert_close(weights[name], weight, atol=1e-6, rtol=2**-10)
+
+
+@pytest.mark.parametrize(
+    ("norm", "positions", "tying"), [CHOICES[0], CHOICES[4], CHOICES[8], CHOICES[11]]
+)
+def test_int8_weights_are_within_half_a_quantisation_step(
+    tmp_path: Path, norm: str, positions: str, tying: str
+) -> None:
+    network = tiny_network(norm=norm, positions=positions, tying=tying, output_bias=True)
+    bundle = write_bundle(network, tmp_path / "bundle", ("int8",))
+    _, weights = read_network(bundle)
+    # The same values and scales as in the bundle.
+    arrays = collect_weights(network, "int8", random_ranges(network)).arrays
+    for name, weight in network.state_dict().items():
+        error = (weights[name] - weight).abs()
+        if weight.dim() == 2 and not name.endswith("positions"):
+            step = weight.abs().amax(1, keepdim=True) / 127
+            assert bool((error <= step * 0.5001).all()), name
+        elif "norm" in name or name.endswith("positions"):
+            assert not error.any(), name
+    inner = "decoder.0.feed_forward.inner"
+    step = arrays["decoder.0.feed_forward.input_scale"] * arrays[f"{inner}.weight_scale"]
+    error = (weights[f"{inner}.bias"] - network.state_dict()[f"{inner}.bias"]).abs().numpy()
+    assert bool((error <= step * 0.5001).all())
+    key = network.decoder_layers[0].cross.key.bias
+    np.testing.assert_allclose(weights["decoder.0.cross.key.bias"], key.detach(), atol=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["before", "after"])
+def test_dequantised_network_decodes_like_the_original(tmp_path: Path, norm: str) -> None:
+    network = random_network(replace(CONFIG, norm=norm))  # type: ignore[arg-type]
+    config, weights = read_network(write_bundle(network, tmp_path / "bundle", ("int8",)))
+    read = Transformer(config).eval()
+    read.load_state_dict(weights)
+    torch.manual_seed(3)
+    source, target = torch.randint(4, 30, (16, 8)), torch.randint(4, 30, (16, 8))
+    with torch.inference_mode():
+        expected, found = (each(source, target).log_softmax(-1) for each in (network, read))
+    best = expected.argmax(-1, keepdim=True)
+    difference = (expected.gather(-1, best) - found.gather(-1, best)).abs()
+    assert difference.mean() < 0.1
+    assert (found.argmax(-1, keepdim=True) == best).float().mean() > 0.95
+
+
+def test_network_of_a_committed_int8_bundle_computes_what_its_graphs_compute() -> None:
+    bundle = Bundle.open(COMMITTED)
+    config, weights = read_network(bundle)
+    network = Transformer(config).eval()
+    network.load_state_dict(weights)
+    examples = [
+        Translated(each.source_ids, [Hypothesis(each.target_ids["int8"], 0.0)], {})
+        for each in bundle.manifest.examples
+    ]
+    check_attention(network, bundle.path, examples, bundle.manifest.special_ids, "int8")
+
+
+def test_graph_that_contradicts_the_manifest_is_refused(tmp_path: Path) -> None:
+    bundle = write_bundle(tiny_network(), tmp_path / "bundle", ("fp32",))
+    dimensions = bundle.manifest.dimensions.model_copy(update={"feed_forward": 32})
+    other = replace(bundle, manifest=bundle.manifest.model_copy(update={"dimensions": dimensions}))
+    with pytest.raises(InvalidBundle, match=r"another shape: decoder\.0\.feed_forward\.inner\.b"):
+        read_network(other)
+
+
+def test_unknown_positions_are_refused(tmp_path: Path) -> None:
+    network = tiny_network()
+    for side in (network.source_embedding, network.target_embedding):
+        side.positions.add_(0.01)
+    with pytest.raises(InvalidBundle, match="position_table has no known sinusoids"):
+        read_network(write_bundle(network, tmp_path / "bundle", ("fp32",)))

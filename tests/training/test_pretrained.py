@@ -1,0 +1,231 @@
+"""Runs that start from a published bundle. Runs that start from a run are in ``test_trainer``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.bundle.bundle import Bundle
+from models.transformer.transformer import Transformer, build
+from tests.support.tiny_training import prepared, tiny_recipe, with_budget, with_network
+from training.bundle_weights import read_network
+from training.cli import main
+from training.export.export import data_of, export
+from training.loop.trainer import Trainer
+from training.prepare import prepare
+from training.pretrained import PretrainedBundle, PretrainedRun, find_pretrained
+from training.recipe import InvalidRecipe, Recipe
+from training.run_directory import RunDirectory
+
+CPU = torch.device("cpu")
+
+
+def both_ways(recipe: Recipe) -> Recipe:
+    return replace(
+        recipe,
+        data=replace(recipe.data, bidirectional=True),
+        vocabulary=replace(recipe.vocabulary, size=recipe.vocabulary.size + 2),
+    )
+
+
+def with_corpus(recipe: Recipe, name: str) -> Recipe:
+    data = recipe.data
+    return replace(recipe, data=replace(data, train=(replace(data.train[0], name=name),)))
+
+
+def published(directory: Path, recipe: Recipe) -> tuple[Bundle, Transformer]:
+    """A bundle of a recipe, with random weights and without its run."""
+    run = prepared(directory / "gone", recipe)
+    size = run.tokenizers().source.vocabulary_size
+    network = build(recipe.network.config(size), seed=5).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    bundle, _ = export(recipe, run, network, directory / "bundles", directory, ("fp32", "int8"))
+    shutil.rmtree(directory / "gone")
+    return bundle, network
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Transformer]:
+    return published(tmp_path_factory.mktemp("places"), replace(tiny_recipe(), name="first"))
+
+
+@pytest.fixture
+def bundle(places: tuple[Bundle, Transformer]) -> Bundle:
+    return places[0]
+
+
+def from_first(**changes: object) -> Recipe:
+    return replace(tiny_recipe(), name="second", initial="first", **changes)  # type: ignore[arg-type]
+
+
+def prepared_from(recipe: Recipe, bundle: Bundle, directory: Path) -> RunDirectory:
+    run = RunDirectory(directory / recipe.name)
+    prepare(recipe, run, directory, bundle.path.parent)
+    return run
+
+
+def begun(recipe: Recipe, run: RunDirectory, bundle: Bundle) -> Trainer:
+    trainer = Trainer(recipe, run, CPU, bundles=bundle.path.parent)
+    trainer._begin()
+    return trainer
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_run_begins_with_the_weights_and_the_vocabulary_of_a_bundle(
+    places: tuple[Bundle, Transformer], tmp_path: Path, by_path: bool
+) -> None:
+    bundle, network = places
+    recipe = from_first()
+    if by_path:
+        recipe = replace(recipe, initial=str(bundle.path))
+    # Text with other pieces, from which another vocabulary would be learned.
+    run = prepared_from(with_corpus(recipe, "other"), bundle, tmp_path)
+    assert run.tokenizer.read_bytes() == (bundle.path / "tokenizer.model").read_bytes()
+    trainer = begun(with_corpus(recipe, "other"), run, bundle)
+    for name, weight in network.state_dict().items():
+        assert torch.equal(trainer.network.state_dict()[name], weight), name
+
+
+def test_bidirectional_bundle_gives_its_vocabulary_with_tags(tmp_path: Path) -> None:
+    first = both_ways(replace(tiny_recipe(), name="first"))
+    bundle, network = published(tmp_path, first)
+    recipe = both_ways(from_first())
+    run = prepared_from(with_corpus(recipe, "other"), bundle, tmp_path)
+    assert run.tokenizer.read_bytes() == (bundle.path / "tokenizer.model").read_bytes()
+    trainer = begun(with_corpus(recipe, "other"), run, bundle)
+    assert torch.equal(trainer.network.generator.weight, network.generator.weight)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        both_ways,
+        lambda r: replace(r, vocabulary=replace(r.vocabulary, size=16)),
+        lambda r: replace(r, vocabulary=replace(r.vocabulary, kind="bpe")),
+        lambda r: replace(r, vocabulary=replace(r.vocabulary, character_coverage=0.99)),
+        lambda r: replace(r, data=replace(r.data, source="de")),
+    ],
+    ids=["tags", "size", "kind", "coverage", "language"],
+)
+def test_bundle_does_not_have_the_vocabulary_of_a_recipe_that_describes_another(
+    bundle: Bundle, change: Callable[[Recipe], Recipe]
+) -> None:
+    recipe = from_first()
+    assert PretrainedBundle(recipe, bundle).has_vocabulary_of(recipe)
+    assert not PretrainedBundle(recipe, bundle).has_vocabulary_of(change(recipe))
+
+
+def test_bundle_with_the_same_pieces_in_two_tokenizers_gives_either_vocabulary(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    files = {name: bundle.path / name for name in bundle.manifest.files}
+    tokenizer = files.pop("tokenizer.model")
+    files |= {"source.model": tokenizer, "target.model": tokenizer}
+    imported = PretrainedBundle(
+        from_first(), Bundle.write(tmp_path / "imported", bundle.manifest, files)
+    )
+    assert imported.allows_sharing(True) and imported.allows_sharing(False)
+    # One tokenizer cannot be copied from two. The pieces are transferred instead.
+    assert not imported.has_vocabulary_of(from_first())
+    assert not PretrainedBundle(from_first(), bundle).allows_sharing(False)
+
+
+def test_pieces_are_transferred_to_another_vocabulary(bundle: Bundle, tmp_path: Path) -> None:
+    recipe = from_first()
+    recipe = replace(recipe, vocabulary=replace(recipe.vocabulary, kind="bpe", size=26))
+    run = prepared_from(recipe, bundle, tmp_path)
+    trainer = begun(recipe, run, bundle)
+    found, expected = trainer.network.target_embedding.tokens.weight, read_network(bundle)[1]
+    old, new = bundle.tokenizers().target, run.tokenizers().target
+    assert new.vocabulary_size == 26 != old.vocabulary_size
+    for piece in ("▁1", "▁X", "</s>"):
+        row = expected["target_embedding.tokens.weight"][old.id_of(piece)]
+        assert torch.equal(found[new.id_of(piece)], row)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"norm": "before"}, r"starts from the bundle 'first', .* norm \('after', not 'before'\)"),
+        ({"positions": "learned"}, r"positions \('sinusoidal', not 'learned'\)"),
+        ({"tying": "decoder"}, r"tying \('all', not 'decoder'\)"),
+        ({"width": 24, "activation": "gelu"}, r"width \(16, not 24\) and another activation"),
+        ({"max_length": 20, "output_bias": True}, r"output_bias \(.*\) and another max_length"),
+    ],
+)
+def test_network_that_differs_from_the_bundles_is_refused_by_name(
+    bundle: Bundle, tmp_path: Path, changes: dict[str, object], complaint: str
+) -> None:
+    recipe = with_network(from_first(), **changes)
+    with pytest.raises(InvalidRecipe, match=complaint):
+        begun(recipe, prepared_from(recipe, bundle, tmp_path), bundle)
+
+
+def test_run_beside_is_preferred_to_a_bundle_of_the_same_name(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    run, bundles = RunDirectory(tmp_path / "second"), bundle.path.parent
+    assert isinstance(find_pretrained(from_first(), run, bundles), PretrainedBundle)
+    (tmp_path / "first").mkdir()
+    assert isinstance(find_pretrained(from_first(), run, bundles), PretrainedRun)
+    # A bundle in the directory of runs is still a bundle.
+    assert isinstance(
+        find_pretrained(from_first(), RunDirectory(bundles / "second"), bundles), PretrainedBundle
+    )
+
+
+def test_missing_run_and_bundle_are_refused_with_both_places(tmp_path: Path) -> None:
+    run, bundles = RunDirectory(tmp_path / "second"), tmp_path / "bundles"
+    with pytest.raises(InvalidRecipe) as error:
+        find_pretrained(from_first(), run, bundles)
+    assert f"no run {tmp_path / 'first'} and no bundle {bundles / 'first'};" in str(error.value)
+
+
+def test_bundle_replaced_since_prepare_is_refused(bundle: Bundle, tmp_path: Path) -> None:
+    recipe = from_first()
+    run = prepared_from(recipe, bundle, tmp_path)
+    report = json.loads(run.report.read_text(encoding="utf-8"))
+    assert report["initial"]["version"] == bundle.manifest.version
+    report["initial"]["version"] = "older"
+    run.report.write_text(json.dumps(report), encoding="utf-8")
+    with pytest.raises(InvalidRecipe, match=r"or from another version of it than .*; run `python"):
+        begun(recipe, run, bundle)
+
+
+def test_provenance_names_the_corpora_of_the_bundle(bundle: Bundle, tmp_path: Path) -> None:
+    same = from_first()
+    other = replace(with_corpus(same, "more"), name="third")
+    found = [
+        [(corpus.name, corpus.licence) for corpus in data_of(recipe, run)]
+        for recipe in (same, other)
+        for run in [prepared_from(recipe, bundle, tmp_path)]
+    ]
+    assert found == [
+        [("train", "CC0-1.0")],
+        [("more", "CC0-1.0"), ("train, in first", "CC0-1.0")],
+    ]
+
+
+def test_commands_find_the_bundle_once_and_resume_without_it(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = with_budget(from_first(), steps=2, validate_every=1)
+    file = tmp_path / "second.json"
+    file.write_text(json.dumps(recipe.to_dict()), encoding="utf-8")
+    bundles = tmp_path / "bundles"
+    shutil.copytree(bundle.path.parent, bundles)
+    places = [f"--runs={tmp_path}", f"--bundles={bundles}", f"--data={tmp_path}", "--device=cpu"]
+    assert main(["prepare", str(file), *places]) == 0
+    assert main(["train", str(file), "--steps=1", *places]) == 0
+    shutil.rmtree(bundles)
+    assert main(["train", str(file), *places]) == 0, capsys.readouterr().err
+    assert main(["prepare", str(file), *places]) == 2
+    assert "no bundle" in capsys.readouterr().err

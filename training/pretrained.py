@@ -1,0 +1,197 @@
+"""The pretrained network that ``Recipe.initial`` names: of another run, or of a published bundle.
+
+Both kinds provide tokenizers, a configuration and weights. A run is looked for first.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from torch import Tensor
+
+from models.bundle.bundle import MANIFEST, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
+from models.bundle.tokenizer import Tokenizers
+from models.transformer.config import TransformerConfig
+from training import checkpoint
+from training.bundle_weights import read_network
+from training.data.tags import tag_of
+from training.importing.vocabulary import parse, protocol
+from training.loop.resuming import vocabulary_of
+from training.recipe import InvalidRecipe, Recipe, Vocabulary
+from training.run_directory import RunDirectory
+from training.translate import NoTranslator, find_translator
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainedRun:
+    """The averaged network of another run."""
+
+    recipe: Recipe
+    """The recipe whose ``initial`` names the run."""
+    run: RunDirectory
+
+    @property
+    def label(self) -> str:
+        return f"the run {self.recipe.initial!r}"
+
+    @property
+    def path(self) -> Path:
+        """The directory of the tokenizers."""
+        return self.run.path
+
+    @property
+    def origin(self) -> None:
+        """A run has a report and a recipe of its own."""
+        return None
+
+    def tokenizers(self) -> Tokenizers:
+        return self.run.tokenizers()
+
+    def allows_sharing(self, shared: bool) -> bool:
+        """Whether both sides may share a vocabulary, or may have two, in a run that starts here.
+
+        Raises ``InvalidRecipe`` if this run is not prepared.
+        """
+        return self._prepared_recipe().vocabulary.shared == shared
+
+    def has_vocabulary_of(self, recipe: Recipe) -> bool:
+        """Whether directions and vocabulary are described as in ``recipe``."""
+        other = self._prepared_recipe()
+        found = other.data.directions, other.vocabulary
+        return found == (recipe.data.directions, recipe.vocabulary)
+
+    def network(self) -> tuple[TransformerConfig, dict[str, Tensor]]:
+        """Configuration and state dict. Raises ``InvalidRecipe`` if they are missing or stale."""
+        initial, name = self.recipe.initial, self.recipe.name
+        if not self.run.averaged.exists():
+            raise InvalidRecipe(
+                f"recipe {name!r} starts from the run {initial!r}, and {self.run.averaged} does "
+                f"not exist; run `python -m training run {initial}` first, or let `initial` be the "
+                "path of the bundle that the run has published"
+            )
+        document = checkpoint.load(self.run.averaged)
+        if document.get("vocabulary") != vocabulary_of(self.run):
+            raise InvalidRecipe(
+                f"{self.path} was prepared with another vocabulary than it had been trained with; "
+                f"run `python -m training run {initial}` again before {name!r} starts from it"
+            )
+        return TransformerConfig(**document["config"]), document["network"]
+
+    def _prepared_recipe(self) -> Recipe:
+        if not self.run.recipe.exists() or not self.run.data.is_dir():
+            raise InvalidRecipe(
+                f"recipe {self.recipe.name!r} starts from the run {self.recipe.initial!r}, and "
+                f"{self.path} has not been prepared; run `python -m training run "
+                f"{self.recipe.initial}` first"
+            )
+        return Recipe.from_dict(json.loads(self.run.recipe.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainedBundle:
+    """The network of a published bundle."""
+
+    recipe: Recipe
+    """The recipe whose ``initial`` names the bundle."""
+    bundle: Bundle
+
+    @property
+    def label(self) -> str:
+        return f"the bundle {self.recipe.initial!r}"
+
+    @property
+    def path(self) -> Path:
+        """The directory of the tokenizers."""
+        return self.bundle.path
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What the report of ``prepare`` records, because the bundle may be replaced later."""
+        manifest = self.bundle.manifest
+        return {
+            "bundle": manifest.name,
+            "version": manifest.version,
+            "directions": [[each.source, each.target] for each in manifest.directions],
+            "data": [corpus.model_dump(mode="json") for corpus in manifest.provenance.data],
+        }
+
+    def tokenizers(self) -> Tokenizers:
+        return self.bundle.tokenizers()
+
+    def allows_sharing(self, shared: bool) -> bool:
+        """Whether both sides may share a vocabulary, or may have two, in a run that starts here.
+
+        An imported bundle may have the same pieces in two tokenizers.
+        """
+        if not shared:
+            return TOKENIZER not in self.bundle.manifest.files
+        both = self.tokenizers()
+        source, target = (
+            each.pieces(range(each.vocabulary_size)) for each in (both.source, both.target)
+        )
+        return source == target
+
+    def has_vocabulary_of(self, recipe: Recipe) -> bool:
+        """Whether directions, their prefixes and the tokenizers are described as in ``recipe``.
+
+        A manifest does not have the recipe, so the SentencePiece models describe themselves.
+        """
+        pieces = self.tokenizers().source.pieces
+        found = {
+            (each.source, each.target): (pieces(each.source_prefix), each.target_prefix)
+            for each in self.bundle.manifest.directions
+        }
+        wanted: dict[tuple[str, str], tuple[tuple[str, ...], tuple[int, ...]]] = {
+            (source, target): ((tag_of(target),) if recipe.data.bidirectional else (), ())
+            for source, target in recipe.data.directions
+        }
+        shared = TOKENIZER in self.bundle.manifest.files
+        names = (TOKENIZER,) if shared else (SOURCE_TOKENIZER, TARGET_TOKENIZER)
+        return found == wanted and all(
+            _described(self.path / name, shared) == recipe.vocabulary for name in names
+        )
+
+    def network(self) -> tuple[TransformerConfig, dict[str, Tensor]]:
+        """Configuration and state dict. Raises ``InvalidBundle`` if the graph has others."""
+        return read_network(self.bundle)
+
+
+Pretrained: TypeAlias = PretrainedRun | PretrainedBundle
+
+
+def find_pretrained(recipe: Recipe, run: RunDirectory, bundles: Path) -> Pretrained:
+    """The run beside ``run`` that ``recipe.initial`` names, or else the bundle.
+
+    A bundle is named by its name in ``bundles``, or by its path. Raises ``InvalidRecipe`` if there
+    is neither, and ``InvalidBundle`` if the bundle is damaged.
+    """
+    assert recipe.initial is not None
+    beside = run.path.parent / recipe.initial
+    if beside.is_dir() and not (beside / MANIFEST).exists():
+        return PretrainedRun(recipe, RunDirectory(beside))
+    try:
+        bundle = find_translator(recipe.initial, bundles)
+    except NoTranslator as error:
+        raise InvalidRecipe(
+            f"recipe {recipe.name!r} starts from {recipe.initial!r}: there is no run {beside} and "
+            f"no bundle {bundles / recipe.initial}; run `python -m training run {recipe.initial}` "
+            "first, or name other directories with --runs and --bundles"
+        ) from error
+    return PretrainedBundle(recipe, Bundle.open(bundle))
+
+
+def _described(path: Path, shared: bool) -> Vocabulary:
+    """The description of a tokenizer, as its SentencePiece model records it."""
+    spec = parse(path.read_bytes(), str(path)).trainer_spec
+    kind = protocol.TrainerSpec.ModelType.Name(spec.model_type).lower()
+    return Vocabulary(
+        size=spec.vocab_size,
+        kind=cast(Literal["unigram", "bpe", "word"], kind),
+        shared=shared,
+        # SentencePiece stores fp32.
+        character_coverage=round(spec.character_coverage, 6),
+        lossless=spec.byte_fallback,
+    )
