@@ -1,7 +1,7 @@
-"""The hop ``prepare``: read, normalise, clean, learn the vocabulary, write token shards.
+"""The hop ``prepare``: reads, cleans and augments text, learns the vocabulary, writes token shards.
 
-Text passes through in parts, so that memory does not grow with the corpora but for twenty bytes a
-pair, by which duplicates are known, and the sample that the vocabulary is learned from.
+Text is streamed. Memory grows by twenty bytes a pair, which detect duplicates, and by the sample
+that the vocabulary is learned from.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
 
 
 def _require_same_if_trained(run: RunDirectory, prepared: RunDirectory) -> None:
-    """Whoever adds a line to a corpus shall not lose the tokenizer of a trained network."""
+    """Refuse other text or pieces for a trained run: its tokenizer belongs to its weights."""
     if checkpoints(run.path) and trained_on(run) != trained_on(prepared):
         raise CheckpointError(
             f"{run.path} has been trained on other text, or with other pieces, than the recipe "

@@ -1,6 +1,6 @@
-"""A run: batches in, checkpoints out; one that is killed goes on as if it had not been.
+"""The training loop: steps, validation and checkpoints of a run, resumed bit for bit after a kill.
 
-How a step is taken is the learner's business, who else takes part in it the world's.
+``Learner`` executes a step, ``World`` the communication with other processes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Trainer:
         passes = 2 if optimisation.r_drop else 1
         self.meter = Meter(config, None if peak is None else peak * self.world.size, passes)
         if self.world.rank:
-            # Everybody begins with the same weights, and drops out others.
+            # All processes begin with the same weights; each has its own dropout.
             self._draw_apart(step=0)
 
     def train(self) -> Progress:

@@ -348,7 +348,7 @@ def test_how_fast_it_is_is_logged_with_every_checkpoint(run: RunDirectory) -> No
         assert line["tokens_per_second"] > 0
         assert 0 <= line["waiting"] <= 1
         assert line["peak_memory"] > 10_000_000
-        # Nobody knows the peak of a CPU.
+        # The peak of a CPU is unknown.
         assert "utilisation" not in line
     assert trainer.speed.tokens_per_second > 0
 

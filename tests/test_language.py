@@ -1,0 +1,51 @@
+"""Prose names requests, sentences, rows and callers instead of using pronouns for them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+RIDDLES = re.compile(
+    r"\b(whoever|nobody|somebody|everybody|told|newcomers?|company)\b", re.IGNORECASE
+)
+EXCEPTIONS = {
+    "benchmarks/fidelity/inputs.de.txt": "text to translate",
+    "benchmarks/fidelity/inputs.en.txt": "text to translate",
+    "tests/test_language.py": "the words themselves",
+    "tests/training/figures/test_command.py": "an error message: runs that cannot be told apart",
+    "tests/training/test_translate.py": "the name of a bundle that does not exist",
+    "tests/translation/test_inspection.py": "the name of a model that does not exist",
+    "training/commands/figures.py": "an error message: runs that cannot be told apart",
+}
+"""Files in which such a word is right, and why."""
+
+PROSE = ("*.py", "*.md", "*.yml", "*.yaml", "*.toml", "*.js", "*.html", "*.css", "Makefile")
+
+
+def test_prose_has_no_pronoun_that_stands_for_a_part_of_the_system() -> None:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so the files of the project are unknown")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", *PROSE], cwd=ROOT, capture_output=True, check=True
+    ).stdout.decode()
+    paths = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    found = {
+        f"{name}:{number}: {line.strip()}"
+        for name in paths
+        if name not in EXCEPTIONS and not name.startswith("bundles/")
+        for number, line in enumerate((ROOT / name).read_text("utf-8").splitlines(), start=1)
+        if RIDDLES.search(line)
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+def test_every_exception_is_needed() -> None:
+    for name in EXCEPTIONS:
+        path = ROOT / name
+        assert path.suffix == ".txt" or RIDDLES.search(path.read_text("utf-8")), name
