@@ -81,7 +81,8 @@ MAY_IMPORT = {
     },
     "service.loading": {
         "service.loading",
-        "service.observability.device",
+        "service.allocator",
+        "service.observability",
         "service.engine",
         "service.runtime",
         "service.settings",
@@ -89,7 +90,13 @@ MAY_IMPORT = {
         "service.translation",
         "models.bundle",
     },
-    "service.server": {"service.server", "service.api", "service.settings", "service.state"},
+    "service.server": {
+        "service.server",
+        "service.allocator",
+        "service.api",
+        "service.settings",
+        "service.state",
+    },
     "service.ray": {
         "service.ray",
         "service.bootstrap",
@@ -97,6 +104,7 @@ MAY_IMPORT = {
         "service.commands.command",
         "service.engine.errors",
         "service.observability",
+        "service.runtime.sessions",
         "service.server",
         "service.settings",
         "service.translation",

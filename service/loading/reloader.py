@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
+from service.allocator import give_memory_back
 from service.observability.metrics import ReloadOutcome
-from service.server.allocator import give_memory_back
 from service.translation.repository import ModelRepository, Reloaded
 
 logger = logging.getLogger(__name__)

@@ -166,7 +166,7 @@ async def test_request_id_header_is_sent_once() -> None:
 
 
 def test_scaling_page_describes_every_argument() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "scaling.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`)? ?\| (.*) \|$", text, re.MULTILINE)
     described = {name: (default, meaning) for name, default, meaning in rows}
     for name, field in Arguments.model_fields.items():

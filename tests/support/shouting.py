@@ -146,6 +146,9 @@ def put_bundle(
     """A directory that ``discover`` accepts as a bundle. Only ``load_shouting`` can load it."""
     (directory / name).mkdir(parents=True, exist_ok=True)
     manifest = make_manifest(name, source, target, version)
+    # Every text reaches the model, also one that reads like a code.
+    decoding = manifest.decoding.model_copy(update={"copy_without_letters": False})
+    manifest = manifest.model_copy(update={"decoding": decoding})
     (directory / name / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
 
 

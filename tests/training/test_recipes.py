@@ -109,7 +109,8 @@ def reduced(places: Path, command: str, recipe: str) -> int:
     options += [f"--{place}={places / place}" for place in ("data", "runs", "bundles")]
     if recipe not in GENERATED:
         options += ["--set=data.valid.name=few", "--set=data.test.name=few"]
-        options += ["--set=vocabulary.size=40"]
+        if not recipe_named(recipe).vocabulary.lossless:
+            options += ["--set=vocabulary.size=40"]
     if command == "run":
         # An untrained network is too unsure for the int8 parity check.
         options.append("--precisions=fp32")
@@ -126,6 +127,7 @@ WHOLE = (
     "multi30k-de-en-student",
     "multi30k-de-en-bidirectional",
     "everyday-de-en",
+    "general-de-en",
     "paper-base-en-fr",
     "paper-base-en-de-learned-positions",
     "paper-12-1-en-de",
