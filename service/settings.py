@@ -96,8 +96,7 @@ class Settings(BaseModel):
     result_megabytes: int = Field(
         default=32,
         ge=0,
-        description="memory for recent results, which answer repeated requests; "
-        "0 keeps none",
+        description="memory for recent results, which answer repeated requests; 0 keeps none",
     )
     attention_megabytes: int = Field(
         default=32,
