@@ -163,7 +163,7 @@ async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     """A replica in this process, without Ray, whose models are being loaded."""
     # Also ignores the warnings of Ray's own modules at import.
     pytest.importorskip("ray.serve")
-    from service.ray.deployment import deployment as ray
+    from service.ray import deployment as ray
     from service.ray.options import Arguments, plan_of
     from service.settings import Settings
 
