@@ -80,6 +80,9 @@ class Augmenter:
 
     def augmented(self, pairs: Iterable[Pair], name: str) -> Iterator[Pair]:
         """The pairs of the corpus ``name``, some of them changed, and additional pairs."""
+        if not any(rate for _, rate in self._rates):
+            yield from pairs
+            return
         rng = random.Random(f"{self._seed} {name}")
         pairs = iter(pairs)
         for pair in pairs:

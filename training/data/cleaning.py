@@ -149,8 +149,9 @@ class Cleaner:
         return None
 
     def _few_alike(self, pair: Pair) -> bool:
-        template = _DIGITS.sub("0", f"{pair.source}\n{pair.target}")
-        if template == f"{pair.source}\n{pair.target}":
+        text = f"{pair.source}\n{pair.target}"
+        template = _DIGITS.sub("0", text)
+        if template == text:
             return True
         assert self.same_template is not None
         return any(self.known.add(f"{template}\n{i}") for i in range(self.same_template))

@@ -444,10 +444,10 @@ def test_longer_run_continues_from_before_the_decay_and_equals_an_unbroken_one(
     found = trained(interrupted, long)
     unbroken = prepared(tmp_path / "unbroken", long)
     expected = trained(unbroken, long)
-    for ours, theirs in zip(
+    for actual, wanted in zip(
         found.network.state_dict().values(), expected.network.state_dict().values(), strict=True
     ):
-        assert torch.equal(ours, theirs)
+        assert torch.equal(actual, wanted)
 
 
 def test_longer_run_without_a_checkpoint_from_before_the_decay_is_refused(tmp_path: Path) -> None:
