@@ -141,13 +141,18 @@ def make_manifest(name: str, source: str, target: str, version: str = "1") -> Ma
 
 
 def put_bundle(
-    directory: Path, name: str, source: str = "de", target: str = "en", version: str = "1"
+    directory: Path,
+    name: str,
+    source: str = "de",
+    target: str = "en",
+    version: str = "1",
+    *,
+    copy_without_letters: bool = True,
 ) -> None:
     """A directory that ``discover`` accepts as a bundle. Only ``load_shouting`` can load it."""
     (directory / name).mkdir(parents=True, exist_ok=True)
     manifest = make_manifest(name, source, target, version)
-    # Every text reaches the model, also one that reads like a code.
-    decoding = manifest.decoding.model_copy(update={"copy_without_letters": False})
+    decoding = manifest.decoding.model_copy(update={"copy_without_letters": copy_without_letters})
     manifest = manifest.model_copy(update={"decoding": decoding})
     (directory / name / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
 

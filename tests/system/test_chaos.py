@@ -87,9 +87,9 @@ class Aftermath:
 def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     directory = tmp_path_factory.mktemp("chaos")
     bundles, trouble = directory / "bundles", directory / "trouble"
-    put_bundle(bundles, "shout-de-en", "de", "en")
-    put_bundle(bundles, "shout-en-de", "en", "de")
-    put_bundle(bundles, "shout-en-fr", "en", "fr")
+    put_bundle(bundles, "shout-de-en", "de", "en", copy_without_letters=False)
+    put_bundle(bundles, "shout-en-de", "en", "de", copy_without_letters=False)
+    put_bundle(bundles, "shout-en-fr", "en", "fr", copy_without_letters=False)
     asyncio.run(_add_key(directory / "state"))
     settings: dict[str, Any] = {
         "slots": SLOTS,
@@ -243,14 +243,16 @@ def _watch(
 
 def _change(bundles: Path, number: int) -> None:
     """Replace one model's version every time; sometimes add, remove or break another bundle."""
-    put_bundle(bundles, "shout-en-de", "en", "de", version=str(number + 2))
+    put_bundle(
+        bundles, "shout-en-de", "en", "de", version=str(number + 2), copy_without_letters=False
+    )
     match number % 6:
         case 1:
             shutil.rmtree(bundles / "shout-en-fr")
         case 2:
             put_broken_bundle(bundles, "broken")
         case 4:
-            put_bundle(bundles, "shout-en-fr", "en", "fr")
+            put_bundle(bundles, "shout-en-fr", "en", "fr", copy_without_letters=False)
         case 5:
             shutil.rmtree(bundles / "broken")
 
@@ -405,7 +407,7 @@ def test_no_error_goes_unhandled(aftermath: Aftermath) -> None:
 
 def test_reloads_leak_neither_threads_nor_files(tmp_path: Path) -> None:
     bundles = tmp_path / "bundles"
-    put_bundle(bundles, "shout-de-en", "de", "en")
+    put_bundle(bundles, "shout-de-en", "de", "en", copy_without_letters=False)
     with (
         running(bundles, reload_seconds=0, admin_key=ADMIN_KEY) as server,
         Operator(server) as operator,
@@ -417,7 +419,14 @@ def test_reloads_leak_neither_threads_nor_files(tmp_path: Path) -> None:
 
         def reload(versions: range) -> None:
             for version in versions:
-                put_bundle(bundles, "shout-de-en", "de", "en", version=str(version))
+                put_bundle(
+                    bundles,
+                    "shout-de-en",
+                    "de",
+                    "en",
+                    version=str(version),
+                    copy_without_letters=False,
+                )
                 assert operator.reload()["loaded"] == ["shout-de-en"]
 
         # The event loop's thread pool grows to its limit first.
