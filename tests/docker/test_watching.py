@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from service.observability.device import DeviceCollector
 from service.observability.metrics import Metrics
 from tests.support import nvml
 from tests.support.watching import (
-    DASHBOARDS,
     PROMETHEUS,
     ROOT,
     dashboards,
@@ -46,61 +44,6 @@ def panels() -> list[Any]:
     ]
     assert found
     return found
-
-
-def test_dashboards_equal_their_generator_output(tmp_path: Path) -> None:
-    draw = [sys.executable, str(GRAFANA / "drawing"), str(tmp_path)]
-    subprocess.run(draw, check=True, env={"PYTHONDONTWRITEBYTECODE": "1"})
-    drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
-    kept = {path.name: path.read_text(encoding="utf-8") for path in DASHBOARDS.iterdir()}
-    assert drawn == kept, "run: python docker/grafana/drawing"
-
-
-def missing(written: Any, understood: Any, place: str) -> list[str]:
-    """Parts of ``written`` that are absent from or different in ``understood``."""
-    if isinstance(written, dict) and isinstance(understood, dict):
-        return [
-            lacking
-            for key, value in written.items()
-            for lacking in (
-                missing(value, understood[key], f"{place}.{key}")
-                if key in understood
-                else [f"{place}.{key}"]
-            )
-        ]
-    if (
-        isinstance(written, list)
-        and isinstance(understood, list)
-        and len(written) == len(understood)
-    ):
-        pairs = enumerate(zip(written, understood, strict=True))
-        return [each for i, pair in pairs for each in missing(*pair, f"{place}[{i}]")]
-    return [] if written == understood else [f"{place}: {written!r} became {understood!r}"]
-
-
-@pytest.mark.parametrize("name", dashboards())
-def test_grafana_knows_every_field_of_a_dashboard(name: str) -> None:
-    """Grafana's own library reads the file, and writes all of it again."""
-    sdk = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
-    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
-    written = dashboards()[name]
-    understood = sdk.Dashboard.from_json(written)
-    text = encoder.JSONEncoder(sort_keys=True).encode(understood)
-    lost = missing(written, yaml.safe_load(text), name)
-    # The options of an annotation belong to its data source's schema.
-    assert [each for each in lost if not each.endswith("].titleFormat")] == []
-
-
-@pytest.mark.parametrize("panel", panels())
-def test_grafana_knows_every_option_of_a_panel(panel: dict[str, Any]) -> None:
-    kind = panel["type"]
-    sdk = pytest.importorskip(f"grafana_foundation_sdk.models.{kind}")
-    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder").JSONEncoder()
-    understood = sdk.Options.from_json(panel["options"])
-    assert missing(panel["options"], yaml.safe_load(encoder.encode(understood)), kind) == []
-    if custom := panel["fieldConfig"]["defaults"].get("custom"):
-        understood = sdk.FieldConfig.from_json(custom)
-        assert missing(custom, yaml.safe_load(encoder.encode(understood)), kind) == []
 
 
 @pytest.mark.parametrize("name", dashboards())
@@ -152,7 +95,7 @@ def series_in(expressions: Iterable[str]) -> set[str]:
 
 
 def test_every_queried_series_exists(exposed: dict[str, set[str]]) -> None:
-    expressions = [asked.expression for asked in [*queries(), *variables()]]
+    expressions = [query.expression for query in [*queries(), *variables()]]
     expressions += [rule["expr"] for kind in ("alert", "record") for rule in rules(kind).values()]
     assert series_in(expressions) <= set().union(*exposed.values())
     recorded = {name for each in expressions for name in re.findall(r"\bjob:\w+:\w+", each)}
@@ -160,7 +103,7 @@ def test_every_queried_series_exists(exposed: dict[str, set[str]]) -> None:
 
 
 def test_every_own_metric_is_on_a_dashboard(exposed: dict[str, set[str]]) -> None:
-    shown = series_in(asked.expression for asked in queries())
+    shown = series_in(query.expression for query in queries())
     unseen = {name for name, series in exposed.items() if not series & shown}
     assert not {name for name in unseen if name.startswith("nmt_")}
 

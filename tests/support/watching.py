@@ -46,31 +46,33 @@ def dashboards() -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PanelQuery:
     """A query of a dashboard, and its place."""
 
     place: str
     expression: str
 
 
-def queries() -> list[Asked]:
+def queries() -> list[PanelQuery]:
     """Every query of every panel and annotation."""
     found = []
     for name, dashboard in dashboards().items():
         for panel in dashboard["panels"]:
             for target in panel.get("targets", ()):
-                found.append(Asked(f"{name}: {panel['title']} {target['refId']}", target["expr"]))
+                found.append(
+                    PanelQuery(f"{name}: {panel['title']} {target['refId']}", target["expr"])
+                )
         for annotation in dashboard["annotations"]["list"]:
             # It marks moments, so it has no values between them.
             for operand in operands(annotation["expr"]):
-                found.append(Asked(f"{name}: {annotation['name']}", operand))
+                found.append(PanelQuery(f"{name}: {annotation['name']}", operand))
     return found
 
 
-def variables() -> list[Asked]:
+def variables() -> list[PanelQuery]:
     """Every dashboard variable that is queried, as ``label_values(series, label)``."""
     return [
-        Asked(f"{name}: ${variable['name']}", variable["query"]["query"])
+        PanelQuery(f"{name}: ${variable['name']}", variable["query"]["query"])
         for name, dashboard in dashboards().items()
         for variable in dashboard["templating"]["list"]
         if variable["type"] == "query"

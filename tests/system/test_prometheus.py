@@ -28,7 +28,7 @@ from service.observability.model_series import unit_of
 from tests.support import nvml
 from tests.support.server import ROOT, Server, running
 from tests.support.shouting import put_broken_bundle
-from tests.support.watching import PROMETHEUS, Asked, operands, queries, rules, variables
+from tests.support.watching import PROMETHEUS, PanelQuery, operands, queries, rules, variables
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,7 +45,7 @@ SENTENCE = "Ein Mann mit einem Hut steht vor einem alten Haus und wartet auf den
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PrometheusClient:
     """A running Prometheus and queries to it."""
 
     client: httpx.Client
@@ -68,7 +68,7 @@ class Asking:
 @dataclass(frozen=True, slots=True)
 class Watched:
     server: Server
-    prometheus: Asking
+    prometheus: PrometheusClient
     exposed: str
     """In Prometheus's text format."""
 
@@ -95,19 +95,19 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         gpu_instance() as gpu_port,
         running_prometheus(
             directory, f"127.0.0.1:{server.port}", f"127.0.0.1:{gpu_port}"
-        ) as asking,
+        ) as prometheus,
     ):
         # A rate needs a series that exists before it grows.
         asyncio.run(work(server, bundles, trouble, "rot"))
-        wait_for_scrapes(asking, 3)
+        wait_for_scrapes(prometheus, 3)
         asyncio.run(work(server, bundles, trouble, "blau"))
-        wait_for_scrapes(asking, 3)
+        wait_for_scrapes(prometheus, 3)
         exposed = httpx.get(f"{server.address}/metrics").text
-        yield Watched(server, asking, exposed)
+        yield Watched(server, prometheus, exposed)
 
 
 @pytest.fixture
-def asking(watched: Watched) -> Asking:
+def prometheus(watched: Watched) -> PrometheusClient:
     return watched.prometheus
 
 
@@ -139,7 +139,7 @@ def configuration(*targets: str) -> str:
 
 
 @contextmanager
-def running_prometheus(directory: Path, *targets: str) -> Iterator[Asking]:
+def running_prometheus(directory: Path, *targets: str) -> Iterator[PrometheusClient]:
     config, log = directory / "prometheus.yml", directory / "prometheus.log"
     config.write_text(configuration(*targets), encoding="utf-8")
     program = [
@@ -152,7 +152,7 @@ def running_prometheus(directory: Path, *targets: str) -> Iterator[Asking]:
     with log.open("wb") as stderr, subprocess.Popen(program, stderr=stderr) as process:
         try:
             with httpx.Client(base_url=f"http://{listening(process, log)}") as client:
-                yield Asking(client, time.time())
+                yield PrometheusClient(client, time.time())
         finally:
             process.kill()
 
@@ -168,13 +168,13 @@ def listening(process: subprocess.Popen[bytes], log: Path) -> str:
         time.sleep(0.05)
 
 
-def wait_for_scrapes(asking: Asking, count: int) -> None:
+def wait_for_scrapes(prometheus: PrometheusClient, count: int) -> None:
     """Wait until current values have been scraped and rules evaluated on them."""
     job = {"query": 'scrape_samples_scraped{job="dragoman"}'}
     seen: set[str] = set()
     while len(seen) < count:
-        found = asking.get("query", **job)["result"]
-        at = asking.get("query", query='max(timestamp(up{job="dragoman"}))')["result"]
+        found = prometheus.get("query", **job)["result"]
+        at = prometheus.get("query", query='max(timestamp(up{job="dragoman"}))')["result"]
         if len(found) == 2 and at:
             seen.add(at[0]["value"][1])
         time.sleep(0.1)
@@ -249,8 +249,10 @@ def documented() -> list[tuple[str, str, str]]:
     return re.findall(r"^\| `(nmt_\w+)` \| (\w+) \| (.+) \|$", text, re.MULTILINE)
 
 
-def test_every_documented_metric_is_scraped_with_help_and_unit(asking: Asking) -> None:
-    known = asking.get("metadata")
+def test_every_documented_metric_is_scraped_with_help_and_unit(
+    prometheus: PrometheusClient,
+) -> None:
+    known = prometheus.get("metadata")
     scraped = {
         name: (entries[0]["type"], entries[0]["help"], entries[0]["unit"])
         for name, entries in known.items()
@@ -261,37 +263,45 @@ def test_every_documented_metric_is_scraped_with_help_and_unit(asking: Asking) -
         for name, kind, meaning in documented()
     }
     for name, kind, _ in documented():
-        assert asking.values(name + ("_count" if kind == "histogram" else "")), name
+        assert prometheus.values(name + ("_count" if kind == "histogram" else "")), name
 
 
-@pytest.mark.parametrize("asked", queries(), ids=lambda asked: asked.place)
-def test_every_query_of_every_dashboard_returns_data(asking: Asking, asked: Asked) -> None:
-    assert asking.values(chosen(asked.expression)), asked.expression
+@pytest.mark.parametrize("query", queries(), ids=lambda query: query.place)
+def test_every_query_of_every_dashboard_returns_data(
+    prometheus: PrometheusClient, query: PanelQuery
+) -> None:
+    assert prometheus.values(chosen(query.expression)), query.expression
 
 
-@pytest.mark.parametrize("asked", variables(), ids=lambda asked: asked.place)
-def test_every_dashboard_variable_has_values(asking: Asking, asked: Asked) -> None:
-    wanted = re.fullmatch(r"label_values\((.+), (\w+)\)", chosen(asked.expression))
+@pytest.mark.parametrize("query", variables(), ids=lambda query: query.place)
+def test_every_dashboard_variable_has_values(
+    prometheus: PrometheusClient, query: PanelQuery
+) -> None:
+    wanted = re.fullmatch(r"label_values\((.+), (\w+)\)", chosen(query.expression))
     assert wanted, "as Grafana reads it"
     # Grafana sends the same query.
-    found = asking.get(f"label/{wanted[2]}/values", **{"match[]": wanted[1]})
+    found = prometheus.get(f"label/{wanted[2]}/values", **{"match[]": wanted[1]})
     assert found
     assert found in (["dragoman"], [MODEL]) or all(":" in instance for instance in found)
 
 
 @pytest.mark.parametrize("name", rules("alert"))
-def test_operands_of_alerts_exist_before_the_alerts_fire(asking: Asking, name: str) -> None:
+def test_operands_of_alerts_exist_before_the_alerts_fire(
+    prometheus: PrometheusClient, name: str
+) -> None:
     for operand in operands(rules("alert")[name]["expr"]):
-        assert asking.values(operand), operand
+        assert prometheus.values(operand), operand
 
 
 @pytest.mark.parametrize("name", rules("record"))
-def test_recorded_series_exist(asking: Asking, name: str) -> None:
-    assert asking.values(name)
+def test_recorded_series_exist(prometheus: PrometheusClient, name: str) -> None:
+    assert prometheus.values(name)
 
 
-def test_prometheus_evaluates_every_rule_and_sees_the_broken_bundle(asking: Asking) -> None:
-    groups = asking.get("rules")["groups"]
+def test_prometheus_evaluates_every_rule_and_sees_the_broken_bundle(
+    prometheus: PrometheusClient,
+) -> None:
+    groups = prometheus.get("rules")["groups"]
     evaluated = {rule["name"]: rule for group in groups for rule in group["rules"]}
     assert set(evaluated) == {*rules("alert"), *rules("record")}
     assert {rule["health"] for rule in evaluated.values()} == {"ok"}
@@ -300,9 +310,9 @@ def test_prometheus_evaluates_every_rule_and_sees_the_broken_bundle(asking: Aski
         assert evaluated[name]["state"] == "inactive"
 
 
-def test_metrics_reflect_the_requests(asking: Asking) -> None:
+def test_metrics_reflect_the_requests(prometheus: PrometheusClient) -> None:
     def last(expression: str) -> float:
-        (series,) = asking.get("query", query=expression)["result"]
+        (series,) = prometheus.get("query", query=expression)["result"]
         return float(series["value"][1])
 
     for outcome in ("ok", "invalid", "rejected", "cancelled", "error"):
@@ -323,9 +333,11 @@ def test_metrics_reflect_the_requests(asking: Asking) -> None:
     assert last('nmt_device_memory_bytes{kind="used"}') == 20 << 30
 
 
-def test_traced_request_is_linked_from_its_duration_by_exemplar(asking: Asking) -> None:
+def test_traced_request_is_linked_from_its_duration_by_exemplar(
+    prometheus: PrometheusClient,
+) -> None:
     query = "nmt_request_duration_seconds_bucket"
-    found = asking.get("query_exemplars", query=query, start=asking.began, end=time.time())
+    found = prometheus.get("query_exemplars", query=query, start=prometheus.began, end=time.time())
     examples = [exemplar for series in found for exemplar in series["exemplars"]]
     assert examples
     for example in examples:
