@@ -67,7 +67,7 @@ MAY_IMPORT = {
         "service.engine.errors",
         "service.translation.decoding",
         "service.translation.errors",
-        "service.translation.task_group",
+        "service.translation.tasks",
         "service.translation.translator",
         "service.translation.types",
     },

@@ -40,8 +40,8 @@ from service.figures.arrays import as_json, as_npy
 from service.figures.painter import Painter
 from service.translation.alignment import pharaoh
 from service.translation.attention import Maps
-from service.translation.errors import DeadlineExceeded
 from service.translation.inspection import AlignedPair, Inspector, Pair, Place
+from service.translation.tasks import deadline
 
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
@@ -63,7 +63,7 @@ def create_router(
     async def admitted(caller: Caller) -> AsyncIterator[None]:
         """Rate limit and deadline of a request about a kept translation, which is already paid."""
         access.admit(caller)
-        async with _in_time(limits.seconds):
+        async with deadline(limits.seconds):
             yield
 
     @asynccontextmanager
@@ -73,7 +73,7 @@ def create_router(
         for size, limit in ((len(pairs), limits.texts), (characters, limits.characters)):
             if size > limit:
                 raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
-        async with access.charge(caller, characters), _in_time(limits.seconds):
+        async with access.charge(caller, characters), deadline(limits.seconds):
             yield
 
     async def rendered(request: Request, maps: Maps, format: str) -> Response:
@@ -176,15 +176,6 @@ def create_router(
             return Json(scores_document(await inspector.scores(pairs, parameters.asked)))
 
     return router
-
-
-@asynccontextmanager
-async def _in_time(seconds: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        raise DeadlineExceeded(seconds) from error
 
 
 async def _json(maps: Maps, **beside: Any) -> Response:

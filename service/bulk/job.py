@@ -12,7 +12,7 @@ from service.bulk.reading import BadLine, Block
 from service.bulk.rows import UnknownColumn
 from service.bulk.source import BadSource
 from service.bulk.translating import Done, TranslateBlock
-from service.translation.task_group import together
+from service.translation.tasks import together
 
 _Failure = BadLine | BadSource | UnknownColumn | OSError
 

@@ -31,7 +31,8 @@ from service.document_jobs.work import DocumentOrder, DocumentWork, OpenedDocume
 from service.documents.types import DocumentError
 from service.engine.errors import EngineError
 from service.state.errors import StateError, StateFailed
-from service.translation.errors import DeadlineExceeded, TranslationError
+from service.translation.errors import TranslationError
+from service.translation.tasks import deadline
 
 __all__ = ["DocumentJob", "DocumentJobs", "DocumentLimits", "DocumentOrder"]
 
@@ -235,7 +236,8 @@ class DocumentJobs:
         try:
             async with charged, self._turns:
                 self._enter(job, "translating")
-                translated = await self._within_time(self._work.translate(opened, report_progress))
+                async with deadline(self.limits.seconds):
+                    translated = await self._work.translate(opened, report_progress)
                 await self._keep(job, translated)
             job.size = len(translated)
             self._enter(job, "done")
@@ -249,16 +251,6 @@ class DocumentJobs:
         except OSError as error:
             logger.error("%s: %s", self._directory, error.strerror or error)
             raise StateFailed from error
-
-    async def _within_time(self, work: Coroutine[None, None, bytes]) -> bytes:
-        scope = asyncio.timeout(self.limits.seconds)
-        try:
-            async with scope:
-                return await work
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise DeadlineExceeded(self.limits.seconds) from error
 
     def _enter(self, job: DocumentJob, state: State) -> None:
         job.state, job.changed = state, self._clock()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Priority
+from service.engine.types import Decoded, DecodingOptions, Hypothesis, Priority
 from service.translation.alignment import Alignment
 from service.translation.figure_agreement import best_by_figures
 from service.translation.glossary.term_insertion import Forced, displaced, insist
@@ -21,7 +20,7 @@ from service.translation.output_text import (
     without_added_full_stop,
 )
 from service.translation.preparing import Sentence, Text
-from service.translation.task_group import together
+from service.translation.tasks import together
 from service.translation.types import Leg, TranslatedSentence
 from service.translation.unknown_tokens import spelled_out
 
@@ -39,46 +38,22 @@ class Standing:
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    sentence: Sentence
-    decoded: Decoded
-    rendered: tuple[str, ...]
-    """The hypotheses with the markup of the source."""
-    best: OutputText
-    """The best hypothesis without markup."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextDone:
-    """A text translated by one model. See ``Translation`` for hypotheses and scores."""
-
-    hypotheses: tuple[str, ...]
-    scores: tuple[float, ...]
-    leg: Leg
-    source_tokens: int
-    target_tokens: int
-    finish_reason: FinishReason
-    queued: float
-    decoding: float
-
-
 async def run_leg(
     way: DirectedModel,
     texts: Sequence[Text],
     standing: Standing,
     deliver: DeliverSentence | None = None,
     turn: Turn | None = None,
-) -> list[TextDone]:
+) -> list[Leg]:
     """Decode every sentence of the texts. The first failure cancels all.
 
     With a ``turn``, all sentences are queued before the engine admits the first.
     """
 
-    async def one(text: int, number: int, sentence: Sentence) -> _Done:
+    async def one(text: int, number: int, sentence: Sentence) -> TranslatedSentence:
         done = await _sentence(way, sentence, standing)
         if deliver is not None:
-            deliver(text, number, done.rendered[0])
+            deliver(text, number, done.hypotheses[0])
         return done
 
     async with turn or nullcontext(), together() as group:
@@ -93,7 +68,7 @@ async def run_leg(
             if turn is not None:
                 await _given()
     return [
-        _text(way, text, [task.result() for task in of_text])
+        _leg(way, text, [task.result() for task in of_text])
         for text, of_text in zip(texts, tasks, strict=True)
     ]
 
@@ -105,7 +80,9 @@ async def _given() -> None:
         await asyncio.sleep(0)
 
 
-async def _sentence(way: DirectedModel, sentence: Sentence, standing: Standing) -> _Done:
+async def _sentence(
+    way: DirectedModel, sentence: Sentence, standing: Standing
+) -> TranslatedSentence:
     decoded = await _decoded(way, sentence, sentence.options, standing)
     forced = Forced()
     prefix = sentence.prefix
@@ -122,7 +99,17 @@ async def _sentence(way: DirectedModel, sentence: Sentence, standing: Standing) 
         await _rendered(way, sentence, hypothesis, output, forced)
         for hypothesis, output in zip(decoded.hypotheses, outputs, strict=True)
     ]
-    return _Done(sentence, decoded, tuple(rendered), outputs[0])
+    return TranslatedSentence(
+        source=sentence.text,
+        target=outputs[0].text,
+        source_ids=sentence.source_ids,
+        target_ids=decoded.hypotheses[0].token_ids,
+        hypotheses=tuple(rendered),
+        scores=tuple(hypothesis.score for hypothesis in decoded.hypotheses),
+        finish_reason=decoded.finish_reason,
+        edits=outputs[0].edits,
+        durations=decoded.durations,
+    )
 
 
 async def _decoded(
@@ -198,36 +185,12 @@ async def _with_terms(
     return latest, Forced(given, beginning, gone)
 
 
-def _text(way: DirectedModel, text: Text, done: Sequence[_Done]) -> TextDone:
-    def rank(number: int) -> tuple[str, float]:
-        """The text and mean score from each sentence's hypothesis of this rank, or its last."""
-        left = [min(number, len(each.rendered) - 1) for each in done]
-        rendered = [each.rendered[n] for each, n in zip(done, left, strict=True)]
-        scores = [each.decoded.hypotheses[n].score for each, n in zip(done, left, strict=True)]
-        return text.join(rendered), math.fsum(scores) / len(scores) if scores else math.nan
-
-    ranks = [rank(n) for n in range(max((len(each.rendered) for each in done), default=1))]
-    cut = any(each.decoded.finish_reason is FinishReason.LENGTH for each in done)
-    sentences = tuple(
-        TranslatedSentence(
-            source=each.sentence.text,
-            target=each.best.text,
-            source_ids=each.sentence.source_ids,
-            target_ids=each.decoded.hypotheses[0].token_ids,
-            score=each.decoded.hypotheses[0].score,
-            finish_reason=each.decoded.finish_reason,
-            edits=each.best.edits,
-        )
-        for each in done
-    )
-    durations = [each.decoded.durations for each in done]
-    return TextDone(
-        hypotheses=tuple(hypothesis for hypothesis, _ in ranks),
-        scores=tuple(score for _, score in ranks),
-        leg=Leg(way.model.name, way.model.manifest.version, way.pair, sentences),
-        source_tokens=sum(way.text_tokens(sentence.source_ids) for sentence in sentences),
-        target_tokens=sum(len(sentence.target_ids) for sentence in sentences),
-        finish_reason=FinishReason.LENGTH if cut else FinishReason.COMPLETE,
-        queued=max((d.queued for d in durations), default=0.0),
-        decoding=max((d.decoding for d in durations), default=0.0),
+def _leg(way: DirectedModel, text: Text, sentences: Sequence[TranslatedSentence]) -> Leg:
+    return Leg(
+        way.model.name,
+        way.model.manifest.version,
+        way.pair,
+        text.separators,
+        tuple(sentences),
+        sum(way.text_tokens(sentence.source_ids) for sentence in sentences),
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
@@ -51,11 +50,6 @@ class Text:
 
     separators: tuple[str, ...]
     sentences: tuple[Sentence, ...]
-
-    def join(self, sentences: Sequence[str]) -> str:
-        """The text with its sentences replaced by ``sentences``, which include markup."""
-        pairs = zip_longest(self.separators, sentences, fillvalue="")
-        return "".join(chain.from_iterable(pairs))
 
 
 def prepare(texts: Sequence[MarkedText], way: DirectedModel, job: Job) -> list[Text]:

@@ -94,8 +94,12 @@ def size_of(translations: Sequence[Translation]) -> int:
 
 def _size_of_text(translation: Translation) -> int:
     sentences = [sentence for leg in translation.legs for sentence in leg.sentences]
-    characters = sum(map(len, translation.hypotheses))
-    characters += sum(len(sentence.source) + len(sentence.target) for sentence in sentences)
+    texts = [translation.unchanged]
+    for leg in translation.legs:
+        texts += (*leg.separators, *leg.hypotheses)
+    for sentence in sentences:
+        texts += (sentence.source, sentence.target, *sentence.hypotheses)
+    characters = sum(map(len, texts))
     tokens = sum(len(sentence.source_ids) + len(sentence.target_ids) for sentence in sentences)
     edits = sum(len(sentence.edits) for sentence in sentences)
     return (

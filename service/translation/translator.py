@@ -9,36 +9,33 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from service.engine.errors import SentenceTooLong
-from service.engine.types import FinishReason
 from service.translation.admission import Admission
 from service.translation.catalogue import Catalogue, Route
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
-    DeadlineExceeded,
     InvalidOption,
     InvalidText,
     UndetectedLanguage,
 )
-from service.translation.leg import DeliverSentence, Standing, TextDone, Turn, run_leg
+from service.translation.leg import DeliverSentence, Standing, Turn, run_leg
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedText, Markup, parse
 from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Text, prepare
 from service.translation.repository import ModelRepository
-from service.translation.task_group import together
+from service.translation.tasks import deadline, together
 from service.translation.types import (
     Detection,
     LanguagePair,
+    Leg,
     Part,
-    Timing,
     TranslateRequest,
     Translation,
 )
@@ -94,7 +91,7 @@ class Translator:
         ``TranslationError`` or an ``EngineError``.
         """
         _require_unicode(request.texts)
-        async with _deadline(request.deadline):
+        async with deadline(request.deadline):
             return await self._translate(request, deliver, turn)
 
     async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
@@ -209,10 +206,13 @@ class Translator:
             for each in read:
                 if order is not None:
                     order.whole(each.number, each.text)
-            return [(each.number, _unchanged(each)) for each in read]
+            return [
+                (each.number, Translation(each.pair, (), each.text, each.detection))
+                for each in read
+            ]
         if request.terms and len(route) > 1:
             raise InvalidOption(f"a glossary needs a model that translates {read[0].pair} directly")
-        legs: list[list[TextDone]] = []
+        legs: list[list[Leg]] = []
         preparing, marked = reading, [each.marked for each in read]
         with ExitStack() as held:
             for number, way in enumerate(route):
@@ -227,10 +227,13 @@ class Translator:
                     deliver = _deliverer(order, read, texts)
                 legs.append(await run_leg(way, texts, standing, deliver, turn))
                 if not last:
-                    marked = await _parsed([d.hypotheses[0] for d in legs[-1]], request.markup)
+                    marked = await _parsed([leg.hypotheses[0] for leg in legs[-1]], request.markup)
         return [
-            (each.number, _translation(each, [leg[n] for leg in legs], preparing))
-            for n, each in enumerate(read)
+            (
+                each.number,
+                Translation(each.pair, of_text, detection=each.detection, preparing=preparing),
+            )
+            for each, of_text in zip(read, zip(*legs, strict=True), strict=True)
         ]
 
 
@@ -270,41 +273,6 @@ def _deliverer(
     for each, text in zip(read, texts, strict=True):
         order.begin(each.number, text)
     return lambda text, sentence, target: order.deliver(read[text].number, sentence, target)
-
-
-def _translation(read: _Read, legs: Sequence[TextDone], preparing: float) -> Translation:
-    last = legs[-1]
-    cut = any(leg.finish_reason is FinishReason.LENGTH for leg in legs)
-    return Translation(
-        hypotheses=last.hypotheses,
-        scores=last.scores,
-        pair=read.pair,
-        legs=tuple(done.leg for done in legs),
-        detection=read.detection,
-        source_tokens=legs[0].source_tokens,
-        target_tokens=last.target_tokens,
-        finish_reason=FinishReason.LENGTH if cut else FinishReason.COMPLETE,
-        timing=Timing(
-            preparing, sum(leg.queued for leg in legs), sum(leg.decoding for leg in legs)
-        ),
-    )
-
-
-def _unchanged(read: _Read) -> Translation:
-    return Translation((read.text,), (math.nan,), read.pair, detection=read.detection)
-
-
-@asynccontextmanager
-async def _deadline(seconds: float | None) -> AsyncIterator[None]:
-    """Cancel the body after ``seconds`` and raise ``DeadlineExceeded``."""
-    scope = asyncio.timeout(seconds)
-    try:
-        async with scope:
-            yield
-    except TimeoutError as error:
-        if seconds is None or not scope.expired():
-            raise
-        raise DeadlineExceeded(seconds) from error
 
 
 async def _off_the_loop(texts: Sequence[str], work: Callable[[], T]) -> T:

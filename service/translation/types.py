@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, zip_longest
+from typing import TypeVar
 
-from service.engine.types import FinishReason, Priority
+from service.engine.types import Durations, FinishReason, Priority
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.edits import Edit
 from service.translation.markup.types import PLAIN, Markup
 from service.translation.segmentation import Splitting
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,35 +74,6 @@ class TranslateRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TranslatedSentence:
-    """A sentence of a text and the best hypothesis for it, without markup.
-
-    ``source_ids`` begins with the direction's prefix and ends with ``eos``; ``target_ids`` has
-    neither ``bos`` nor ``eos`` nor a prefix. ``score`` is ``NaN`` if scores were not requested and
-    the search did not need them.
-    """
-
-    source: str
-    target: str
-    source_ids: tuple[int, ...]
-    target_ids: tuple[int, ...]
-    score: float
-    finish_reason: FinishReason
-    edits: tuple[Edit, ...] = ()
-    """The edits from the decoded text of ``target_ids`` to ``target``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leg:
-    """A text's translation by one model: one leg per text, or two through a pivot."""
-
-    model: str
-    version: str
-    pair: LanguagePair
-    sentences: tuple[TranslatedSentence, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Timing:
     """Durations of a request in seconds; the longest over its sentences."""
 
@@ -107,25 +84,113 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """The translation of one text.
+class TranslatedSentence:
+    """A sentence of a text, its hypotheses, and what the search found out about them.
 
-    ``hypotheses`` holds at least one text, best first; hypothesis *i* of a text is made of
-    hypothesis *i* of each of its sentences, and ``scores[i]`` is their mean score. Token
-    counts exclude prefixes, ``bos`` and ``eos``; target tokens are those of the best hypothesis.
-    ``legs`` is empty if source and target are the same language.
+    ``source_ids`` begins with the direction's prefix and ends with ``eos``; ``target_ids`` has
+    neither ``bos`` nor ``eos`` nor a prefix.
     """
 
+    source: str
+    target: str
+    """The best hypothesis, without markup."""
+    source_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
     hypotheses: tuple[str, ...]
+    """With the markup of the source, best first."""
     scores: tuple[float, ...]
+    """Of each hypothesis; ``NaN`` if not requested and not needed by the search."""
+    finish_reason: FinishReason
+    edits: tuple[Edit, ...] = ()
+    """The edits from the decoded text of ``target_ids`` to ``target``."""
+    durations: Durations = field(default=Durations(), compare=False)
+
+    @property
+    def score(self) -> float:
+        """Of the best hypothesis."""
+        return self.scores[0]
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A text's translation by one model: one leg per text, or two through a pivot.
+
+    Everything but the fields is derived from the sentences, once.
+    """
+
+    model: str
+    version: str
+    pair: LanguagePair
+    separators: tuple[str, ...]
+    """The raw text around the sentences, one more than sentences."""
+    sentences: tuple[TranslatedSentence, ...]
+    source_tokens: int
+    """Without prefixes and ``eos``."""
+
+    @cached_property
+    def hypotheses(self) -> tuple[str, ...]:
+        """See ``Translation.hypotheses``."""
+        return tuple(
+            _joined(self.separators, [_of_rank(each.hypotheses, rank) for each in self.sentences])
+            for rank in range(self._ranks)
+        )
+
+    @cached_property
+    def scores(self) -> tuple[float, ...]:
+        """See ``Translation.scores``."""
+        if not self.sentences:
+            return (math.nan,)
+        return tuple(
+            math.fsum(_of_rank(each.scores, rank) for each in self.sentences) / len(self.sentences)
+            for rank in range(self._ranks)
+        )
+
+    @property
+    def target_tokens(self) -> int:
+        return sum(len(each.target_ids) for each in self.sentences)
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """``LENGTH`` if that of any sentence is."""
+        cut = any(each.finish_reason is FinishReason.LENGTH for each in self.sentences)
+        return FinishReason.LENGTH if cut else FinishReason.COMPLETE
+
+    @property
+    def timing(self) -> Timing:
+        return longest(
+            [Timing(0.0, d.queued, d.decoding) for d in (s.durations for s in self.sentences)]
+        )
+
+    @property
+    def _ranks(self) -> int:
+        return max((len(each.hypotheses) for each in self.sentences), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The translation of one text: its legs, and what belongs to no single leg.
+
+    Without legs, source and target are the same language, and the text is ``unchanged``.
+    """
+
     pair: LanguagePair
     legs: tuple[Leg, ...] = ()
+    unchanged: str = ""
     detection: Detection | None = None
     """Set if the request did not name the source language."""
-    source_tokens: int = 0
-    target_tokens: int = 0
-    finish_reason: FinishReason = FinishReason.COMPLETE
-    timing: Timing = field(default=Timing(), compare=False)
+    preparing: float = field(default=0.0, compare=False)
+    """Seconds of splitting and tokenising, over all legs."""
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """At least one text, best first. Hypothesis *i* of a text is made of hypothesis *i* of each
+        of its sentences, or of the sentence's last."""
+        return self.legs[-1].hypotheses if self.legs else (self.unchanged,)
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """Mean score of the sentences, for each hypothesis."""
+        return self.legs[-1].scores if self.legs else (math.nan,)
 
     @property
     def text(self) -> str:
@@ -143,9 +208,33 @@ class Translation:
         return "+".join(leg.model for leg in self.legs) or None
 
     @property
+    def source_tokens(self) -> int:
+        """Tokens of the text, without prefixes and ``eos``."""
+        return self.legs[0].source_tokens if self.legs else 0
+
+    @property
+    def target_tokens(self) -> int:
+        """Tokens of the best hypothesis, without prefixes and ``eos``."""
+        return self.legs[-1].target_tokens if self.legs else 0
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """``LENGTH`` if that of any leg is."""
+        reasons = {leg.finish_reason for leg in self.legs}
+        return FinishReason.LENGTH if FinishReason.LENGTH in reasons else FinishReason.COMPLETE
+
+    @property
     def truncated(self) -> bool:
         """Whether a sentence's translation reached its maximum length."""
         return self.finish_reason is FinishReason.LENGTH
+
+    @property
+    def timing(self) -> Timing:
+        """The durations of the legs, added."""
+        timings = [leg.timing for leg in self.legs]
+        return Timing(
+            self.preparing, sum(t.queued for t in timings), sum(t.decoding for t in timings)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +255,12 @@ def longest(timings: Sequence[Timing]) -> Timing:
         max((timing.queued for timing in timings), default=0.0),
         max((timing.decoding for timing in timings), default=0.0),
     )
+
+
+def _of_rank(values: tuple[T, ...], rank: int) -> T:
+    """The value of this rank, or the last."""
+    return values[min(rank, len(values) - 1)]
+
+
+def _joined(separators: Sequence[str], sentences: Sequence[str]) -> str:
+    return "".join(chain.from_iterable(zip_longest(separators, sentences, fillvalue="")))

@@ -66,13 +66,14 @@ def translated(*sources: str, version: str = "1", model: str = "a") -> Translati
             source.upper(),
             (*TOKENIZER.encode(source), EOS),
             TOKENIZER.encode(source.upper()),
-            -0.05,
+            (source.upper(),),
+            (-0.05,),
             FinishReason.COMPLETE,
         )
         for source in sources
     )
-    text = " ".join(sources).upper()
-    return Translation((text,), (-0.05,), DE_EN, (Leg(model, version, DE_EN, sentences),))
+    separators = ("", *[" "] * (len(sources) - 1), "")
+    return Translation(DE_EN, (Leg(model, version, DE_EN, separators, sentences, 3),))
 
 
 async def test_stored_translation_has_maps_and_alignment(
@@ -104,7 +105,7 @@ async def test_stored_translation_has_maps_and_alignment(
 async def test_nonexistent_place_is_refused_with_the_counts(
     inspector: Inspector, store: TranslationStore, place: Place, problem: str
 ) -> None:
-    kept = store.put([translated("ja"), Translation(("x",), (), LanguagePair("en", "en"))])
+    kept = store.put([translated("ja"), Translation(LanguagePair("en", "en"), unchanged="x")])
     place = Place(kept, place.text, place.leg, place.sentence)
     with pytest.raises(InvalidOption, match=problem):
         await inspector.attention(place, Wanted())

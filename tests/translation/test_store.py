@@ -26,12 +26,18 @@ def make(characters: int = 40, tokens: int = 12, sentences: int = 1, seed: int =
 
     done = tuple(
         TranslatedSentence(
-            text(2 * n), text(2 * n + 1), ids(n), ids(-n), -0.5 - n, FinishReason.COMPLETE
+            source=text(2 * n),
+            target=text(2 * n + 1),
+            source_ids=ids(n),
+            target_ids=ids(-n),
+            hypotheses=(text(2 * n + 2),),
+            scores=(-0.5 - n,),
+            finish_reason=FinishReason.COMPLETE,
         )
         for n in range(sentences)
     )
-    hypotheses = (text(5) * sentences,)
-    return Translation(hypotheses, (-0.5 - seed,), PAIR, (Leg("m", "1", PAIR, done),))
+    separators = ("", *[" "] * (sentences - 1), "")
+    return Translation(PAIR, (Leg("m", "1", PAIR, separators, done, tokens * sentences),))
 
 
 def test_stored_translations_are_found_by_their_id() -> None:
