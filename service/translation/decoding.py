@@ -30,10 +30,23 @@ _TOKENS_PER_SOURCE_TOKEN = 3
 _TOKENS_ALWAYS = 20
 
 
-def _no_text(text: str) -> tuple[int, ...]:
-    if text:
-        raise ValueError("text among the options needs a tokenizer")
-    return ()
+# More than any translation is forced to begin with or kept from writing. Encoding them takes less
+# than a millisecond.
+_LONGEST_CONSTRAINTS = 4_000
+
+_WHOLE_VOCABULARY = 8
+"""Rows whose step costs as much as one row that is sampled from the whole vocabulary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Token ids of a request's forced prefix and suppressed sequences, encoded once per request."""
+
+    target_prefix: tuple[int, ...] = ()
+    suppress_sequences: tuple[tuple[int, ...], ...] = ()
+
+
+UNCONSTRAINED = Constraints()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +86,28 @@ class DecodingOverrides:
     return_scores: bool = False
     """Whether to compute scores; greedy search is faster without them."""
 
+    def constraints(self, encode: Encode) -> Constraints:
+        """The constraints as token ids. ``encode`` converts text to token ids.
+
+        Raises ``InvalidOption`` if they are longer together than any translation needs.
+        """
+        characters = len(self.target_prefix) + sum(map(len, self.suppress_sequences))
+        if characters > _LONGEST_CONSTRAINTS:
+            raise InvalidOption(
+                f"target_prefix and suppress_sequences have {characters} characters together; at "
+                f"most {_LONGEST_CONSTRAINTS} are read"
+            )
+        return Constraints(
+            encode(self.target_prefix) if self.target_prefix else (),
+            tuple(encode(text) for text in self.suppress_sequences),
+        )
+
     def resolve(
         self,
         defaults: DecodingDefaults,
         limits: SentenceLimits,
         source_tokens: int,
-        encode: Encode = _no_text,
+        constraints: Constraints = UNCONSTRAINED,
         sentence: int = 0,
         direction: Direction | None = None,
         *,
@@ -86,7 +115,7 @@ class DecodingOverrides:
     ) -> DecodingOptions:
         """The options for a sentence of ``source_tokens`` tokens, prefix and ``eos`` included.
 
-        ``encode`` converts text to token ids. ``sentence`` is the sentence's number in its text.
+        ``constraints`` are those of the request. ``sentence`` is the sentence's number in its text.
         ``direction`` has the decoder's forced prefix. ``has_figures``: whether the source has
         figures. By default a translation has at most ``3 * source_tokens + 20`` tokens, prefix and
         ``eos`` included, and never more than the network can write; one that reaches the limit
@@ -96,9 +125,6 @@ class DecodingOverrides:
         forced = direction.target_prefix if direction is not None else ()
         unread = len(direction.source_prefix) if direction is not None else 0
         longest, shortest = self._lengths(limits, source_tokens, unread, len(forced))
-        seed = _or(self.seed, 0)
-        if self._samples and self.seed is None:
-            seed = secrets.randbits(64)
         try:
             return DecodingOptions(
                 beam_size=self._beam_size(defaults),
@@ -110,8 +136,8 @@ class DecodingOverrides:
                 repetition_penalty=_or(self.repetition_penalty, 1.0),
                 no_repeat_ngram_size=_or(self.no_repeat_ngram_size, 0),
                 disable_unk=_or(self.disable_unk, False),
-                suppress_sequences=tuple(encode(text) for text in self.suppress_sequences),
-                target_prefix=(*forced, *(encode(self.target_prefix) if not sentence else ())),
+                suppress_sequences=constraints.suppress_sequences,
+                target_prefix=(*forced, *(() if sentence else constraints.target_prefix)),
                 forced_prefix_length=len(forced),
                 prefix_bias_beta=_or(self.prefix_bias_beta, 0.0),
                 min_decoding_length=shortest,
@@ -121,8 +147,7 @@ class DecodingOverrides:
                 sampling_temperature=_or(self.sampling_temperature, 1.0),
                 all_finished=has_figures and self._chooses_by_figures(defaults, direction),
                 return_scores=self.return_scores,
-                # A seed per sentence: the sentences of a text must draw different numbers.
-                seed=(seed + sentence) % 2**64 if seed >= 0 else seed,
+                seed=self._seed(sentence),
             )
         except ValueError as error:
             raise InvalidOption(str(error)) from error
@@ -130,10 +155,13 @@ class DecodingOverrides:
     def work(self, defaults: DecodingDefaults, limits: SentenceLimits, source_tokens: int) -> int:
         """The work in source tokens of decoding with the bundle's defaults.
 
-        At least ``source_tokens``. A wider beam makes every step longer, and a minimum length
-        requires more steps.
+        At least ``source_tokens``. More rows make every step longer, and so does sampling from
+        the whole vocabulary. A minimum length requires more steps.
         """
-        rows = _or(self.num_hypotheses, 1) if self._samples else self._beam_size(defaults)
+        hypotheses = _or(self.num_hypotheses, 1)
+        rows = hypotheses if self._samples else max(self._beam_size(defaults), hypotheses)
+        if self.sampling_topk == 0:
+            rows *= _WHOLE_VOCABULARY
         _, shortest = self._lengths(limits, source_tokens)
         steps = max(source_tokens, min(shortest, limits.target_length))
         return math.ceil(steps * max(1.0, rows / defaults.beam_size))
@@ -143,6 +171,16 @@ class DecodingOverrides:
         keeps = _or(self.keep_figures, _or(defaults.keep_figures, not _private_use(direction)))
         alone = _or(self.num_hypotheses, 1) == 1 and not self.return_scores
         return keeps and alone and self._beam_size(defaults) > 1
+
+    def _seed(self, sentence: int) -> int:
+        """A seed for each sentence of a text, so that they draw different numbers.
+
+        0 unless sampling, because equal options are one entry in the result cache.
+        """
+        if not self._samples:
+            return 0
+        seed = secrets.randbits(64) if self.seed is None else self.seed
+        return (seed + sentence) % 2**64 if seed >= 0 else seed
 
     @property
     def _samples(self) -> bool:

@@ -15,6 +15,7 @@ from service.translation.glossary.terms import TermOccurrence, occurrences_in
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedSentence, MarkedText
 from service.translation.segmentation import Splitting, TokenLimit, segment
+from service.translation.text_pool import Check, unchecked
 from service.translation.types import Term
 from service.translation.verbatim import is_verbatim
 
@@ -26,6 +27,12 @@ class Job:
     decoding: DecodingOverrides
     splitting: Splitting
     terms: tuple[Term, ...]
+
+    @property
+    def extra_characters(self) -> int:
+        """Characters that are processed besides the texts, roughly."""
+        constraints = self.decoding.target_prefix, *self.decoding.suppress_sequences
+        return sum(map(len, constraints)) + len(self.terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +59,19 @@ class Text:
     sentences: tuple[Sentence, ...]
 
 
-def prepare(texts: Sequence[MarkedText], way: DirectedModel, job: Job) -> list[Text]:
-    """Split and tokenise texts.
+def prepare(
+    texts: Sequence[MarkedText], way: DirectedModel, job: Job, check: Check = unchecked
+) -> list[Text]:
+    """Split and tokenise texts. ``check`` is called before each sentence is tokenised.
 
     Raises ``InvalidOption``, and ``SentenceTooLong`` for a word longer than the model can read.
     """
-    manifest, target = way.model.manifest, way.model.tokenizers.target
+    manifest = way.model.manifest
+    constraints = job.decoding.constraints(way.model.tokenizers.target.encode)
     encoded: dict[str, tuple[int, ...]] = {}
 
     def count(sentence: str) -> int:
+        check()
         encoded[sentence] = way.source_ids(sentence)
         return len(encoded[sentence])
 
@@ -82,7 +93,7 @@ def prepare(texts: Sequence[MarkedText], way: DirectedModel, job: Job) -> list[T
             manifest.decoding,
             manifest.limits,
             len(source_ids),
-            target.encode,
+            constraints,
             number,
             way.direction,
             has_figures=any(map(str.isdecimal, marked.text)),

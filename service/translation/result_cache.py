@@ -21,9 +21,10 @@ Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int], Awaitable[D
 
 _Question = tuple[tuple[int, ...], DecodingOptions]
 
-_BYTES_PER_ENTRY = 1_200
+_BYTES_PER_ENTRY = 1_500
+_BYTES_PER_SEQUENCE = 250
 _BYTES_PER_TOKEN = 40
-"""Memory of a tuple of integers, measured with tracemalloc and rounded up."""
+"""Memory of a key and its result, measured with tracemalloc and rounded up."""
 
 
 @dataclass(slots=True)
@@ -114,5 +115,12 @@ async def _run(decode: Decode, question: _Question, priority: Priority, request:
 
 
 def _size(question: _Question, decoded: Decoded) -> int:
-    tokens = len(question[0]) + sum(len(h.token_ids) for h in decoded.hypotheses)
-    return _BYTES_PER_ENTRY + _BYTES_PER_TOKEN * tokens
+    source_ids, options = question
+    sequences = [
+        source_ids,
+        options.target_prefix,
+        *options.suppress_sequences,
+        *(hypothesis.token_ids for hypothesis in decoded.hypotheses),
+    ]
+    tokens = sum(map(len, sequences))
+    return _BYTES_PER_ENTRY + _BYTES_PER_SEQUENCE * len(sequences) + _BYTES_PER_TOKEN * tokens

@@ -31,6 +31,7 @@ from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Text, prepare
 from service.translation.repository import ModelRepository
 from service.translation.tasks import deadline, together
+from service.translation.text_pool import Check, TextPool
 from service.translation.types import (
     Detection,
     LanguagePair,
@@ -41,10 +42,6 @@ from service.translation.types import (
 )
 
 T = TypeVar("T")
-
-# Splitting and tokenising this much takes a few milliseconds. Longer texts go to a thread, so that
-# they do not block the event loop.
-_CHARACTERS_ON_THE_LOOP = 4_000
 
 
 class Detector(Protocol):
@@ -71,6 +68,7 @@ class Translator:
         self._repository = repository
         self._admission = admission
         self._detector = detector
+        self._texts = TextPool()
         self._numbers = itertools.count(1)
 
     @property
@@ -96,14 +94,13 @@ class Translator:
 
     async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
         """Errors by text number, from 0, of texts with a word too long for the first model."""
-        read = await _off_the_loop(
-            request.texts, lambda: self._read(request, self._repository.offer)
-        )
+        offer = self._repository.offer
+        read = await self._texts.run(request.texts, lambda check: self._read(request, offer, check))
         found: dict[int, SentenceTooLong] = {}
         for each in read:
             async with self._repository.lease(each.pair, request.model) as route:
                 try:
-                    await _prepared([each.marked], route[0], _job(request, last=True))
+                    await self._prepared([each.marked], route[0], _job(request, last=True))
                 except SentenceTooLong as error:
                     found[each.number] = error
         return found
@@ -137,7 +134,7 @@ class Translator:
         if request.model is not None:
             offer.named(request.model)
         started = time.perf_counter()
-        read = await _off_the_loop(request.texts, lambda: self._read(request, offer))
+        read = await self._texts.run(request.texts, lambda check: self._read(request, offer, check))
         order = OrderedParts(len(read), deliver) if deliver is not None else None
         by_pair: dict[LanguagePair, list[_Read]] = {}
         for each in read:
@@ -162,7 +159,7 @@ class Translator:
         translations = dict(pair for group in done for pair in group)
         return [translations[number] for number in range(len(read))]
 
-    def _read(self, request: TranslateRequest, offer: Catalogue) -> list[_Read]:
+    def _read(self, request: TranslateRequest, offer: Catalogue, check: Check) -> list[_Read]:
         """Parse the texts and determine their language pairs. Blocks."""
         if request.source is None:
             source, target = "", offer.language(request.target, "targets")
@@ -171,6 +168,7 @@ class Translator:
             source, target = pair.source, pair.target
         read = []
         for number, text in enumerate(request.texts):
+            check()
             marked = parse(text, request.markup)
             detection = None
             if not source:
@@ -218,7 +216,7 @@ class Translator:
             for number, way in enumerate(route):
                 last = number == len(route) - 1
                 started = time.perf_counter()
-                texts = await _prepared(marked, way, _job(request, last=last))
+                texts = await self._prepared(marked, way, _job(request, last=last))
                 preparing += time.perf_counter() - started
                 if not legs:
                     held.enter_context(self._admission.admitted(_work(texts, route, request)))
@@ -227,7 +225,9 @@ class Translator:
                     deliver = _deliverer(order, read, texts)
                 legs.append(await run_leg(way, texts, standing, deliver, turn))
                 if not last:
-                    marked = await _parsed([leg.hypotheses[0] for leg in legs[-1]], request.markup)
+                    marked = await self._parsed(
+                        [leg.hypotheses[0] for leg in legs[-1]], request.markup
+                    )
         return [
             (
                 each.number,
@@ -236,14 +236,25 @@ class Translator:
             for each, of_text in zip(read, zip(*legs, strict=True), strict=True)
         ]
 
+    async def _prepared(
+        self, marked: Sequence[MarkedText], way: DirectedModel, job: Job
+    ) -> list[Text]:
+        runs = [run for text in marked for run in text.runs]
+        extra = job.extra_characters + sum(len(run.atoms) for run in runs)
+        return await self._texts.run(
+            [run.text for run in runs], lambda check: prepare(marked, way, job, check), extra
+        )
 
-async def _prepared(marked: list[MarkedText], way: DirectedModel, job: Job) -> list[Text]:
-    plain = [run.text for text in marked for run in text.runs]
-    return await _off_the_loop(plain, lambda: prepare(marked, way, job))
+    async def _parsed(self, texts: Sequence[str], markup: Markup) -> list[MarkedText]:
+        return await self._texts.run(texts, lambda check: _parse_all(texts, markup, check))
 
 
-async def _parsed(texts: Sequence[str], markup: Markup) -> list[MarkedText]:
-    return await _off_the_loop(texts, lambda: [parse(text, markup) for text in texts])
+def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[MarkedText]:
+    parsed = []
+    for text in texts:
+        check()
+        parsed.append(parse(text, markup))
+    return parsed
 
 
 def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> int:
@@ -273,13 +284,6 @@ def _deliverer(
     for each, text in zip(read, texts, strict=True):
         order.begin(each.number, text)
     return lambda text, sentence, target: order.deliver(read[text].number, sentence, target)
-
-
-async def _off_the_loop(texts: Sequence[str], work: Callable[[], T]) -> T:
-    """Run ``work`` directly, or in a thread if ``texts`` are long."""
-    if sum(map(len, texts)) <= _CHARACTERS_ON_THE_LOOP:
-        return work()
-    return await asyncio.to_thread(work)
 
 
 async def _all(groups: Sequence[Coroutine[None, None, T]]) -> list[T]:

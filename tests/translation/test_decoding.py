@@ -47,6 +47,39 @@ def test_options_that_contradict_each_other_are_refused_by_name() -> None:
         resolve(beam_size=2, num_hypotheses=3)
 
 
+def test_constraints_longer_than_any_translation_needs_are_refused() -> None:
+    encode = tuple[int, ...]
+    accepted = DecodingOverrides(suppress_sequences=("ab", "c"), target_prefix="d")
+    assert accepted.constraints(lambda text: tuple(map(ord, text))).target_prefix == (100,)
+    for excess in (
+        DecodingOverrides(suppress_sequences=("x" * 3_000, "y" * 3_000)),
+        DecodingOverrides(target_prefix="x" * 6_000),
+    ):
+        with pytest.raises(InvalidOption, match="6000"):
+            excess.constraints(lambda text: encode())
+
+
+def test_sentences_of_a_text_have_one_seed_unless_they_are_sampled() -> None:
+    def seeds(**overrides: int) -> set[int]:
+        asked = DecodingOverrides(**overrides)
+        return {asked.resolve(DEFAULTS, LIMITS, 10, sentence=n).seed for n in range(4)}
+
+    assert seeds() == {0}
+    assert seeds(seed=7) == {0}
+    assert seeds(seed=7, sampling_topk=5) == {7, 8, 9, 10}
+    assert len(seeds(sampling_topk=0)) == 4
+
+
+def test_work_grows_with_rows_and_with_sampling_from_the_whole_vocabulary() -> None:
+    def work(**overrides: int) -> int:
+        return DecodingOverrides(**overrides).work(DEFAULTS, LIMITS, 10)
+
+    assert work() == work(beam_size=1) == work(num_hypotheses=4) == 10
+    assert work(beam_size=8) == work(num_hypotheses=8) == 20
+    assert work(sampling_topk=5, num_hypotheses=8) == 20
+    assert work(sampling_topk=0, num_hypotheses=8) == 160
+
+
 @pytest.mark.parametrize(
     ("overrides", "default", "expected"),
     [

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -105,10 +107,10 @@ async def test_failure_is_raised_in_all_waiting_calls_and_not_cached() -> None:
 async def test_least_recently_used_results_are_evicted_above_the_memory_limit() -> None:
     engine = Engine()
     engine.go.set()
-    results = ResultCache(engine.decode, 3_000)
+    results = ResultCache(engine.decode, 5_000)
     for source in [(1,), (2,), (1,), (3,), (1,), (2,)]:
         await results.decode(source, GREEDY, "interactive")
-        assert results.bytes <= 3_000
+        assert results.bytes <= 5_000
     assert engine.asked == [(1,), (2,), (3,), (2,)]
 
 
@@ -129,3 +131,44 @@ async def test_cached_result_has_zero_durations() -> None:
     await results.decode((1,), GREEDY, "interactive")
     again = await results.decode((1,), GREEDY, "interactive")
     assert again.durations.queued == again.durations.decoding == 0
+
+
+def long_source(number: int) -> tuple[tuple[int, ...], DecodingOptions]:
+    return tuple(range(1_000 * number, 1_000 * number + 500)), GREEDY
+
+
+def short_source(number: int) -> tuple[tuple[int, ...], DecodingOptions]:
+    return (number,), DecodingOptions(beam_size=1, length_penalty=number / 100_000)
+
+
+def long_prefix(number: int) -> tuple[tuple[int, ...], DecodingOptions]:
+    prefix = tuple(range(1_000 * number, 1_000 * number + 2_000))
+    return (1,), DecodingOptions(beam_size=1, target_prefix=prefix, max_decoding_length=4_000)
+
+
+def many_suppressed(number: int) -> tuple[tuple[int, ...], DecodingOptions]:
+    suppressed = tuple((1_000 * number + n,) for n in range(500))
+    return (1,), DecodingOptions(beam_size=1, suppress_sequences=suppressed)
+
+
+@pytest.mark.parametrize("make", [long_source, short_source, long_prefix, many_suppressed])
+async def test_memory_stays_below_the_limit_for_any_key(
+    make: Callable[[int], tuple[tuple[int, ...], DecodingOptions]],
+) -> None:
+    limit = 1 << 20
+    engine = Engine()
+    engine.go.set()
+    results = ResultCache(engine.decode, limit)
+    tracemalloc.start()
+    try:
+        evicting = 0
+        for number in itertools.count(1):
+            before = results.bytes
+            await results.decode(*make(number), "interactive")
+            evicting += results.bytes <= before
+            if evicting == 20:
+                break
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert limit / 8 < taken < limit

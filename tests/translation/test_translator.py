@@ -174,7 +174,8 @@ async def test_wide_beams_and_minimum_lengths_count_as_more_tokens() -> None:
             # The bundle's default beam size is 2.
             (request("abc", num_hypotheses=4), 8),
             (request("abc", beam_size=3), 6),
-            (request("abc", sampling_topk=0, num_hypotheses=3), 6),
+            (request("abc", sampling_topk=5, num_hypotheses=3), 6),
+            (request("abc", sampling_topk=0, num_hypotheses=3), 48),
             (request("abc", min_decoding_length=10), 10),
             (request("abc", min_decoding_length=10, beam_size=4), 20),
             # Of two legs, only the second returns several hypotheses.
@@ -291,6 +292,14 @@ async def test_lone_surrogate_raises_invalid_text_with_the_text_number() -> None
     async with translating() as translator:
         with pytest.raises(InvalidText, match="text 2 is not valid Unicode"):
             await translator.translate(request("gut", "\ud83d"))
+
+
+async def test_repeated_sentences_of_a_text_are_decoded_once() -> None:
+    backend = ScriptedBackend(shouting, make_limits())
+    async with translating(backend) as translator:
+        (translation,) = await translator.translate(request("\n".join(["abc"] * 20)))
+    assert translation.text == "\n".join(["ABC"] * 20)
+    assert backend.encode_sizes == [1]
 
 
 async def test_identical_sentences_in_flight_are_decoded_once() -> None:

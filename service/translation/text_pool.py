@@ -1,0 +1,65 @@
+"""Bounded pool of threads that parse, split and tokenise texts, cancellable between sentences.
+
+Short texts are processed on the event loop, because a thread costs more than they do. The pool is
+separate from asyncio's default pool, so that long texts delay neither files nor reloads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from service.translation.errors import Overloaded
+
+T = TypeVar("T")
+Check = Callable[[], None]
+"""Raises ``Abandoned`` if the result is no longer wanted. Cheap: called for every sentence."""
+
+_CHARACTERS_ON_THE_LOOP = 4_000
+"""Splitting and tokenising this much takes a few milliseconds."""
+_CHARACTERS_PER_TEXT = 20
+"""What a text costs besides its characters, measured as characters."""
+
+
+class Abandoned(Exception):
+    """The call that wanted the result was cancelled or exceeded its deadline."""
+
+
+def unchecked() -> None:
+    """A ``Check`` that never raises."""
+
+
+class TextPool:
+    """At most ``threads`` calls run and ``waiting`` calls wait; more raise ``Overloaded``."""
+
+    def __init__(self, threads: int = 2, waiting: int = 256) -> None:
+        self._executor = ThreadPoolExecutor(threads, "text")
+        self._places = threading.BoundedSemaphore(threads + waiting)
+
+    async def run(self, texts: Sequence[str], work: Callable[[Check], T], extra: int = 0) -> T:
+        """The result of ``work``, which runs in a thread if ``texts`` are long.
+
+        ``extra`` counts further characters that are processed. Cancelling the call ends ``work``
+        at its next check.
+        """
+        size = sum(map(len, texts)) + _CHARACTERS_PER_TEXT * len(texts) + extra
+        if size <= _CHARACTERS_ON_THE_LOOP:
+            return work(unchecked)
+        if not self._places.acquire(blocking=False):
+            raise Overloaded
+        abandoned = threading.Event()
+
+        def check() -> None:
+            if abandoned.is_set():
+                raise Abandoned
+
+        call = self._executor.submit(work, check)
+        # An abandoned call keeps its place until its thread has noticed.
+        call.add_done_callback(lambda _: self._places.release())
+        try:
+            return await asyncio.wrap_future(call)
+        finally:
+            abandoned.set()

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from service.translation.decoding import DecodingOverrides
+from service.translation.loaded_model import DirectedModel
+from service.translation.markup import parse
+from service.translation.preparing import Job, prepare
+from service.translation.text_pool import Abandoned
+from tests.support.shouting import Both, ByteTokenizer, make_manifest, make_model
+
+pytestmark = pytest.mark.anyio
+SENTENCES = 40
+TEXT = parse("\n".join(f"satz {number}" for number in range(SENTENCES)))
+
+
+@dataclass
+class Counting(ByteTokenizer):
+    encoded: list[str] = field(default_factory=list)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        self.encoded.append(text)
+        return super().encode(text)
+
+
+@asynccontextmanager
+async def counting() -> AsyncIterator[tuple[DirectedModel, list[str]]]:
+    model = await make_model(make_manifest("shout", "de", "en"))
+    tokenizer = Counting()
+    model.tokenizers = Both(tokenizer)
+    try:
+        yield model.ways[0], tokenizer.encoded
+    finally:
+        await model.close()
+
+
+async def test_constraints_are_encoded_once_for_all_sentences() -> None:
+    constrained = DecodingOverrides(suppress_sequences=("nie", "auch nie"), target_prefix="so")
+    async with counting() as (way, encoded):
+        (text,) = prepare([TEXT], way, Job(constrained, "sentences", ()))
+    assert len(encoded) == SENTENCES + 3
+    assert all(sentence.options.suppress_sequences for sentence in text.sentences)
+    assert [bool(sentence.options.target_prefix) for sentence in text.sentences[:3]] == [
+        True,
+        False,
+        False,
+    ]
+
+
+async def test_work_ends_at_the_next_sentence_once_it_is_abandoned() -> None:
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            raise Abandoned
+
+    async with counting() as (way, encoded):
+        with pytest.raises(Abandoned):
+            prepare([TEXT], way, Job(DecodingOverrides(), "sentences", ()), check)
+    assert len(encoded) == 3
