@@ -38,7 +38,7 @@ MAY_IMPORT = {
     },
     "service.observability": {
         "service.observability",
-        "service.engine.observer",
+        "service.engine.iteration",
         "service.engine.types",
     },
     "service.translation": {

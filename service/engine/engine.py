@@ -18,17 +18,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+import numpy as np
+
 from service.engine.errors import BackendFailed, EngineError, EngineStopped
-from service.engine.observer import EngineObserver, SilentObserver
-from service.engine.reports import Reports
+from service.engine.iteration import NO_CACHE, Departure, Finished, Iteration, LeaveReason, Observe
 from service.engine.scheduler import Plan, Scheduler, Sequence
-from service.engine.types import Decoded, DecodingOptions, Durations, Priority
-from service.runtime.backend import Backend, Candidates, EncodeBatch, StepBatch
+from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
+from service.runtime.backend import Backend, CacheUse, Candidates, EncodeBatch, StepBatch
 from service.thread_priority import lower_thread_priority
 
 logger = logging.getLogger(__name__)
-
-_SILENT = SilentObserver()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,14 @@ class Engine:
     """Decodes many sentences at once with one backend, which it owns and closes."""
 
     def __init__(
-        self, backend: Backend, scheduler: Scheduler, observer: EngineObserver = _SILENT
+        self, backend: Backend, scheduler: Scheduler, observe: Observe = lambda _: None
     ) -> None:
+        """``observe`` gets one record per iteration, see ``service.engine.iteration``."""
         self._backend = backend
         self._scheduler = scheduler
-        self._reports = Reports(observer, scheduler)
+        self._observe = observe
+        self._iteration = Iteration()
+        """Record of the iteration in progress. Only the engine thread uses it."""
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._ids = itertools.count()
         self._futures: dict[int, asyncio.Future[Decoded]] = {}
@@ -163,15 +165,16 @@ class Engine:
     def _run(self) -> None:
         lower_thread_priority()
         try:
-            self._reports.use(self._backend.cache_use())
             while self._take_commands():
                 if self._scheduler.has_work:
-                    with self._reports.working():
-                        self._iterate()
-                    self._reports.use(self._backend.cache_use())
+                    start = time.perf_counter()
+                    finished = self._iterate()
+                    self._iteration.busy_seconds = time.perf_counter() - start
+                    self._report(self._backend.cache_use())
+                    self._deliver(finished)
         except Exception:
             logger.exception("the engine died")
-            self._reports.died()
+            self._iteration.died = True
         finally:
             # Later calls are refused; the futures of earlier calls fail.
             self._stopped = True
@@ -181,6 +184,8 @@ class Engine:
     def _take_commands(self) -> bool:
         """Apply the commands of the inbox; block only when there is no work. False means stop."""
         while self._holding or not self._scheduler.has_work or not self._inbox.empty():
+            if self._inbox.empty():
+                self._report(self._backend.cache_use())
             match self._inbox.get():
                 case _Stop():
                     return False
@@ -194,7 +199,6 @@ class Engine:
                     self._holding -= 1
                 case unknown:
                     assert_never(unknown)
-            self._reports.waiting()
         return True
 
     def _add(self, sequence: Sequence) -> None:
@@ -205,23 +209,28 @@ class Engine:
 
     def _cancel(self, sequence_id: int) -> None:
         if self._scheduler.abort(sequence_id, "cancelled"):
-            self._reports.left("cancelled", 1)
+            self._depart("cancelled", 1)
 
-    def _iterate(self) -> None:
+    def _iterate(self) -> list[tuple[Sequence, _Outcome]]:
+        """Admit, encode and step once; returns the sentences that finished, with results."""
         plan = self._scheduler.schedule()
-        if plan.encode is not None:
-            self._reports.joined(plan)
         if not self._admit(plan):
             plan = self._scheduler.reschedule()
         if plan.step is None:
-            return
+            return []
         candidates = self._step(plan.step, plan.sequences)
-        if candidates is not None:
-            leaving = _timed(self._scheduler.apply(candidates))
-            self._reports.ended(leaving)
-            self._deliver(leaving)
+        if candidates is None:
+            return []
+        leaving = _timed(self._scheduler.apply(candidates))
+        self._note_ends(leaving)
+        return leaving
 
     def _admit(self, plan: Plan) -> bool:
+        now = time.perf_counter()
+        for sequence in plan.admitted:
+            sequence.entered = now
+        self._iteration.running = len(plan.sequences) - len(plan.admitted)
+        self._iteration.waited_seconds = [now - sequence.arrived for sequence in plan.admitted]
         for origin, slot in plan.moves:
             self._backend.move(origin, slot)
         return plan.encode is None or self._encode(plan.encode, plan.admitted)
@@ -238,7 +247,10 @@ class Engine:
             logger.exception("encoding %d sentences failed", len(admitted))
             self._fail(admitted, error)
             return False
-        self._reports.encoded(batch, time.perf_counter() - start)
+        lengths = [len(source) for source in batch.sources]
+        self._iteration.encode_seconds = time.perf_counter() - start
+        self._iteration.encoded_tokens = sum(lengths)
+        self._iteration.padded_tokens = max(lengths) * len(lengths)
         return True
 
     def _step(self, batch: StepBatch, sequences: list[Sequence]) -> Candidates | None:
@@ -254,7 +266,8 @@ class Engine:
             logger.exception("a step of %d sentences failed", len(sequences))
             self._fail(sequences, error)
             return None
-        self._reports.stepped(batch, len(sequences), time.perf_counter() - start)
+        self._iteration.step_seconds = time.perf_counter() - start
+        self._iteration.rows = int(np.count_nonzero(batch.parents_BK >= 0))
         return candidates
 
     def _make_room(
@@ -269,8 +282,7 @@ class Engine:
         now = time.perf_counter()
         for sequence in leaving:
             sequence.arrived = now
-        self._reports.left("preempted", len(leaving))
-        self._reports.waiting()
+        self._depart("preempted", len(leaving))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         failures: list[tuple[Sequence, _Outcome]] = []
@@ -284,8 +296,35 @@ class Engine:
             )
             failure.__cause__ = error
             failures.append((sequence, failure))
-        self._reports.left("failed", len(sequences))
+        self._depart("failed", len(sequences))
         self._deliver(failures)
+
+    def _note_ends(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
+        """Record sentences that left the batch with a translation or a failure."""
+        finished = self._iteration.finished
+        for sequence, outcome in outcomes:
+            if isinstance(outcome, Decoded):
+                complete = outcome.finish_reason is FinishReason.COMPLETE
+                target_tokens = len(outcome.hypotheses[0].token_ids) + complete
+                finished.append(
+                    Finished(outcome.finish_reason, sequence.source_length, target_tokens)
+                )
+        self._depart("failed", len(outcomes) - len(finished))
+        self._depart("finished", len(finished))
+
+    def _depart(self, reason: LeaveReason, count: int) -> None:
+        """Record ``count`` sentences that the scheduler has already removed from the batch."""
+        if count:
+            departure = Departure(reason, count, len(self._scheduler.running))
+            self._iteration.departures.append(departure)
+
+    def _report(self, cache: CacheUse) -> None:
+        """Hand the record to the observer and begin the next."""
+        record, self._iteration = self._iteration, Iteration()
+        waiting = self._scheduler.waiting
+        record.waiting_sentences, record.waiting_tokens = len(waiting), waiting.tokens
+        record.cache = cache
+        self._observe(record)
 
     def _shut_down(self) -> None:
         try:
@@ -294,9 +333,8 @@ class Engine:
             logger.exception("closing the backend failed")
         abandoned = [*self._scheduler.running, *self._scheduler.waiting]
         in_batch = sum(self._scheduler.abort(sequence.id, "failed") for sequence in abandoned)
-        self._reports.left("failed", in_batch)
-        self._reports.waiting()
-        self._reports.use()
+        self._depart("failed", in_batch)
+        self._report(NO_CACHE)
 
     def _deliver(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
         if outcomes:

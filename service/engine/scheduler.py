@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from models.bundle.manifest import SpecialIds
 from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, SentenceTooLong
-from service.engine.observer import LeaveReason
+from service.engine.iteration import LeaveReason
 from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions, Priority
 from service.engine.waiting import Line

@@ -21,7 +21,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
 from service.engine.engine import Engine
 from service.engine.errors import EngineError
-from service.engine.observer import EngineObserver
+from service.engine.iteration import Iteration
 from service.engine.scheduler import Scheduler
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, TeacherForced
@@ -68,8 +68,10 @@ class OpenedBundle:
         self.attention.close()
 
 
-class ModelObserver(EngineObserver, Protocol):
-    """Receives the events of a model's engine and of its result cache."""
+class ModelObserver(Protocol):
+    """Receives the iterations of a model's engine, and the lookups of its result cache."""
+
+    def iterated(self, iteration: Iteration) -> None: ...
 
     def looked_up(self, result: Lookup) -> None: ...
 
@@ -140,7 +142,7 @@ async def load_model(
         max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
     )
     observer = observer_for(manifest.name)
-    engine = Engine(opened.backend, scheduler, observer)
+    engine = Engine(opened.backend, scheduler, observer.iterated)
     attention = AttentionReader(opened.attention, manifest.limits)
     results = ResultCache(engine.decode, settings.result_megabytes << 20, observer.looked_up)
     model = LoadedModel(manifest, opened.precision, opened.tokenizers, engine, attention, results)

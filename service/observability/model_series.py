@@ -1,4 +1,4 @@
-"""Prometheus series of each model, and the observer that fills them from engine events."""
+"""Prometheus series of each model, and the observer that fills them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from service.engine.observer import LeaveReason
+from service.engine.iteration import Departure, Finished, Iteration, LeaveReason
 from service.engine.types import FinishReason
 
 REQUEST_SECONDS = (
@@ -157,10 +157,7 @@ class ModelObserver:
     """Records the events of one engine in the series of its model."""
 
     def __init__(self, series: ModelSeries, model: str) -> None:
-        self._in_line = 0
-        self._tokens_in_line = 0
-        self._cache_taken = 0
-        self._cache_allowed = 0
+        self._before = Iteration()
         self._running = series.sentences_running.labels(model)
         self._waiting = series.sentences_waiting.labels(model)
         self._queue_tokens = series.queue_tokens.labels(model)
@@ -191,50 +188,54 @@ class ModelObserver:
         self._target_length = series.target_length.labels(model)
         self._length_ratio = series.length_ratio.labels(model)
 
-    def joined(self, count: int, waited_seconds: Sequence[float], running: int) -> None:
-        self._joins[_batch(running)].inc(count)
-        self._running.inc(count)
-        for seconds in waited_seconds:
-            self._queue_seconds.observe(seconds)
-
-    def encoded(self, sentences: int, padded_tokens: int, tokens: int, seconds: float) -> None:
-        self._encode_seconds.observe(seconds)
-        self._padding_ratio.observe(1 - tokens / padded_tokens)
-
-    def stepped(self, rows: int, sentences: int, seconds: float) -> None:
-        self._step_seconds.observe(seconds)
-        self._rows.observe(rows)
-
-    def left(self, reason: LeaveReason, count: int, running: int) -> None:
-        self._retires[reason, _batch(running)].inc(count)
-        self._running.dec(count)
-
-    def finished(self, reason: FinishReason, source_tokens: int, target_tokens: int) -> None:
-        self._finished[reason].inc()
-        self._source_tokens.inc(source_tokens)
-        self._target_tokens.inc(target_tokens)
-        self._source_length.observe(source_tokens)
-        self._target_length.observe(target_tokens)
-        self._length_ratio.observe(target_tokens / source_tokens)
-
     def looked_up(self, result: str) -> None:
         self._lookups[result].inc()
 
-    def waiting(self, sentences: int, tokens: int) -> None:
-        self._waiting.inc(sentences - self._in_line)
-        self._queue_tokens.inc(tokens - self._tokens_in_line)
-        self._in_line, self._tokens_in_line = sentences, tokens
+    def iterated(self, iteration: Iteration) -> None:
+        """Record one iteration of the engine."""
+        if iteration.waited_seconds:
+            self._join(iteration.waited_seconds, iteration.running)
+        if iteration.encode_seconds is not None:
+            self._encode_seconds.observe(iteration.encode_seconds)
+            self._padding_ratio.observe(1 - iteration.encoded_tokens / iteration.padded_tokens)
+        if iteration.step_seconds is not None:
+            self._step_seconds.observe(iteration.step_seconds)
+            self._rows.observe(iteration.rows)
+        for finished in iteration.finished:
+            self._finish(finished)
+        for departure in iteration.departures:
+            self._depart(departure)
+        self._use(iteration)
+        self._busy_seconds.inc(iteration.busy_seconds)
+        if iteration.died:
+            self._deaths.inc()
 
-    def worked(self, seconds: float) -> None:
-        self._busy_seconds.inc(seconds)
+    def _join(self, waited_seconds: Sequence[float], running: int) -> None:
+        self._joins[_batch(running)].inc(len(waited_seconds))
+        self._running.inc(len(waited_seconds))
+        for seconds in waited_seconds:
+            self._queue_seconds.observe(seconds)
 
-    def cached(self, taken: int, limit: int) -> None:
-        self._cache_bytes.inc(taken - self._cache_taken)
-        self._cache_limit_bytes.inc(limit - self._cache_allowed)
-        self._cache_taken, self._cache_allowed = taken, limit
+    def _depart(self, departure: Departure) -> None:
+        self._retires[departure.reason, _batch(departure.running)].inc(departure.count)
+        self._running.dec(departure.count)
 
-    def died(self) -> None:
-        self._deaths.inc()
+    def _finish(self, finished: Finished) -> None:
+        self._finished[finished.reason].inc()
+        self._source_tokens.inc(finished.source_tokens)
+        self._target_tokens.inc(finished.target_tokens)
+        self._source_length.observe(finished.source_tokens)
+        self._target_length.observe(finished.target_tokens)
+        self._length_ratio.observe(finished.target_tokens / finished.source_tokens)
+
+    def _use(self, now: Iteration) -> None:
+        """Add the changes of the waiting line and of the cache since the previous iteration."""
+        before, self._before = self._before, now
+        self._waiting.inc(now.waiting_sentences - before.waiting_sentences)
+        self._queue_tokens.inc(now.waiting_tokens - before.waiting_tokens)
+        if now.cache != before.cache:
+            self._cache_bytes.inc(now.cache.taken - before.cache.taken)
+            self._cache_limit_bytes.inc(now.cache.limit - before.cache.limit)
 
 
 def _batch(running: int) -> str:

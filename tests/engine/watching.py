@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
 
-from service.engine.observer import LeaveReason
+from service.engine.iteration import Departure, Iteration, LeaveReason
 from service.engine.types import FinishReason
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.scripted import Script, ScriptedBackend
 
 
 class CountingObserver:
-    """Counts events, and checks that joined, left and running counts agree at any time."""
+    """Adds up the records of an engine, and checks that their counts agree at any time."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -24,54 +23,45 @@ class CountingObserver:
         self.finish_reasons: Counter[FinishReason] = Counter()
         self.source_tokens = 0
         self.target_tokens = 0
-        self.encodes: list[tuple[int, int, int]] = []
+        self.encodes: list[tuple[int, int]] = []
+        """Tokens, and tokens with padding, of each batch."""
         self.steps: list[tuple[int, int]] = []
         self.line = (0, 0)
-        self.iterations = 0
-        self.cache = (0, 0)
         self.deaths = 0
 
-    def joined(self, count: int, waited_seconds: Sequence[float], running: int) -> None:
-        assert count == len(waited_seconds) > 0
-        assert running == self.running
-        self.joined_sentences += count
-        self.running += count
-        self.running_at_join.append(running)
-        self.waited += waited_seconds
+    def __call__(self, iteration: Iteration) -> None:
+        """Cancellations come before the admission, all other departures after it."""
+        first = [each for each in iteration.departures if each.reason == "cancelled"]
+        for departure in first:
+            self._depart(departure)
+        if iteration.waited_seconds:
+            assert iteration.running == self.running
+            self.joined_sentences += len(iteration.waited_seconds)
+            self.running += len(iteration.waited_seconds)
+            self.running_at_join.append(iteration.running)
+            self.waited += iteration.waited_seconds
+        if iteration.encode_seconds is not None:
+            assert iteration.encode_seconds >= 0
+            self.encodes.append((iteration.encoded_tokens, iteration.padded_tokens))
+        if iteration.step_seconds is not None:
+            assert iteration.step_seconds >= 0
+            self.steps.append((iteration.rows, self.running))
+        for departure in iteration.departures[len(first) :]:
+            self._depart(departure)
+        for finished in iteration.finished:
+            self.finish_reasons[finished.reason] += 1
+            self.source_tokens += finished.source_tokens
+            self.target_tokens += finished.target_tokens
+        assert 0 <= iteration.waiting_sentences <= iteration.waiting_tokens
+        self.line = iteration.waiting_sentences, iteration.waiting_tokens
+        assert 0 <= iteration.cache.taken <= iteration.cache.limit
+        self.deaths += iteration.died
 
-    def encoded(self, sentences: int, padded_tokens: int, tokens: int, seconds: float) -> None:
-        assert seconds >= 0
-        self.encodes.append((sentences, padded_tokens, tokens))
-
-    def stepped(self, rows: int, sentences: int, seconds: float) -> None:
-        assert sentences == self.running
-        self.steps.append((rows, sentences))
-
-    def left(self, reason: LeaveReason, count: int, running: int) -> None:
-        self.departures[reason] += count
-        self.running -= count
-        assert count > 0 <= running <= self.running
-
-    def finished(self, reason: FinishReason, source_tokens: int, target_tokens: int) -> None:
-        self.finish_reasons[reason] += 1
-        self.source_tokens += source_tokens
-        self.target_tokens += target_tokens
-
-    def waiting(self, sentences: int, tokens: int) -> None:
-        assert sentences >= 0
-        assert tokens >= sentences
-        self.line = (sentences, tokens)
-
-    def worked(self, seconds: float) -> None:
-        assert seconds >= 0
-        self.iterations += 1
-
-    def cached(self, taken: int, limit: int) -> None:
-        assert 0 <= taken <= limit
-        self.cache = (taken, limit)
-
-    def died(self) -> None:
-        self.deaths += 1
+    def _depart(self, departure: Departure) -> None:
+        self.departures[departure.reason] += departure.count
+        self.running -= departure.count
+        assert departure.count > 0
+        assert departure.running == self.running
 
 
 class GatedBackend(ScriptedBackend):

@@ -16,22 +16,20 @@ from models.bundle.manifest import (
     Manifest,
     Precision,
 )
-from service.engine.observer import SilentObserver
 from service.loading.discovery import discover, only, pairs_of
 from service.loading.loader import (
-    ModelObserver,
     OpenedBundle,
     announcing,
     load_model,
     open_bundle,
     place,
 )
+from service.observability.metrics import Metrics
 from service.runtime.scripted import ScriptedBackend
 from service.runtime.sessions import Device
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle
-from service.translation.result_cache import Lookup
 from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.shouting import (
@@ -76,17 +74,8 @@ class Opened:
         return OpenedBundle(self.manifest, "int8", Both(TOKENIZER), self.backend, self.attention)
 
 
-class Silent(SilentObserver):
-    def looked_up(self, result: Lookup) -> None:
-        pass
-
-
-def silent(_: str) -> ModelObserver:
-    return Silent()
-
-
 async def load(opened: Opened) -> LoadedModel:
-    return await load_model(Path("bundle"), SETTINGS, silent, open_bundle=opened)
+    return await load_model(Path("bundle"), SETTINGS, Metrics().observer, open_bundle=opened)
 
 
 def with_examples(*examples: Example) -> Manifest:

@@ -10,10 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 import service
 from service.engine.engine import Engine
 from service.engine.errors import EngineStopped
+from service.engine.iteration import Departure, Finished, Iteration
 from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions, FinishReason
 from service.observability.metrics import NO_MODEL, Metrics
-from service.runtime.backend import Limits
+from service.runtime.backend import CacheUse, Limits
 from tests.engine.toy import SPECIAL_IDS, copying_model
 from tests.engine.watching import GatedBackend
 
@@ -52,7 +53,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 async def test_joins_and_retires_show_continuous_batching() -> None:
     metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
     scheduler = Scheduler(LIMITS, SPECIAL_IDS)
-    engine = Engine(backend, scheduler, metrics.observer(MODEL))
+    engine = Engine(backend, scheduler, metrics.observer(MODEL).iterated)
     await engine.start()
     greedy = DecodingOptions(beam_size=1)
     first = asyncio.create_task(engine.decode((3, 4, 5), greedy))
@@ -92,8 +93,8 @@ async def test_joins_and_retires_show_continuous_batching() -> None:
 def test_queue_is_exposed_in_sentences_and_tokens() -> None:
     metrics = Metrics()
     observer = metrics.observer(MODEL)
-    observer.waiting(3, 20)
-    observer.waiting(2, 12)
+    observer.iterated(Iteration(waiting_sentences=3, waiting_tokens=20))
+    observer.iterated(Iteration(waiting_sentences=2, waiting_tokens=12))
     assert value(metrics, "nmt_sentences_waiting", model=MODEL) == 2
     assert value(metrics, "nmt_queue_tokens", model=MODEL) == 12
 
@@ -101,14 +102,13 @@ def test_queue_is_exposed_in_sentences_and_tokens() -> None:
 def test_two_engines_of_one_model_add_up() -> None:
     metrics = Metrics()
     draining, successor = metrics.observer(MODEL), metrics.observer(MODEL)
-    draining.joined(3, [0.1, 0.1, 0.1], 0)
-    draining.waiting(2, 10)
-    successor.joined(1, [0.1], 0)
-    successor.waiting(1, 5)
+    draining.iterated(
+        Iteration(waited_seconds=[0.1, 0.1, 0.1], waiting_sentences=2, waiting_tokens=10)
+    )
+    successor.iterated(Iteration(waited_seconds=[0.1], waiting_sentences=1, waiting_tokens=5))
     assert value(metrics, "nmt_sentences_running", model=MODEL) == 4
     assert value(metrics, "nmt_sentences_waiting", model=MODEL) == 3
-    draining.left("finished", 3, 0)
-    draining.waiting(0, 0)
+    draining.iterated(Iteration(departures=[Departure("finished", 3, 0)]))
     assert value(metrics, "nmt_sentences_running", model=MODEL) == 1
     assert value(metrics, "nmt_queue_tokens", model=MODEL) == 5
 
@@ -116,19 +116,18 @@ def test_two_engines_of_one_model_add_up() -> None:
 def test_caches_of_two_engines_add_up_until_one_is_gone() -> None:
     metrics = Metrics()
     draining, successor = metrics.observer(MODEL), metrics.observer(MODEL)
-    draining.cached(700, 1000)
-    successor.cached(100, 1000)
-    draining.cached(500, 1000)
+    for observer, taken in ((draining, 700), (successor, 100), (draining, 500)):
+        observer.iterated(Iteration(cache=CacheUse(taken, 1000)))
     assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 600
     assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 2000
-    draining.cached(0, 0)
+    draining.iterated(Iteration(cache=CacheUse(0, 0)))
     assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 100
     assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 1000
 
 
 async def test_engine_exposes_busy_time_and_cache_bytes() -> None:
     metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
-    engine = Engine(backend, Scheduler(LIMITS, SPECIAL_IDS), metrics.observer(MODEL))
+    engine = Engine(backend, Scheduler(LIMITS, SPECIAL_IDS), metrics.observer(MODEL).iterated)
     await engine.start()
     call = asyncio.create_task(engine.decode((3, 4, 5), DecodingOptions(beam_size=1)))
     assert await asyncio.to_thread(backend.stepping.wait, 5)
@@ -149,7 +148,7 @@ async def test_engine_exposes_busy_time_and_cache_bytes() -> None:
 
 async def test_a_dead_engine_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
-    engine = Engine(backend, Scheduler(LIMITS, SPECIAL_IDS), metrics.observer(MODEL))
+    engine = Engine(backend, Scheduler(LIMITS, SPECIAL_IDS), metrics.observer(MODEL).iterated)
     monkeypatch.setattr(Scheduler, "schedule", lambda _: 1 / 0)
     await engine.start()
     with pytest.raises(EngineStopped):
@@ -170,8 +169,10 @@ def test_readiness_is_evaluated_at_each_scrape() -> None:
 def test_padding_and_lengths_are_exposed() -> None:
     metrics = Metrics()
     observer = metrics.observer(MODEL)
-    observer.encoded(sentences=2, padded_tokens=20, tokens=15, seconds=0.01)
-    observer.finished(FinishReason.LENGTH, source_tokens=10, target_tokens=5)
+    finished = Finished(FinishReason.LENGTH, source_tokens=10, target_tokens=5)
+    observer.iterated(
+        Iteration(encoded_tokens=15, padded_tokens=20, encode_seconds=0.01, finished=[finished])
+    )
     assert value(metrics, "nmt_batch_padding_ratio_sum", model=MODEL) == 0.25
     assert value(metrics, "nmt_length_ratio_sum", model=MODEL) == 0.5
     assert value(metrics, "nmt_source_length_tokens_sum", model=MODEL) == 10
@@ -226,7 +227,8 @@ def exposition(metrics: Metrics) -> str:
 
 def test_series_follow_prometheus_naming() -> None:
     metrics = Metrics()
-    metrics.observer(MODEL).finished(FinishReason.COMPLETE, 5, 5)
+    finished = Finished(FinishReason.COMPLETE, 5, 5)
+    metrics.observer(MODEL).iterated(Iteration(finished=[finished]))
     metrics.request_finished("/translate", MODEL, "ok", 0.03)
     text = exposition(metrics)
     families = {family.name: family for family in text_string_to_metric_families(text)}

@@ -11,14 +11,13 @@ import pytest
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Direction
-from service.engine.observer import SilentObserver
 from service.loading.loader import load_model
+from service.observability.metrics import Metrics
 from service.settings import Settings
 from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.result_cache import Lookup
 from service.translation.translator import Translator
 from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, random_network, write_bundle
@@ -35,11 +34,6 @@ DIRECTIONS = (
 BEAM = 2
 
 
-class Silent(SilentObserver):
-    def looked_up(self, result: Lookup) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     path = tmp_path_factory.mktemp("bundles") / "both"
@@ -51,7 +45,7 @@ async def translator(bundle: Bundle) -> AsyncIterator[Translator]:
     settings = Settings(precision="fp32", threads=1, slots=8, max_beam_size=4)
 
     async def load(found: FoundBundle) -> LoadedModel:
-        return await load_model(found.path, settings, lambda _: Silent())
+        return await load_model(found.path, settings, Metrics().observer)
 
     repository = ModelRepository(lambda: [FoundBundle("both", bundle.path)], load)
     await repository.reload()

@@ -27,7 +27,6 @@ from models.bundle.manifest import (
 )
 from models.bundle.tokenizer import Span, UnknownToken
 from service.engine.engine import Engine
-from service.engine.observer import SilentObserver
 from service.engine.scheduler import Scheduler
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Backend, FloatArray, Limits
@@ -179,7 +178,8 @@ async def make_model(
         backend = ScriptedBackend(shouting, make_limits())
     script = backend.script if isinstance(backend, ScriptedBackend) else shouting
     scheduler = Scheduler(backend.limits, SPECIAL_IDS)
-    engine = Engine(backend, scheduler, observer or SilentObserver())
+    observe = observer.iterated if observer is not None else (lambda _: None)
+    engine = Engine(backend, scheduler, observe)
     await engine.start()
     attention = AttentionReader(make_attention(manifest, script), manifest.limits)
     on_lookup = observer.looked_up if observer is not None else (lambda _: None)
