@@ -24,10 +24,13 @@ class BadSource(Exception):
 class Source:
     """An open file, or standard input for ``-``; raises ``OSError``.
 
-    A name that ends with ``.gz`` means gzip, unless ``compressed`` is given.
+    A name that ends with ``.gz`` means gzip, unless ``compressed`` is given. ``begin`` and ``end``
+    are a range of stored bytes; they need a regular file.
     """
 
-    def __init__(self, name: str, *, compressed: bool | None = None) -> None:
+    def __init__(
+        self, name: str, *, compressed: bool | None = None, begin: int = 0, end: int | None = None
+    ) -> None:
         standard = name == "-"
         self.name = "standard input" if standard else name
         # Unbuffered, because a thread that waits in a buffered read makes Python abort at exit.
@@ -38,6 +41,9 @@ class Source:
         self.read = 0
         """Stored bytes that have been read."""
         self._compressed = name.lower().endswith(".gz") if compressed is None else compressed
+        self._bytes = None if end is None else max(0, end - begin)
+        if begin:
+            self._file.seek(begin)
 
     def close(self) -> None:
         self._file.close()
@@ -54,7 +60,8 @@ class Source:
         while True:
             if prompt and not select.select([self._file], [], [], _PAUSE_SECONDS)[0]:
                 yield None
-            piece = self._file.read(_READ_BYTES)
+            left = _READ_BYTES if self._bytes is None else self._bytes - self.read
+            piece = self._file.read(min(_READ_BYTES, left))
             if not piece:
                 return
             self.read += len(piece)

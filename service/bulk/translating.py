@@ -1,4 +1,4 @@
-"""Translates one block of rows as a single request, longest texts first.
+"""Translates the rows of a block as a single request, longest texts first.
 
 The texts of a block are always decoded together. Batch composition changes a translation by
 rounding only, but rounding can decide between two hypotheses of equal score.
@@ -7,12 +7,12 @@ rounding only, but rounding can decide between two hypotheses of equal score.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from service.bulk.reading import BadLine, Block
-from service.bulk.rows import Format
+from service.bulk.rows import Format, Row
 from service.engine.errors import EngineError, SentenceTooLong
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import TranslationError
@@ -47,6 +47,18 @@ class Done:
     """Reason why the remaining rows were not translated."""
 
 
+@dataclass(frozen=True, slots=True)
+class TranslatedRows:
+    """The texts of consecutive rows; a row that cannot be translated has an empty text."""
+
+    texts: list[str]
+    problems: dict[int, str]
+    """By index, the reason why a row cannot be translated."""
+    cut: tuple[int, ...]
+    """Indices of the rows whose translation was truncated."""
+    sentences: int
+
+
 TranslateBlock = Callable[[Block, Watcher | None], Awaitable[Done]]
 
 
@@ -76,46 +88,61 @@ class BlockTranslator:
 
     async def __call__(self, block: Block, watcher: Watcher | None = None) -> Done:
         """Translate a block. Failures of a line or a model are in ``Done.failure``, not raised."""
-        problems = {n: row.problem for n, row in enumerate(block.rows) if row.problem is not None}
         try:
-            try:
-                return await self._translated(block, problems, watcher)
-            except SentenceTooLong:
-                too_long = await self._translator.too_long(self._request(_texts(block, problems)))
-                numbers = _wanted(block, problems)
-                problems |= {numbers[n]: str(error) for n, error in too_long.items()}
-                return await self._translated(block, problems, watcher)
+            found = await self.rows(block.rows, watcher)
         except (TranslationError, EngineError) as error:
             first, last = block.number(0), block.number(len(block.rows) - 1)
             failure = BlockFailed(f"lines {first} to {last}: {error}")
             return Done(b"", 0, failure=failure)
-
-    async def _translated(
-        self, block: Block, problems: dict[int, str], watcher: Watcher | None
-    ) -> Done:
-        count, failure = len(block.rows), None
-        if problems and not self._skip:
-            count = min(problems)
-            failure = BadLine(block.number(count), problems[count])
-        wanted = [n for n in _wanted(block, problems) if n < count]
-        # Longest first, so that the sentences that run in a nearly empty batch are short.
-        wanted.sort(key=lambda n: -len(block.rows[n].text))
-        request = self._request([block.rows[n].text for n in wanted])
-        deliver = None if watcher is None else lambda _: watcher.decoded()
-        translations = await self._translator.translate(request, deliver, self._turn)
-        texts = ["" if n in problems else row.text for n, row in enumerate(block.rows[:count])]
-        for n, translation in zip(wanted, translations, strict=True):
-            texts[n] = translation.text
-        pairs = zip(block.rows, texts, strict=False)
-        lines = [self._rows.write(row, text) for row, text in pairs]
-        both = sorted(zip(wanted, translations, strict=True), key=lambda pair: pair[0])
+        lines = map(self._rows.write, block.rows[: len(found.texts)], found.texts)
+        failed = None
+        if len(found.texts) < len(block.rows):
+            number = len(found.texts)
+            failed = BadLine(block.number(number), found.problems[number])
         return Done(
             content=block.header + b"".join(lines),
-            rows=count,
+            rows=len(found.texts),
+            sentences=found.sentences,
+            cut=tuple(map(block.number, found.cut)),
+            skipped=tuple(map(block.number, sorted(found.problems))) if self._skip else (),
+            failure=failed,
+        )
+
+    async def rows(self, rows: Sequence[Row], watcher: Watcher | None = None) -> TranslatedRows:
+        """Translate rows as one request; without ``skip``, only those before the first problem.
+
+        Raises a ``TranslationError`` or an ``EngineError`` that is not about a single row.
+        """
+        problems = {n: row.problem for n, row in enumerate(rows) if row.problem is not None}
+        try:
+            return await self._translated(rows, problems, watcher)
+        except SentenceTooLong:
+            wanted = _wanted(rows, problems)
+            too_long = await self._translator.too_long(
+                self._request([rows[n].text for n in wanted])
+            )
+            problems |= {wanted[n]: str(error) for n, error in too_long.items()}
+            return await self._translated(rows, problems, watcher)
+
+    async def _translated(
+        self, rows: Sequence[Row], problems: dict[int, str], watcher: Watcher | None
+    ) -> TranslatedRows:
+        if problems and not self._skip:
+            rows = rows[: min(problems)]
+        # Longest first, so that the sentences that run in a nearly empty batch are short.
+        wanted = sorted(_wanted(rows, problems), key=lambda n: -len(rows[n].text))
+        request = self._request([rows[n].text for n in wanted])
+        deliver = None if watcher is None else lambda _: watcher.decoded()
+        translations = await self._translator.translate(request, deliver, self._turn)
+        texts = ["" if n in problems else row.text for n, row in enumerate(rows)]
+        for n, translation in zip(wanted, translations, strict=True):
+            texts[n] = translation.text
+        pairs = zip(wanted, translations, strict=True)
+        return TranslatedRows(
+            texts,
+            problems,
+            cut=tuple(sorted(n for n, translation in pairs if translation.truncated)),
             sentences=sum(len(leg.sentences) for t in translations for leg in t.legs[:1]),
-            cut=tuple(block.number(n) for n, translation in both if translation.truncated),
-            skipped=tuple(block.number(n) for n in sorted(problems)) if self._skip else (),
-            failure=failure,
         )
 
     def _request(self, texts: list[str]) -> TranslateRequest:
@@ -128,10 +155,6 @@ class BlockTranslator:
         )
 
 
-def _wanted(block: Block, problems: dict[int, str]) -> list[int]:
+def _wanted(rows: Sequence[Row], problems: dict[int, str]) -> list[int]:
     """Indices of the rows with text to translate."""
-    return [n for n, row in enumerate(block.rows) if n not in problems and row.text.strip()]
-
-
-def _texts(block: Block, problems: dict[int, str]) -> list[str]:
-    return [block.rows[n].text for n in _wanted(block, problems)]
+    return [n for n, row in enumerate(rows) if n not in problems and row.text.strip()]

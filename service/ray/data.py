@@ -27,9 +27,19 @@ from ray.data import ActorPoolStrategy, DataContext
 from tqdm import tqdm
 
 from service.bootstrap import configure_logging, local_translator
-from service.bulk.rows import Columns, Format, FormatName, Lines, Objects, UnknownColumn, guessed
+from service.bulk.rows import (
+    Columns,
+    Format,
+    FormatName,
+    Lines,
+    Objects,
+    Row,
+    UnknownColumn,
+    guessed,
+)
+from service.bulk.translating import BlockTranslator
 from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, language
-from service.ray.shard_translation import Done, Tally, translate_lines, translate_rows
+from service.ray.shard_translation import ShardDone, translate_lines
 from service.ray.shards import (
     CorpusError,
     CorpusPlan,
@@ -43,6 +53,7 @@ from service.ray.shards import (
 from service.ray.shards import written as appearing
 from service.server.process import prepare_process, spare_what_stays
 from service.settings import InvalidSetting, Settings
+from service.translation.decoding import NO_OVERRIDES
 from service.translation.errors import TranslationError
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
@@ -103,7 +114,7 @@ class ShardTranslator:
         done = [asdict(self._run(self._translate(shard))) for shard in shards]
         return {name: [each[name] for each in done] for name in done[0]}
 
-    async def _translate(self, shard: Shard) -> Done:
+    async def _translate(self, shard: Shard) -> ShardDone:
         if is_parquet(shard.source):
             return await _translate_parquet(self._translator, self._work, shard)
         format_ = self._work.format(shard.source)
@@ -117,9 +128,13 @@ def is_parquet(name: str) -> bool:
     return name.endswith(".parquet")
 
 
-async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -> Done:
+async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -> ShardDone:
     """Write a shard's row groups with a column of translations; raises ``CorpusError``."""
-    tally = Tally(shard)
+    translate = BlockTranslator(
+        translator, work.pair, Lines(), NO_OVERRIDES, skip=True, alone=False
+    )
+    rows = unfit = cut_ = 0
+    first = ""
     with parquet.ParquetFile(shard.source) as file, appearing(Path(shard.part)) as part:
         schema = file.schema_arrow
         if work.column not in schema.names or work.into in schema.names:
@@ -132,14 +147,16 @@ async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -
         with parquet.ParquetWriter(part, widened) as writer:
             for batch in file.iter_batches(_ROWS, row_groups=list(groups)):
                 texts = batch.column(work.column).to_pylist()
-                found = []
-                async for text, outcome in translate_rows(translator, work.pair, texts, _or_empty):
-                    tally.add(outcome.problem, cut=outcome.cut)
-                    kept = text is not None and outcome.problem is None
-                    found.append(outcome.text if kept else None)
-                columns = [*batch.columns, pyarrow.array(found, pyarrow.string())]
+                found = await translate.rows([Row(text or "") for text in texts])
+                if found.problems and not unfit:
+                    first = f"row {rows + min(found.problems) + 1}"
+                rows, cut_ = rows + len(texts), cut_ + len(found.cut)
+                unfit += len(found.problems)
+                empty = {n for n, text in enumerate(texts) if text is None} | set(found.problems)
+                kept = [None if n in empty else text for n, text in enumerate(found.texts)]
+                columns = [*batch.columns, pyarrow.array(kept, pyarrow.string())]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=widened))
-    return tally.done()
+    return ShardDone.of(shard, rows, unfit, cut_, first)
 
 
 def translate_corpus(
@@ -152,7 +169,7 @@ def translate_corpus(
     cpus: float,
     shard_bytes: int,
     overrides: dict[str, Any],
-) -> Iterator[Done]:
+) -> Iterator[ShardDone]:
     """Translate the shards without a part, in any order, on an initialised Ray.
 
     Raises ``CorpusError``, or a ``RayError`` if an actor fails.
@@ -180,7 +197,7 @@ def translate_corpus(
         num_gpus=gpus or None,
     )
     for row in translated.iter_rows():
-        yield Done(**row)
+        yield ShardDone(**row)
 
 
 def _cut(name: str, path: Path, output: Path, shard_bytes: int) -> Iterable[Shard]:
@@ -191,10 +208,6 @@ def _cut(name: str, path: Path, output: Path, shard_bytes: int) -> Iterable[Shar
     # Assumes row groups of about equal size.
     together = max(1, round(shard_bytes * groups / max(1, path.stat().st_size)))
     return cut(name, path, output, together, groups)
-
-
-def _or_empty(text: str | None) -> str:
-    return text or ""
 
 
 def _plain(value: Any) -> Any:

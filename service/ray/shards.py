@@ -14,12 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from service.bulk.disk import Disk
-
-LINE_BYTES = 4 << 20
-"""Longest line allowed."""
+from service.bulk.reading import LINE_BYTES
 
 _ALL = 1 << 62
 """Upper bound of bytes: the expanded size of a compressed file is unknown before its end."""
@@ -99,19 +97,33 @@ def cut(name: str, path: Path, output: Path, size: int, whole: int) -> Iterator[
         yield Shard(str(path), str(part), index * size, end)
 
 
-def lines_of(shard: Shard, file: IO[bytes]) -> Iterator[bytes]:
-    """The lines that begin within the shard, with line ends; raises ``CorpusError``."""
-    place = shard.begin
-    if place:
-        # Skip the previous shard's last line: it ends at or after the byte before this shard.
-        file.seek(place - 1)
-        place += len(_line(shard, file)) - 1
-    while place < shard.end and (line := _line(shard, file)):
-        place += len(line)
-        yield line
+def bounds(shard: Shard) -> tuple[int, int | None]:
+    """First and last byte, exclusive, of the lines that begin within a shard of lines.
+
+    ``None`` is the end of the file. Raises ``CorpusError`` and ``OSError``.
+    """
+    if shard.end == _ALL:
+        return 0, None
+    with open(shard.source, "rb") as file:
+        return _line_start(shard, file, shard.begin), _line_start(shard, file, shard.end)
 
 
-def _line(shard: Shard, file: IO[bytes]) -> bytes:
+def _line_start(shard: Shard, file: BinaryIO, place: int) -> int:
+    """Start of the first line that begins at or after ``place``, or the end of the file."""
+    if not place:
+        return 0
+    # A line that begins at this place or later follows the line that holds the byte before it.
+    file.seek(place - 1)
+    return file.tell() + len(_line(shard, file))
+
+
+def first_line(shard: Shard) -> bytes:
+    """First line of the shard's uncompressed file; raises ``CorpusError`` and ``OSError``."""
+    with open(shard.source, "rb") as file:
+        return _line(shard, file)
+
+
+def _line(shard: Shard, file: BinaryIO) -> bytes:
     line = file.readline(LINE_BYTES + 1)
     if len(line) > LINE_BYTES:
         raise CorpusError(f"{shard.source} has a line of more than {LINE_BYTES >> 20} MiB")
@@ -119,7 +131,7 @@ def _line(shard: Shard, file: IO[bytes]) -> bytes:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[IO[bytes]]:
+def written(path: Path) -> Iterator[BinaryIO]:
     """Write a file atomically: it is synced to disk, then renamed to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # If Ray restarts an actor that still runs, both write the same part: use separate names.

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.bulk.reading import LINE_BYTES
 from service.ray.shards import (
-    LINE_BYTES,
     CorpusError,
     CorpusPlan,
     Shard,
+    bounds,
     cut,
     files_of,
-    lines_of,
     names_of,
     sweep,
     undone,
@@ -32,31 +30,34 @@ PLAN = CorpusPlan({"source": "de", "shard_bytes": 10}, {"a.txt": (3, 5)})
     st.booleans(),
     st.integers(1, 40),
 )
-def test_every_line_is_in_one_shard_and_in_order(lines: list[bytes], ends: bool, size: int) -> None:
+def test_every_line_is_in_one_shard_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ends: bool, size: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines.txt"
     content = b"\n".join(lines) + (b"\n" if ends else b"")
-    shards = list(cut("a.txt", Path("a.txt"), Path("out"), size, len(content)))
-    found = [list(lines_of(shard, BytesIO(content))) for shard in shards]
-    assert [line for each in found for line in each] == BytesIO(content).readlines()
+    path.write_bytes(content)
+    shards = list(cut("a.txt", path, Path("out"), size, len(content)))
+    ranges = [bounds(shard) for shard in shards]
+    assert b"".join(content[begin:end] for begin, end in ranges) == content
+    for shard, (begin, end) in zip(shards, ranges, strict=True):
+        assert begin == 0 or content[begin - 1 : begin] == b"\n" or begin == len(content)
+        # No line begins before the shard, and none at its end or later.
+        assert begin >= shard.begin
+        assert b"\n" not in content[shard.end - 1 : (end or 0) - 1]
     assert [shard.part for shard in shards] == sorted(shard.part for shard in shards)
 
 
 def test_compressed_file_is_one_shard_with_uncompressed_part() -> None:
     (shard,) = cut("a.txt.gz", Path("in/a.txt.gz"), Path("out"), 10, 1000)
-    assert shard == Shard("in/a.txt.gz", "out/a.txt.gz/part-00000.txt", 0, 1 << 62)
-    content = BytesIO(gzip.compress(b"one\n" * 5000))
-    with gzip.open(content, "rb") as file:
-        assert len(list(lines_of(shard, file))) == 5000
+    assert shard.part == "out/a.txt.gz/part-00000.txt"
+    assert bounds(shard) == (0, None)
 
 
-def test_an_empty_file_becomes_an_empty_part() -> None:
-    (shard,) = cut("a.txt", Path("a.txt"), Path("out"), 10, 0)
-    assert list(lines_of(shard, BytesIO())) == []
-
-
-def test_too_long_line_is_refused_by_name() -> None:
-    shard = Shard("a.txt", "part", 0, 10)
-    with pytest.raises(CorpusError, match=r"a\.txt has a line of more than 4 MiB"):
-        list(lines_of(shard, BytesIO(b"a" * (LINE_BYTES + 1))))
+def test_too_long_line_at_the_end_of_a_shard_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a" * (LINE_BYTES + 10))
+    with pytest.raises(CorpusError, match=r"a\.txt"):
+        bounds(Shard(str(path), "part", 0, 10))
 
 
 def test_files_are_found_below_a_directory_and_hidden_ones_are_not(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_corpus_is_translated_in_order_by_two_actors_and_not_again_on_resumption
     assert "461 rows translated" in first
     assert "by 2 actors" in first
     assert "1 left empty; the first is" in first
-    assert "part-00000.jsonl, row 21: field 'text' is missing" in first
+    assert "part-00000.jsonl, line 21" in first
     assert "0 rows translated" in second
 
     lines = parts(output / "lines.txt")
