@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from service.documents.encoding import decode
@@ -9,7 +10,11 @@ from service.documents.splicing import Place, SplicedDocument
 from service.documents.types import Document, MarkedSource
 
 _CHARACTERS = 2_000
-"""Maximum length of a text; a longer line is one text."""
+"""Maximum length of a text, unless a line is longer."""
+_LONGEST_LINE = 16_000
+"""A longer line becomes several texts, cut where a sentence ends, else at a blank."""
+_SENTENCE_END = re.compile(r"[.!?…]['\"’”»)\]]*\s+(?=[^\W\d_])|[。！？]")  # noqa: RUF001
+_BLANK = re.compile(r"\s")
 
 
 def open_text(content: bytes) -> Document:
@@ -25,8 +30,26 @@ def _places(text: str) -> Iterator[Place]:
         if end > start and after - start > _CHARACTERS:
             yield from _place(text, start, end)
             start = end
+        for cut in _cuts(text, start, after):
+            yield from _place(text, start, cut)
+            start = cut
         end = after
     yield from _place(text, start, end)
+
+
+def _cuts(text: str, start: int, end: int) -> Iterator[int]:
+    """Where a long line is cut. A word is never cut."""
+    while end - start > _LONGEST_LINE:
+        after = start + _LONGEST_LINE
+        ends = [found.end() for found in _SENTENCE_END.finditer(text, start, after)]
+        blank = text.rfind(" ", start, after)
+        cut = ends[-1] if ends else blank
+        if cut <= start:
+            found = _BLANK.search(text, after, end)
+            cut = found.start() if found else end
+        if cut < end:
+            yield cut
+        start = cut
 
 
 def _place(text: str, start: int, end: int) -> Iterator[Place]:

@@ -22,6 +22,8 @@ DONE, BROKEN, LOST = b"done", b"broken", b"lost"
 
 MOST_BYTES_OF_TEXTS = 32 << 20
 """Limit of a document's serialised texts, which the server holds until all are translated."""
+_MOST_CHARACTERS_OF_TEXT = 100_000
+"""Limit of one text with its markup: a paragraph, a caption, a block of HTML."""
 _TEXTS_FOR_DETECTION = 100
 _CHARACTERS_FOR_DETECTION = 20_000
 
@@ -67,6 +69,12 @@ def answer(parts: Sequence[bytes]) -> list[bytes]:
 
 def _read(document: Document) -> list[bytes]:
     texts = document.texts
+    longest = max((len(text.text) for text in texts), default=0)
+    if longest > _MOST_CHARACTERS_OF_TEXT:
+        raise BrokenDocument(
+            f"a paragraph of the document has {longest} characters; at most "
+            f"{_MOST_CHARACTERS_OF_TEXT} are read: divide it"
+        )
     batches: list[bytes] = []
     size = 0
     for numbers in numbers_of_batches(texts):

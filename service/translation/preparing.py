@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
-from service.translation.glossary.terms import TermOccurrence, occurrences_in
+from service.translation.glossary.term_index import TermIndex, TermOccurrence
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedSentence, MarkedText
 from service.translation.segmentation import Splitting, TokenLimit, segment
@@ -60,9 +60,15 @@ class Text:
 
 
 def prepare(
-    texts: Sequence[MarkedText], way: DirectedModel, job: Job, check: Check = unchecked
+    texts: Sequence[MarkedText],
+    way: DirectedModel,
+    job: Job,
+    index: TermIndex,
+    check: Check = unchecked,
 ) -> list[Text]:
     """Split and tokenise texts. ``check`` is called before each sentence is tokenised.
+
+    ``index`` is of the job's terms.
 
     Raises ``InvalidOption``, and ``SentenceTooLong`` for a word longer than the model can read.
     """
@@ -72,20 +78,18 @@ def prepare(
 
     def count(sentence: str) -> int:
         check()
-        encoded[sentence] = way.source_ids(sentence)
-        return len(encoded[sentence])
+        source_ids = way.source_ids(sentence)
+        if len(source_ids) <= limit.most:
+            encoded[sentence] = source_ids
+        return len(source_ids)
 
     limit = TokenLimit(count, manifest.limits.source_length)
-    # Filter once per request: a glossary may have thousands of terms, of which few occur.
-    plain = "\n".join(run.text for text in texts for run in text.runs).lower()
-    terms = [term for term in job.terms if term.source.lower() in plain]
-
     copies = manifest.decoding.copy_without_letters
     if copies is None:
         copies = not way.direction.private_use
 
     def copied(sentence: str) -> bool:
-        return copies and is_verbatim(sentence) and not occurrences_in(sentence, terms)
+        return copies and is_verbatim(sentence) and not index.occur_in(sentence)
 
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
@@ -98,7 +102,7 @@ def prepare(
             way.direction,
             has_figures=any(map(str.isdecimal, marked.text)),
         )
-        said = occurrences_in(marked.text, terms)
+        said = index.occurrences_in(marked.text)
         prefix = "" if number else job.decoding.target_prefix
         return Sentence(marked, source_ids, options, said, prefix)
 

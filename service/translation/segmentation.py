@@ -2,7 +2,8 @@
 
 Text around sentences (blanks, line breaks, marks of direction, lines of dashes, emoji) and
 sentences copied to the translation are separators, which are kept unchanged. Lines end sentences.
-Within a line ``sentencex`` finds the ends, except that the dot of an ordinal number is not one. A
+Within a line ``sentencex`` finds the ends, except that the dot of an ordinal number is not one. It
+gets a long line in windows, because its time is quadratic in unbalanced quotation marks. A
 sentence longer than the model can read is split at clause marks, else at blanks, as near to its
 middle as possible; it is never truncated.
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -47,6 +49,10 @@ _ORDINAL_DOT = frozenset(
 )
 """Languages that write ordinal numbers with a dot: *19th century*, ``19. Jahrhundert``."""
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
+
+
+_WINDOW = 2_000
+"""Characters that sentencex gets at once, which takes it a few milliseconds at worst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +128,46 @@ def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[tuple[in
 
 
 def _boundaries(line: str, language: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    for found in sentencex.get_sentence_boundaries(language, line):
-        end: int = found["end_index"]
-        if language in _ORDINAL_DOT and end < len(line) and _ORDINAL_END.search(line[start:end]):
+    start = before = 0
+    for end in _ends(line, language):
+        ordinal = language in _ORDINAL_DOT and _ORDINAL_END.search(line, before, end)
+        before = end
+        if end < len(line) and ordinal:
             continue
         yield start, end
         start = end
+
+
+def _ends(line: str, language: str) -> Iterator[int]:
+    """The sentence ends of a line that has plain blanks only; the last is the end of the line.
+
+    Each window begins after the last sentence end found, and only ends in its first half count,
+    because sentencex has to see what follows. A window advances by a quarter of its length at
+    least, so the time is linear.
+    """
+    half, quarter = _WINDOW // 2, _WINDOW // 4
+    start = 0
+    while len(line) - start > _WINDOW:
+        window = line[start : start + _WINDOW]
+        ends = _found(window, language)
+        decided = bisect_right(ends, half)
+        if not decided or ends[decided - 1] < quarter:
+            decided += 1
+        yield from (start + end for end in ends[:decided])
+        advance = ends[decided - 1] if decided <= len(ends) else 0
+        if advance < quarter:
+            # A sentence longer than most of the window goes on in the next one.
+            advance = max(window.rfind(" ", half, half + quarter), half)
+        start += advance
+    yield from (start + end for end in _found(line[start:], language))
+    if line:
+        yield len(line)
+
+
+def _found(window: str, language: str) -> list[int]:
+    """The sentence ends inside a window."""
+    found = sentencex.get_sentence_boundaries(language, window)
+    return [boundary["end_index"] for boundary in found if boundary["end_index"] < len(window)]
 
 
 def _plain_blanks(line: str) -> str:

@@ -24,6 +24,7 @@ from service.translation.errors import (
     InvalidText,
     UndetectedLanguage,
 )
+from service.translation.glossary.term_index import TermIndexes
 from service.translation.leg import DeliverSentence, Standing, Turn, run_leg
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedText, Markup, parse
@@ -69,6 +70,7 @@ class Translator:
         self._admission = admission
         self._detector = detector
         self._texts = TextPool()
+        self._terms = TermIndexes()
         self._numbers = itertools.count(1)
 
     @property
@@ -241,9 +243,11 @@ class Translator:
     ) -> list[Text]:
         runs = [run for text in marked for run in text.runs]
         extra = job.extra_characters + sum(len(run.atoms) for run in runs)
-        return await self._texts.run(
-            [run.text for run in runs], lambda check: prepare(marked, way, job, check), extra
-        )
+
+        def prepared(check: Check) -> list[Text]:
+            return prepare(marked, way, job, self._terms.of(job.terms), check)
+
+        return await self._texts.run([run.text for run in runs], prepared, extra)
 
     async def _parsed(self, texts: Sequence[str], markup: Markup) -> list[MarkedText]:
         return await self._texts.run(texts, lambda check: _parse_all(texts, markup, check))

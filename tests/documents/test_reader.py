@@ -102,7 +102,14 @@ async def test_a_document_over_the_memory_limit_is_refused_and_the_next_is_read(
 async def test_a_document_with_too_much_text_is_refused() -> None:
     async with reading() as reader:
         with pytest.raises(BrokenDocument, match=f"more than {MOST_BYTES_OF_TEXTS >> 20} mega"):
-            await reader.read("a.txt", b"x" * (MOST_BYTES_OF_TEXTS + 1))
+            await reader.read("a.txt", b"word " * (MOST_BYTES_OF_TEXTS // 5 + 1_000))
+
+
+async def test_a_document_with_too_long_a_paragraph_is_refused() -> None:
+    async with reading() as reader:
+        for name, content in (("a.txt", b"x" * 200_000), ("a.html", b"<b>word</b> " * 20_000)):
+            with pytest.raises(BrokenDocument, match="at most 100000"):
+                await reader.read(name, content)
 
 
 async def test_cancelling_a_read_kills_its_helper() -> None:

@@ -56,6 +56,29 @@ def test_a_long_file_is_split_into_texts_at_line_ends() -> None:
     assert [line for source in document.texts for line in source.text.split("\n")] == lines
 
 
+LONG = 40_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Das ist ein Satz. " * (LONG // 18),
+        "wort " * (LONG // 5),
+        "\N{CJK UNIFIED IDEOGRAPH-4E2D}。" * (LONG // 2),
+        "x" * LONG + " Das ist ein Satz.",
+    ],
+)
+def test_a_long_line_is_split_between_sentences_or_words(line: str) -> None:
+    text = f"erste\n{line}\nletzte"
+    document = open_text(text.encode())
+    said = [source.text for source in document.texts]
+    assert all(len(source) <= 16_000 or len(source.split()) == 1 for source in said)
+    assert "".join("".join(said).split()) == "".join(text.split())
+    starts = ("erste", "letzte", "Das", "wort", "x", "\N{CJK UNIFIED IDEOGRAPH-4E2D}")
+    assert all(source.startswith(starts) for source in said)
+    assert unchanged(document) == text.encode()
+
+
 def test_characters_are_counted_without_surrounding_blanks() -> None:
     assert characters(open_text("  schön\n\n".encode())) == 5
     assert characters(open_text(b" ... \n")) == 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from service.translation.decoding import DecodingOverrides
+from service.translation.glossary.term_index import TermIndex
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import parse
 from service.translation.preparing import Job, prepare
@@ -41,7 +42,7 @@ async def counting() -> AsyncIterator[tuple[DirectedModel, list[str]]]:
 async def test_constraints_are_encoded_once_for_all_sentences() -> None:
     constrained = DecodingOverrides(suppress_sequences=("nie", "auch nie"), target_prefix="so")
     async with counting() as (way, encoded):
-        (text,) = prepare([TEXT], way, Job(constrained, "sentences", ()))
+        (text,) = prepare([TEXT], way, Job(constrained, "sentences", ()), TermIndex())
     assert len(encoded) == SENTENCES + 3
     assert all(sentence.options.suppress_sequences for sentence in text.sentences)
     assert [bool(sentence.options.target_prefix) for sentence in text.sentences[:3]] == [
@@ -62,5 +63,5 @@ async def test_work_ends_at_the_next_sentence_once_it_is_abandoned() -> None:
 
     async with counting() as (way, encoded):
         with pytest.raises(Abandoned):
-            prepare([TEXT], way, Job(DecodingOverrides(), "sentences", ()), check)
+            prepare([TEXT], way, Job(DecodingOverrides(), "sentences", ()), TermIndex(), check)
     assert len(encoded) == 3

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
-from hypothesis import given
+import sentencex
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.errors import SentenceTooLong
@@ -23,6 +27,53 @@ languages = st.sampled_from(["de", "en", "fr", "zh", "pt-BR", "x-digits", "und"]
 def test_joining_gives_the_text_back(text: str, language: str) -> None:
     segmented = segment(text, language, ANY_LENGTH)
     assert segmented.join(segmented.sentences) == text
+
+
+PROSE = (
+    "Dr. Müller kam am 3. Mai, z. B. mit dem Rad.",
+    "„Ist das wahr?“, fragte er. ",
+    "Sie sagte: „Ja. Das ist wahr. Und nun geh!“ Dann ging sie fort.",
+    "Es kostet 3.50 Euro (ca. 4 Dollar), d. h. wenig!",
+    "Mr. Smith's dog, e.g. the old one, isn't here… is it?",
+    "你好。这是一个句子。",
+    "Ein ganz gewöhnlicher Satz, der etwas länger ist als die anderen und einen Nebensatz hat.",
+)
+
+
+@given(st.lists(st.sampled_from(PROSE), min_size=80, max_size=120), st.sampled_from(["de", "en"]))
+@settings(max_examples=20)
+def test_a_long_line_has_the_sentences_that_sentencex_finds_in_the_whole_of_it(
+    sentences: list[str], language: str
+) -> None:
+    line = " ".join(sentences)
+    assert len(line) > 2_000
+    whole = []
+    for found in sentencex.get_sentence_boundaries(language, line):
+        if whole and language == "de" and re.search(r"\b\d{1,2}\.$", whole[-1]):
+            whole[-1] = f"{whole[-1]} {found['text']}".strip()
+        else:
+            whole.append(found["text"].strip())
+    assert list(segment(line, language, ANY_LENGTH).sentences) == whole
+
+
+@pytest.mark.parametrize("character", "\u2039„'“«\"([.?1 x")
+def test_sentencex_never_gets_more_than_a_window(
+    character: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is quadratic in unbalanced quotation marks, so this makes the time linear."""
+    read: list[int] = []
+    original = sentencex.get_sentence_boundaries
+
+    def counting(language: str, text: str) -> Any:
+        read.append(len(text))
+        return original(language, text)
+
+    monkeypatch.setattr(sentencex, "get_sentence_boundaries", counting)
+    for text in (character * 20_000, f"{character} " * 10_000, f"A. {character}b " * 4_000):
+        read.clear()
+        assert segment(text, "de", ANY_LENGTH).join(segment(text, "de", ANY_LENGTH).sentences)
+        assert max(read) <= 2_000
+        assert sum(read) <= 2 * 5 * len(text)
 
 
 @given(anything | like_prose, languages)

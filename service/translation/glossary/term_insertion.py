@@ -15,7 +15,8 @@ import numpy as np
 
 from service.translation.alignment import Alignment, Span
 from service.translation.edits import Edit, Edited, edited
-from service.translation.glossary.terms import TermOccurrence, found_in, surplus
+from service.translation.glossary.term_index import TermOccurrence
+from service.translation.glossary.terms import found_in, surplus
 from service.translation.words import is_punctuation
 
 

@@ -1,51 +1,25 @@
-"""Finds glossary terms in a sentence and forces missing ones by prefix-constrained decoding.
+"""Forces glossary terms that a translation lacks, by prefix-constrained decoding.
 
 For a missing term, the translation before the words that attend to it is kept, the term is
 appended, and the model continues from this prefix, so that the sentence agrees with the term.
-Terms are not inflected. They are forced in the order of the translation. Terms that cannot be
-forced are inserted by ``service.translation.glossary.term_insertion``.
+Terms are not inflected. They are forced in the order of the translation, up to ``MOST_FORCED``
+times in a sentence, because each time is a decoding. Terms that cannot be forced are inserted by
+``service.translation.glossary.term_insertion``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from service.translation.alignment import Alignment, Span
-from service.translation.types import Term
-from service.translation.words import LETTER
+from service.translation.glossary.term_index import LETTERS, TermOccurrence, joined
 
 Align = Callable[[str], Awaitable[Alignment]]
 """Returns the alignment of the sentence with a translation."""
 Continue = Callable[[str], Awaitable[str | None]]
 """Returns the best translation that begins with a text; ``None`` if the length limit is reached."""
 
-_LETTERS = re.compile(rf"{LETTER}+")
-
-
-@dataclass(frozen=True, slots=True)
-class TermOccurrence:
-    """A term and its span in a sentence."""
-
-    term: Term
-    span: Span
-
-
-def occurrences_in(sentence: str, terms: Sequence[Term]) -> tuple[TermOccurrence, ...]:
-    """The terms that occur in a sentence as whole words, the longest of those that overlap.
-
-    Case is ignored only if a term does not occur in its own case.
-    """
-    found: list[TermOccurrence] = []
-    lowered = sentence.lower()
-    near = [term for term in terms if term.source.lower() in lowered]
-    for term in sorted(near, key=lambda term: len(term.source), reverse=True):
-        spans = _spans(term.source, sentence) or _spans(term.source, sentence, re.IGNORECASE)
-        for start, end in spans:
-            if all(end <= said.span[0] or said.span[1] <= start for said in found):
-                found.append(TermOccurrence(term, (start, end)))
-    return tuple(sorted(found, key=lambda said: said.span))
+MOST_FORCED = 8
 
 
 async def force_terms(
@@ -61,8 +35,11 @@ async def force_terms(
     """
     # Each round completes at least one term: the forced one and those that occur before it.
     outstanding = list(said)
-    forced = False
-    while missing := _missing(translation[len(prefix) :], outstanding):
+    forced = 0
+    while forced < MOST_FORCED:
+        missing = _missing(translation[len(prefix) :], outstanding)
+        if not missing:
+            break
         alignment = await align(translation)
         start, number = min(
             (_place(alignment, each.span, len(prefix), len(translation)), number)
@@ -76,7 +53,7 @@ async def force_terms(
         before = prefix + kept
         blank = " " if before and not before[-1].isspace() and start == len(translation) else ""
         prefix = before + blank + missing[number].term.target
-        forced = True
+        forced += 1
         longer = await go_on(prefix)
         if longer is None:
             break
@@ -86,7 +63,7 @@ async def force_terms(
 
 def surplus(prefix: str, following: str) -> str:
     """The letters by which the model continues the last word of the forced prefix."""
-    found = _LETTERS.match(following) if _LETTERS.search(prefix[-1:]) else None
+    found = LETTERS.match(following) if LETTERS.search(prefix[-1:]) else None
     return found[0] if found else ""
 
 
@@ -131,22 +108,14 @@ def _place(alignment: Alignment, span: Span, first: int, end: int) -> int:
     return alignment.target_words[best][0]
 
 
-def _spans(word: str, text: str, flags: int = 0) -> list[Span]:
+def _spans(word: str, text: str) -> list[Span]:
     """Spans of ``word``, one or several words, as whole words in ``text``."""
-    # Literal patterns compile fast, and there may be one for every glossary entry.
-    pattern = re.compile(re.escape(word), flags)
     spans = []
-    position = 0
-    while word and (found := pattern.search(text, position)):
-        start, end = found.span()
-        position = start + 1
-        if not (_joined(text, start) or _joined(text, end)):
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        whole = not (joined(text, start) or joined(text, end))
+        if whole:
             spans.append((start, end))
-            position = end
+        start = text.find(word, end if whole else start + 1)
     return spans
-
-
-def _joined(text: str, border: int) -> bool:
-    """Whether the characters on both sides of a border belong to one word."""
-    sides = text[border - 1 : border + 1] if border else ""
-    return len(sides) == 2 and _LETTERS.fullmatch(sides) is not None

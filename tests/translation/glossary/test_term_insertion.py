@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.translation.alignment import Alignment
+from service.translation.glossary.term_index import TermIndex
 from service.translation.glossary.term_insertion import Forced, displaced, insist
-from service.translation.glossary.terms import occurrences_in
 from service.translation.types import Term
 from service.translation.words import words
 from tests.translation.markup.making import aligned
@@ -18,7 +18,7 @@ NOTHING = Forced()
 
 
 def insisted(source: str, translation: str, links, terms: dict[str, str], forced=NOTHING) -> str:
-    said = occurrences_in(source, [Term(*entry) for entry in terms.items()])
+    said = TermIndex([Term(*entry) for entry in terms.items()]).occurrences_in(source)
     result = insist(translation, said, aligned(source, translation, links), forced)
     target_words = words(result.text, result.written)
     assert result.alignment.target_words == target_words
@@ -65,7 +65,10 @@ def test_forced_prefix_of_the_request_is_kept() -> None:
 
 
 def test_displaced_word_after_its_term_is_removed() -> None:
-    source, said = "ein Hund rennt", occurrences_in("ein Hund rennt", [Term("Hund", "hound")])
+    source, said = (
+        "ein Hund rennt",
+        TermIndex([Term("Hund", "hound")]).occurrences_in("ein Hund rennt"),
+    )
     before = aligned(source, "a dog runs", [(0, 0), (1, 1), (2, 2)])
     gone = displaced("a dog runs", said, before)
     assert gone == {"dog"}
@@ -75,7 +78,7 @@ def test_displaced_word_after_its_term_is_removed() -> None:
 
 
 def test_inserted_term_is_one_target_word_aligned_with_its_source() -> None:
-    said = occurrences_in("ein Hund", [Term("Hund", "C++ x")])
+    said = TermIndex([Term("Hund", "C++ x")]).occurrences_in("ein Hund")
     result = insist("a dog", said, aligned("ein Hund", "a dog", [(0, 0), (1, 1)]))
     assert result.text == "a C++ x"
     assert result.written == ((2, 7),)
@@ -97,7 +100,7 @@ SENTENCES = st.lists(LETTERS, max_size=8).map(" ".join)
 def test_every_term_is_inserted_into_any_translation(
     source, translation, glossary, prefix, seed
 ) -> None:
-    said = occurrences_in(source, [Term(*entry) for entry in glossary.items()])
+    said = TermIndex([Term(*entry) for entry in glossary.items()]).occurrences_in(source)
     translation = prefix + translation
     source_words, target_words = words(source), words(translation)
     weights_TS = np.random.default_rng(seed).random((len(target_words), len(source_words))) ** 4

@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.translation.alignment import Alignment, Span
-from service.translation.glossary import terms
-from service.translation.glossary.terms import force_terms, found_in, occurrences_in
+from service.translation.glossary.term_index import TermIndex
+from service.translation.glossary.terms import MOST_FORCED, force_terms, found_in
 from service.translation.types import Term
 
 
@@ -47,23 +46,25 @@ class WordForWord:
 
 
 def honoured(model: WordForWord, terms: Sequence[Term], prefix: str = "") -> str:
-    said = occurrences_in(model.sentence, terms)
+    said = TermIndex(terms).occurrences_in(model.sentence)
     return asyncio.run(force_terms(model.translation(), said, model.align, model.go_on, prefix))
 
 
 def test_a_term_is_found_as_a_whole_word_only() -> None:
-    said = occurrences_in("Hund, Hunde und Kettenhund", [Term("Hund", "hound")])
+    said = TermIndex([Term("Hund", "hound")]).occurrences_in("Hund, Hunde und Kettenhund")
     assert [each.span for each in said] == [(0, 4)]
 
 
 def test_the_longest_of_overlapping_terms_is_found() -> None:
     terms = [Term("Hund", "hound"), Term("alter Hund", "old hound")]
-    assert [each.term.target for each in occurrences_in("ein alter Hund", terms)] == ["old hound"]
+    assert [each.term.target for each in TermIndex(terms).occurrences_in("ein alter Hund")] == [
+        "old hound"
+    ]
 
 
 def test_case_is_ignored_only_if_no_occurrence_has_the_same_case() -> None:
-    assert len(occurrences_in("Rot und rot", [Term("rot", "red")])) == 1
-    assert len(occurrences_in("Rot und blau", [Term("rot", "red")])) == 1
+    assert len(TermIndex([Term("rot", "red")]).occurrences_in("Rot und rot")) == 1
+    assert len(TermIndex([Term("rot", "red")]).occurrences_in("Rot und blau")) == 1
 
 
 def test_term_already_in_the_translation_is_not_forced() -> None:
@@ -112,16 +113,18 @@ def test_every_term_occurs_as_often_as_in_the_source(
 
 
 def test_terms_are_found_in_scripts_without_blanks() -> None:
-    assert [each.span for each in occurrences_in("我的自行车很好", [Term("自行车", "bike")])] == [
-        (2, 5)
-    ]
-    assert [each.span for each in occurrences_in("我的iPhone手机", [Term("iPhone", "phone")])] == [
-        (2, 8)
-    ]
+    assert [
+        each.span for each in TermIndex([Term("自行车", "bike")]).occurrences_in("我的自行车很好")
+    ] == [(2, 5)]
+    assert [
+        each.span for each in TermIndex([Term("iPhone", "phone")]).occurrences_in("我的iPhone手机")
+    ] == [(2, 8)]
 
 
 def test_term_inside_a_longer_term_does_not_count_as_present() -> None:
-    said = occurrences_in("ein Rad und Rot", [Term("Rad", "bike"), Term("Rot", "red bike")])
+    said = TermIndex([Term("Rad", "bike"), Term("Rot", "red bike")]).occurrences_in(
+        "ein Rad und Rot"
+    )
     assert found_in("a red bike", said) == [None, (2, 10)]
 
 
@@ -146,21 +149,14 @@ def test_term_beyond_the_length_limit_is_not_forced() -> None:
     assert honoured(model, [Term("Hund", "hound")]) == "a dog"
 
 
-def test_only_terms_whose_text_occurs_are_searched_as_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sought = []
-    spans_of = terms._spans
-
-    def spy(word: str, text: str, flags: int = 0) -> list[Span]:
-        sought.append(word)
-        return spans_of(word, text, flags)
-
-    monkeypatch.setattr(terms, "_spans", spy)
-    glossary = [Term("HUND", "hound"), *(Term(f"Wort {n}", "word") for n in range(20_000))]
-    assert len(occurrences_in("ein Hund", glossary)) == 1
-    assert set(sought) == {"HUND"}
-
-
 def test_term_starts_at_a_word_boundary() -> None:
-    assert [each.span for each in occurrences_in("xa a a", [Term("a a", "b")])] == [(3, 6)]
+    assert [each.span for each in TermIndex([Term("a a", "b")]).occurrences_in("xa a a")] == [
+        (3, 6)
+    ]
+
+
+def test_terms_are_forced_a_bounded_number_of_times() -> None:
+    source = [f"w{number}" for number in range(3 * MOST_FORCED)]
+    model = WordForWord(" ".join(source), {})
+    honoured(model, [Term(word, word.upper()) for word in source])
+    assert len(model.forced) == MOST_FORCED

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.translation.alignment import Span
+from service.translation.glossary.term_index import TermIndex, TermIndexes, joined
+from service.translation.types import Term
+
+
+def plain_occurrences(sentence: str, terms: Sequence[Term]) -> list[tuple[str, Span]]:
+    """Plain twin of ``TermIndex.occurrences_in``: one regular expression for every term."""
+    found: list[tuple[str, Span]] = []
+    for term in sorted(terms, key=lambda term: -len(term.source)):
+        spans = whole_words(term.source, sentence)
+        spans = spans or whole_words(term.source, sentence, re.IGNORECASE)
+        for start, end in spans:
+            if all(end <= first or last <= start for _, (first, last) in found):
+                found.append((term.target, (start, end)))
+    return sorted(found, key=lambda entry: entry[1])
+
+
+def whole_words(word: str, text: str, flags: int = 0) -> list[Span]:
+    starts = [match.start() for match in re.finditer(f"(?={re.escape(word)})", text, flags)]
+    spans = [(start, start + len(word)) for start in starts]
+    return [span for span in spans if not any(joined(text, border) for border in span)]
+
+
+LETTERS = st.text(st.sampled_from("aAbB ßẞΣσς.-我的"), min_size=1, max_size=5)
+WORDS = st.lists(st.sampled_from(["a", "A", "ab", "Ab", "b", " ", "-"]), min_size=1).map("".join)
+SOURCES = (LETTERS | WORDS).map(str.strip).filter(bool)
+
+
+@given(st.text(st.sampled_from("aAbB ßẞΣσς.-我的"), max_size=20) | WORDS, st.lists(SOURCES))
+def test_the_same_terms_are_found_as_by_one_expression_for_each(
+    sentence: str, sources: list[str]
+) -> None:
+    terms = [Term(source, str(number)) for number, source in enumerate(dict.fromkeys(sources))]
+    index = TermIndex(terms)
+    found = [(each.term.target, each.span) for each in index.occurrences_in(sentence)]
+    assert found == plain_occurrences(sentence, terms)
+    assert index.occur_in(sentence) == bool(found)
+
+
+def test_an_index_is_built_once_for_the_same_terms() -> None:
+    indexes = TermIndexes()
+    terms = (Term("Hund", "dog"),)
+    assert indexes.of(terms) is indexes.of(terms)
+    assert indexes.of(terms) is not indexes.of((Term("Katze", "cat"),))
+
+
+def test_memory_of_kept_indexes_stays_below_the_limit() -> None:
+    limit = 4 << 20
+    indexes = TermIndexes(limit)
+    tracemalloc.start()
+    try:
+        for glossary in range(12):
+            # The kind of string that takes most memory for a character.
+            source = f"{glossary}\N{GRINNING FACE}" * 20
+            indexes.of(tuple(Term(f"{source}{n}", f"{n}{source}") for n in range(500)))
+            indexes.of(tuple(Term(f"{glossary}x{n}", f"{n}") for n in range(500)))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert limit / 8 < taken < limit
