@@ -1,10 +1,12 @@
-"""Asynchronous HTTP client, for asyncio programs."""
+"""Asynchronous HTTP client, for asyncio programs.
+
+``dragoman/client.py`` is generated from this module: ``python -m tests.client.generation``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -23,22 +25,21 @@ import httpx
 from dragoman import endpoints, inspection
 from dragoman.answers import Part, Translation
 from dragoman.errors import DragomanError
-from dragoman.methods import described
 from dragoman.options import Texts, TranslateOptions, check
-from dragoman.packing import Packer, packer
-from dragoman.request import Call
+from dragoman.request import Call, described
 from dragoman.retrying import Attempts, Retries
+from dragoman.sending import async_in_order, async_packs, async_send, packer
 from dragoman.wire import Wire
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _asked(
+def _method(
     build: Callable[P, Call[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
     async def method(self: AsyncClient, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._ask(build(*args, **kwargs))
+        return await self._run(build(*args, **kwargs))
 
     return described(method, build)
 
@@ -120,19 +121,19 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
-    translate = _asked(endpoints.translate)
-    translate_file = _asked(endpoints.translate_file)
-    detect = _asked(endpoints.detect)
-    languages = _asked(endpoints.languages)
-    models = _asked(endpoints.models)
-    ready = _asked(endpoints.ready)
-    usage = _asked(endpoints.usage)
-    legs = _asked(inspection.legs)
-    attention = _asked(inspection.attention)
-    alignment = _asked(inspection.alignment)
-    attention_of = _asked(inspection.attention_of)
-    alignment_of = _asked(inspection.alignment_of)
-    score = _asked(inspection.score)
+    translate = _method(endpoints.translate)
+    translate_file = _method(endpoints.translate_file)
+    detect = _method(endpoints.detect)
+    languages = _method(endpoints.languages)
+    models = _method(endpoints.models)
+    ready = _method(endpoints.ready)
+    usage = _method(endpoints.usage)
+    legs = _method(inspection.legs)
+    attention = _method(inspection.attention)
+    alignment = _method(inspection.alignment)
+    attention_of = _method(inspection.attention_of)
+    alignment_of = _method(inspection.alignment_of)
+    score = _method(inspection.score)
 
     @overload
     def stream(
@@ -180,15 +181,15 @@ class AsyncClient:
         way.
         """
         check(options)
-        packs = _packs(texts, packer(texts, concurrency, texts_per_request, characters_per_request))
+        into = packer(texts, concurrency, texts_per_request, characters_per_request)
 
         def translate(pack: list[str]) -> Coroutine[Any, Any, list[Translation]]:
             wanted: TranslateOptions = {"priority": "bulk", **options}
             return self.translate(pack, target=target, source=source, **wanted)
 
-        return _in_order(translate, packs, concurrency)
+        return async_in_order(translate, async_packs(texts, into), concurrency)
 
-    async def _ask(self, call: Call[T]) -> T:
+    async def _run(self, call: Call[T]) -> T:
         attempts = self._attempts()
         answer: T | Call[T] = call
         while isinstance(answer, Call):
@@ -198,31 +199,20 @@ class AsyncClient:
     async def _answer(self, call: Call[T], attempts: Attempts) -> T | Call[T]:
         while True:
             try:
-                left = attempts.left()
-                with self._wire.talking():
-                    request = self._wire.request(self._http, call, left)
-                    response = await self._send(request, left, attempts)
+                with self._wire.translated_errors():
+                    request = self._wire.request(self._http, call, attempts.left())
+                    response = await async_send(self._http, request, attempts)
                 return self._wire.answer(call, response)
             except DragomanError as error:
                 pause = attempts.pause(error)
             await self._sleep(pause)
-
-    async def _send(
-        self, request: httpx.Request, left: float, attempts: Attempts
-    ) -> httpx.Response:
-        # httpx limits each network wait separately; this limits their sum.
-        try:
-            async with asyncio.timeout(left):
-                return await self._http.send(request, follow_redirects=False)
-        except TimeoutError as error:
-            raise attempts.passed() from error
 
     async def _stream_parts(self, call: Call[T], result: list[T]) -> AsyncGenerator[Part, None]:
         attempts = self._attempts()
         begun = False
         while True:
             try:
-                with self._wire.talking():
+                with self._wire.translated_errors():
                     request = self._wire.request(self._http, call, attempts.left(), stream=True)
                     response = await self._http.send(request, stream=True, follow_redirects=False)
                     try:
@@ -243,40 +233,3 @@ class AsyncClient:
                     raise
                 pause = attempts.pause(error)
             await self._sleep(pause)
-
-
-async def _packs(
-    texts: Iterable[str] | AsyncIterable[str], into: Packer
-) -> AsyncGenerator[list[str], None]:
-    if isinstance(texts, AsyncIterable):
-        async for text in texts:
-            if pack := into.add(text):
-                yield pack
-    else:
-        for text in texts:
-            if pack := into.add(text):
-                yield pack
-    if pack := into.rest():
-        yield pack
-
-
-async def _in_order(
-    translate: Callable[[list[str]], Coroutine[Any, Any, list[Translation]]],
-    packs: AsyncGenerator[list[str], None],
-    concurrency: int,
-) -> AsyncGenerator[Translation, None]:
-    running: deque[asyncio.Task[list[Translation]]] = deque()
-    try:
-        async for pack in packs:
-            running.append(asyncio.create_task(translate(pack)))
-            if len(running) == concurrency:
-                for translation in await running.popleft():
-                    yield translation
-        while running:
-            for translation in await running.popleft():
-                yield translation
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await packs.aclose()

@@ -1,11 +1,18 @@
-"""Synchronous HTTP client."""
+"""Synchronous HTTP client.
+
+Generated from ``async_client.py``. Change that module, and run
+``python -m tests.client.generation``.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+)
 from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
@@ -15,20 +22,21 @@ import httpx
 from dragoman import endpoints, inspection
 from dragoman.answers import Part, Translation
 from dragoman.errors import DragomanError
-from dragoman.methods import described
 from dragoman.options import Texts, TranslateOptions, check
-from dragoman.packing import Packer, packer
-from dragoman.request import Call
+from dragoman.request import Call, described
 from dragoman.retrying import Attempts, Retries
+from dragoman.sending import in_order, packer, packs, send
 from dragoman.wire import Wire
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _asked(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+def _method(
+    build: Callable[P, Call[T]],
+) -> Callable[Concatenate[Client, P], T]:
     def method(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._ask(build(*args, **kwargs))
+        return self._run(build(*args, **kwargs))
 
     return described(method, build)
 
@@ -36,7 +44,7 @@ def _asked(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
 class Stream(Generic[T]):
     """Iterator over the parts of a translation; ``result`` is the whole, after the last part.
 
-    Closing it early, or leaving its ``with``, closes the connection, which cancels the request.
+    Leaving its ``with`` early closes the connection, which cancels the request.
     """
 
     def __init__(self, parts: Callable[[list[T]], Generator[Part, None, None]]) -> None:
@@ -70,9 +78,9 @@ class Client:
     """Translates over HTTP. Threads may share one; close it, or use it as a context manager.
 
     ``url`` may have a path. ``timeout`` is in seconds for a call, with all attempts and pauses; but
-    each network wait may take the time that was left when its attempt began. A stream has to begin
-    within it. ``retries`` is the number of retries, or ``Retries``. A given ``http_client`` keeps
-    its own proxies, certificates and limits, and is not closed.
+    each network wait may take the time that was left when its attempt began. A stream
+    has to begin within it. ``retries`` is the number of retries, or ``Retries``. A given
+    ``http_client`` keeps its own proxies, certificates and limits, and is not closed.
 
     Raises ``ValueError`` for invalid arguments, and otherwise a ``DragomanError``.
     """
@@ -110,19 +118,19 @@ class Client:
     ) -> None:
         self.close()
 
-    translate = _asked(endpoints.translate)
-    translate_file = _asked(endpoints.translate_file)
-    detect = _asked(endpoints.detect)
-    languages = _asked(endpoints.languages)
-    models = _asked(endpoints.models)
-    ready = _asked(endpoints.ready)
-    usage = _asked(endpoints.usage)
-    legs = _asked(inspection.legs)
-    attention = _asked(inspection.attention)
-    alignment = _asked(inspection.alignment)
-    attention_of = _asked(inspection.attention_of)
-    alignment_of = _asked(inspection.alignment_of)
-    score = _asked(inspection.score)
+    translate = _method(endpoints.translate)
+    translate_file = _method(endpoints.translate_file)
+    detect = _method(endpoints.detect)
+    languages = _method(endpoints.languages)
+    models = _method(endpoints.models)
+    ready = _method(endpoints.ready)
+    usage = _method(endpoints.usage)
+    legs = _method(inspection.legs)
+    attention = _method(inspection.attention)
+    alignment = _method(inspection.alignment)
+    attention_of = _method(inspection.attention_of)
+    alignment_of = _method(inspection.alignment_of)
+    score = _method(inspection.score)
 
     @overload
     def stream(
@@ -162,22 +170,22 @@ class Client:
         texts_per_request: int = 64,
         characters_per_request: int = 8000,
         **options: Unpack[TranslateOptions],
-    ) -> Iterator[Translation]:
+    ) -> Generator[Translation, None, None]:
         """Translate any number of texts, in order, reading them as translations are taken.
 
         Sends up to ``concurrency`` requests at a time, with priority ``bulk`` unless given
         otherwise. Stopping early sends no more requests and waits for those under way.
         """
         check(options)
-        packs = _packs(texts, packer(texts, concurrency, texts_per_request, characters_per_request))
+        into = packer(texts, concurrency, texts_per_request, characters_per_request)
 
         def translate(pack: list[str]) -> list[Translation]:
             wanted: TranslateOptions = {"priority": "bulk", **options}
             return self.translate(pack, target=target, source=source, **wanted)
 
-        return _in_order(translate, packs, concurrency)
+        return in_order(translate, packs(texts, into), concurrency)
 
-    def _ask(self, call: Call[T]) -> T:
+    def _run(self, call: Call[T]) -> T:
         attempts = self._attempts()
         answer: T | Call[T] = call
         while isinstance(answer, Call):
@@ -187,9 +195,9 @@ class Client:
     def _answer(self, call: Call[T], attempts: Attempts) -> T | Call[T]:
         while True:
             try:
-                with self._wire.talking():
+                with self._wire.translated_errors():
                     request = self._wire.request(self._http, call, attempts.left())
-                    response = self._http.send(request, follow_redirects=False)
+                    response = send(self._http, request, attempts)
                 return self._wire.answer(call, response)
             except DragomanError as error:
                 pause = attempts.pause(error)
@@ -200,7 +208,7 @@ class Client:
         begun = False
         while True:
             try:
-                with self._wire.talking():
+                with self._wire.translated_errors():
                     request = self._wire.request(self._http, call, attempts.left(), stream=True)
                     response = self._http.send(request, stream=True, follow_redirects=False)
                     try:
@@ -221,29 +229,3 @@ class Client:
                     raise
                 pause = attempts.pause(error)
             self._sleep(pause)
-
-
-def _packs(texts: Iterable[str], into: Packer) -> Iterator[list[str]]:
-    for text in texts:
-        if pack := into.add(text):
-            yield pack
-    if pack := into.rest():
-        yield pack
-
-
-def _in_order(
-    translate: Callable[[list[str]], list[Translation]],
-    packs: Iterator[list[str]],
-    concurrency: int,
-) -> Iterator[Translation]:
-    running: deque[Future[list[Translation]]] = deque()
-    with ThreadPoolExecutor(concurrency, thread_name_prefix="dragoman") as pool:
-        try:
-            for pack in packs:
-                running.append(pool.submit(translate, pack))
-                if len(running) == concurrency:
-                    yield from running.popleft().result()
-            while running:
-                yield from running.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,11 +1,14 @@
-"""Description of one HTTP request with the parser of its response. Sends nothing."""
+"""One HTTP request with the parser of its response, and its method of a client. Sends nothing."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -25,3 +28,15 @@ class Call(Generic[T]):
     """Form file: name and content."""
     answers: tuple[int, ...] = (200,)
     """Statuses that are parsed as results."""
+
+
+def described(method: Callable[..., Any], build: Callable[P, Call[T]]) -> Callable[..., Any]:
+    """``method`` with the name, docstring and parameters of ``build``, and its result type."""
+    functools.update_wrapper(method, build, assigned=("__name__", "__doc__"))
+    signature = inspect.signature(build)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    answer = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
+    vars(method)["__signature__"] = signature.replace(
+        parameters=[itself, *signature.parameters.values()], return_annotation=answer
+    )
+    return method

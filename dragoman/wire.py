@@ -96,7 +96,7 @@ class Wire:
         return StreamedAnswer(call, request_id)
 
     @contextmanager
-    def talking(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         """Translate httpx exceptions into ``DragomanError``."""
         try:
             yield

@@ -3,6 +3,6 @@
     python -m benchmarks.queueing validate    # measure costs here, predict, measure, compare
     python -m benchmarks.queueing plan        # from costs and a load to a number of replicas
 
-``costs`` models processor time, ``batch`` the work of each engine iteration, ``replica`` one
-service, ``fleet`` many; ``watched`` measures a real one.
+``costs`` models processor time, ``simulation`` one service, ``fleet`` many; ``service`` measures a
+real one.
 """

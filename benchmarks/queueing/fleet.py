@@ -2,22 +2,19 @@
 
 With random routing each service has random arrivals of its own, so one service represents all of
 them. Other routings are simulated with the required number of services, up to ``MOST``. More
-services at the same load each hardly change the result (``plan --law`` shows it).
+services at the same load each hardly change the result.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from benchmarks.queueing.batch import PlainBatch, Sentence, Shape
-from benchmarks.queueing.costs import Costs
-from benchmarks.queueing.prediction import Lengths, capacity, percentile, predict
-from benchmarks.queueing.replica import NEVER, Replica
+from benchmarks.queueing.simulation import NEVER, Replica, Sentence, Shape, Site, percentile
+from benchmarks.workloads import newstest_lengths
 
 Routing = Literal["random", "two", "least"]
 """``random``; ``two``: the one with fewer requests of two random services, as in Ray Serve;
@@ -34,51 +31,11 @@ _WARMING = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """A service of a fleet, and the sentences that it is sent."""
-
-    shape: Shape
-    costs: Costs
-    lengths: Lengths
-    one_core: bool
-
-    @property
-    def capacity(self) -> float:
-        """Sentences per second of one service."""
-        return capacity(self.shape, self.costs, self.lengths, one_core=self.one_core)
-
-    @property
-    def loop_capacity(self) -> float:
-        """Capacity of an event loop with an engine that takes no time."""
-        loop = self.costs.receive + self.costs.answer
-        return 1 / loop if loop else math.inf
-
-    @property
-    def engine_capacity(self) -> float:
-        """Capacity of an engine with an event loop that takes no time."""
-        return replace(self, costs=replace(self.costs, receive=0.0, answer=0.0)).capacity
-
-    @property
-    def alone_p99(self) -> float:
-        """99th percentile of the latency of sentences alone in the service."""
-        return percentile(
-            (
-                predict(
-                    PlainBatch(self.shape), self.costs, [0.0], [length], one_core=self.one_core
-                ).latencies[0]
-                for length in self.lengths
-            ),
-            0.99,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """Latencies in seconds, over all counted requests."""
 
     p50: float
     p99: float
-    requests: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,48 +52,50 @@ class Impossible(Exception):
     """No number of services reaches the latency; says why."""
 
 
-def simulate(
-    site: Site, replicas: int, rate: float, routing: Routing, requests: int, seed: int = 5
-) -> Outcome:
+def assumed_gpu(measured: Site) -> Site:
+    """A site with assumed costs of a GPU, for planning without measurements.
+
+    The engine's costs are guesses for a data-centre GPU and a base-size network in fp16. A step
+    launches some 200 kernels at about 10 µs each. Search and scheduling take 1 to 2 ms of Python,
+    as on a CPU. A row's reads and writes take a few microseconds at 2 TB/s. An encode launches half
+    as many kernels. The event loop's costs are those of ``measured``, since it is the same Python.
+    ``benchmarks.gpu`` measures the steps of a real GPU.
+    """
+    return Site(
+        "ASSUMED, not measured: base network in fp16 on a GPU, sentences of a news test's lengths",
+        Shape(slots=256, max_batch_tokens=1 << 16),
+        replace(measured.costs, step=4e-3, row=4e-6, encode=2e-3, source_token=2e-6),
+        tuple((length, length) for length in newstest_lengths(512)),
+        one_core=False,
+    )
+
+
+def simulate(site: Site, replicas: int, rate: float, routing: Routing, requests: int) -> Outcome:
     """``rate`` is the sum over all services, in sentences per second."""
-    chance = random.Random(seed)
-    services = [
-        Replica(PlainBatch(site.shape), site.costs, one_core=site.one_core) for _ in range(replicas)
-    ]
-    ongoing = [0] * replicas
-    choose = _chooser(ongoing, routing, chance)
-    events: list[tuple[float, int]] = []
+    chance = random.Random(5)
+    services = [Replica(site) for _ in range(replicas)]
+    candidates: dict[Routing, Callable[[], list[Replica]]] = {
+        "random": lambda: [chance.choice(services)],
+        "two": lambda: [chance.choice(services), chance.choice(services)],
+        "least": lambda: services,
+    }
     now = 0.0
-
-    def note(service: int) -> None:
-        if (at := services[service].next_event) < NEVER:
-            heapq.heappush(events, (at, service))
-
-    def advance(until: float) -> None:
-        while events and events[0][0] <= until:
-            at, service = heapq.heappop(events)
-            # An event may have been postponed, and scheduled again, since it was pushed.
-            if at == services[service].next_event:
-                services[service].advance(at)
-                ongoing[service] = services[service].ongoing
-                note(service)
-
     for number in range(requests):
         now += chance.expovariate(rate)
-        advance(now)
-        service = choose()
-        source_length, steps = site.lengths[chance.randrange(len(site.lengths))]
-        services[service].arrive(now, Sentence(number, source_length, steps))
-        ongoing[service] += 1
-        note(service)
-    advance(NEVER)
+        considered = candidates[routing]()
+        for service in considered:
+            service.advance(now)
+        chosen = min(considered, key=lambda service: service.ongoing)
+        chosen.arrive(now, Sentence(number, *chance.choice(site.lengths)))
+    for service in services:
+        service.advance(NEVER)
     counted = [
         latency
         for service in services
-        for number, latency in service.latencies
+        for number, latency in service.latencies.items()
         if number >= _WARMING * requests
     ]
-    return Outcome(percentile(counted, 0.5), percentile(counted, 0.99), len(counted))
+    return Outcome(percentile(counted, 0.5), percentile(counted, 0.99))
 
 
 def needed(site: Site, rate: float, p99: float, routing: Routing) -> Need:
@@ -156,7 +115,8 @@ def needed(site: Site, rate: float, p99: float, routing: Routing) -> Need:
     def reached(replicas: int) -> bool:
         simulated = 1 if routing == "random" else min(replicas, MOST)
         share = rate * simulated / replicas
-        requests = enough_requests(site, share)
+        # Enough requests that the start does not affect the result.
+        requests = min(max(int(_SPANS * alone * share), LEAST_REQUESTS), MOST_REQUESTS)
         outcomes[replicas] = simulate(site, simulated, share, routing, requests)
         return outcomes[replicas].p99 <= p99
 
@@ -171,26 +131,3 @@ def needed(site: Site, rate: float, p99: float, routing: Routing) -> Need:
         else:
             least = middle
     return Need(enough, rate / (enough * most), outcomes[enough])
-
-
-def enough_requests(site: Site, rate: float) -> int:
-    """Number of requests to simulate, so that the start does not affect the result."""
-    wanted = int(_SPANS * site.alone_p99 * rate)
-    return min(max(wanted, LEAST_REQUESTS), MOST_REQUESTS)
-
-
-def _chooser(ongoing: list[int], routing: Routing, chance: random.Random) -> Callable[[], int]:
-    """Selects a service by the number of its requests."""
-    count = len(ongoing)
-
-    def two() -> int:
-        one, other = chance.randrange(count), chance.randrange(count)
-        return one if ongoing[one] <= ongoing[other] else other
-
-    match routing:
-        case "random":
-            return lambda: chance.randrange(count)
-        case "two":
-            return two
-        case "least":
-            return lambda: ongoing.index(min(ongoing))

@@ -1,24 +1,30 @@
-"""Tests of the simulated service against results of queueing theory."""
+"""Tests of the simulated service against results of queueing theory and the service's scheduler."""
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.client import Plan, arrivals
-from benchmarks.queueing.batch import Batch, PlainBatch, ScheduledBatch, Sentence, Shape
-from benchmarks.queueing.costs import Costs
-from benchmarks.queueing.prediction import capacity, percentile, predict, predict_plan
-from benchmarks.queueing.replica import NEVER, Replica
+from benchmarks.queueing.costs import Costs, Work
+from benchmarks.queueing.simulation import Batch, Replica, Sentence, Shape, Site, percentile
+from models.bundle.manifest import SpecialIds
+from service.engine.scheduler import Scheduler, Sequence
+from service.engine.types import DecodingOptions
+from service.runtime.backend import Candidates, Limits
 
 SMALL = Shape(slots=3, beam_size=2, max_padded_tokens=12, max_batch_tokens=18)
 COSTS = Costs(1e-3, 1e-4, 2e-3, 3e-5, 5e-4, 4e-4)
 FREE = Costs(0, 0, 0, 0, 0, 0)
+SITE = Site("made up", SMALL, COSTS, ((5, 4), (3, 2), (8, 6)), one_core=True)
+SPECIAL_IDS = SpecialIds(pad=0, unk=1, bos=2, eos=3)
+WORD = 4
 
 sentences = st.tuples(st.integers(1, 9), st.integers(1, 6))
 crowds = st.lists(
@@ -26,25 +32,65 @@ crowds = st.lists(
 )  # gaps before arrivals
 
 
+class ScheduledBatch:
+    """The service's scheduler and search, with candidates that never end a sentence."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._beam_size = shape.beam_size
+        limits = Limits(shape.slots, shape.beam_size, source_length=1 << 16, target_length=1 << 10)
+        self._scheduler = Scheduler(
+            limits,
+            SPECIAL_IDS,
+            max_padded_tokens=shape.max_padded_tokens,
+            max_batch_tokens=shape.max_batch_tokens,
+        )
+
+    @property
+    def has_work(self) -> bool:
+        return self._scheduler.has_work
+
+    def add(self, sentence: Sentence) -> None:
+        source_ids = (WORD,) * (sentence.source_length - 1) + (SPECIAL_IDS.eos,)
+        options = DecodingOptions(
+            beam_size=self._beam_size, max_decoding_length=sentence.steps, return_scores=False
+        )
+        self._scheduler.add(Sequence(sentence.id, source_ids, options, sentence.priority))
+
+    def iterate(self) -> tuple[Work, list[int]]:
+        plan = self._scheduler.schedule()
+        assert plan.step is not None
+        rows = plan.step.parents_BK.shape
+        shape = *rows, plan.step.num_candidates
+        log_probs_BKN = np.broadcast_to(-1 - np.arange(shape[2], dtype=np.float32), shape)
+        candidates = Candidates(np.full(shape, WORD), log_probs_BKN, np.zeros(rows, np.float32))
+        work = Work(
+            steps=1,
+            rows=int(np.count_nonzero(plan.step.parents_BK >= 0)),
+            encodes=int(bool(plan.admitted)),
+            source_tokens=sum(sequence.source_length for sequence in plan.admitted),
+        )
+        return work, [sequence.id for sequence, _ in self._scheduler.apply(candidates)]
+
+
 @given(st.lists(st.lists(st.tuples(sentences, st.booleans()), max_size=3), max_size=15))
 @settings(deadline=None, max_examples=60)
-def test_plain_batch_agrees_with_the_services_scheduler(
+def test_simulated_batch_agrees_with_the_services_scheduler(
     rounds: list[list[tuple[tuple[int, int], bool]]],
 ) -> None:
-    plain, scheduled = PlainBatch(SMALL), ScheduledBatch(SMALL)
+    simulated, scheduled = Batch(SMALL), ScheduledBatch(SMALL)
     number = 0
     for added in [*rounds, *[[]] * 200]:
         for (source_length, steps), bulk in added:
             sentence = Sentence(number, source_length, steps, "bulk" if bulk else "interactive")
-            plain.add(sentence)
+            simulated.add(sentence)
             scheduled.add(sentence)
             number += 1
-        assert plain.has_work == scheduled.has_work
-        if plain.has_work:
-            assert plain.begin() == scheduled.begin()
-            assert plain.running == scheduled.running
-            assert plain.end() == scheduled.end()
-    assert not plain.has_work
+        assert simulated.has_work == scheduled.has_work
+        if simulated.has_work:
+            work = simulated.begin()
+            assert len(simulated.running) <= SMALL.slots
+            assert (work, simulated.end()) == scheduled.iterate()
+    assert not simulated.has_work
 
 
 @given(crowds, st.booleans())
@@ -52,25 +98,23 @@ def test_plain_batch_agrees_with_the_services_scheduler(
 def test_all_requests_are_answered_and_none_faster_than_alone(
     crowd: list[tuple[float, tuple[int, int]]], one_core: bool
 ) -> None:
-    replica = Replica(PlainBatch(SMALL), COSTS, one_core=one_core)
-    now = 0.0
-    for number, (gap, length) in enumerate(crowd):
-        now += gap
-        replica.arrive(now, Sentence(number, *length))
-    replica.advance(1e9)
+    site = replace(SITE, lengths=tuple(length for _, length in crowd), one_core=one_core)
+    due, now = [], 0.0
+    for gap, _ in crowd:
+        due.append(now := now + gap)
+    replica = site.predict(due)
     assert replica.ongoing == 0
-    assert replica.most_together <= SMALL.slots
-    latencies = dict(replica.latencies)
-    for number, (_, length) in enumerate(crowd):
-        alone = predict(PlainBatch(SMALL), COSTS, [0.0], [length], one_core=one_core)
-        assert latencies[number] >= alone.latencies[0] - 1e-9
+    assert replica.latencies.keys() == set(range(len(crowd)))
+    for number, latency in replica.latencies.items():
+        assert latency >= site.alone(number) - 1e-9
 
 
 def test_latency_of_a_lone_sentence_is_the_cost_of_its_work() -> None:
-    predicted = predict(PlainBatch(SMALL), COSTS, [1.0], [(5, 3)], one_core=True)
+    site = replace(SITE, lengths=((5, 3),))
     # Rows of the three steps: 1, 2, 2.
     work = 3 * COSTS.step + 5 * COSTS.row + COSTS.encode + 5 * COSTS.source_token
-    assert predicted.latencies == pytest.approx([work + COSTS.receive + COSTS.answer])
+    assert site.alone(0) == pytest.approx(work + COSTS.receive + COSTS.answer)
+    assert site.alone_p99 == site.alone(0)
 
 
 @given(crowds)
@@ -78,84 +122,70 @@ def test_latency_of_a_lone_sentence_is_the_cost_of_its_work() -> None:
 def test_shared_core_idles_only_without_requests(
     crowd: list[tuple[float, tuple[int, int]]],
 ) -> None:
-    due = [0.0] * len(crowd)
-    predicted = predict(PlainBatch(SMALL), COSTS, due, [each for _, each in crowd], one_core=True)
-    assert predicted.ended == pytest.approx(predicted.busy_seconds)
+    site = replace(SITE, lengths=tuple(length for _, length in crowd))
+    replica = site.predict([0.0] * len(crowd))
+    assert replica.ended == pytest.approx(replica.busy_seconds)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_waiting_time_with_one_slot_follows_pollaczek_khinchine(load: float) -> None:
-    shape = Shape(slots=1, beam_size=1)
     costs = replace(FREE, step=0.01)
-    due = poisson(load / costs.step, 40_000)
-    predicted = predict(PlainBatch(shape), costs, due, [(5, 1)], one_core=False)
-    wait = statistics.mean(predicted.latencies) - costs.step
-    assert wait == pytest.approx(load * costs.step / (2 * (1 - load)), rel=0.07)
+    site = Site("M/D/1", Shape(slots=1, beam_size=1), costs, ((5, 1),), one_core=False)
+    latencies = site.predict(poisson(load / costs.step, 20_000)).latencies.values()
+    wait = statistics.mean(latencies) - costs.step
+    assert wait == pytest.approx(load * costs.step / (2 * (1 - load)), rel=0.1)
 
 
-@pytest.mark.parametrize("batch", [PlainBatch, ScheduledBatch])
-def test_mean_number_of_requests_follows_littles_law(batch: type[Batch]) -> None:
-    replica = Replica(batch(SMALL), COSTS, one_core=True)  # type: ignore[call-arg]
+def test_mean_number_of_requests_follows_littles_law() -> None:
+    replica = Replica(SITE)
     due, now, area = poisson(60, 300), 0.0, 0.0
-    for number, at in enumerate([*due, NEVER]):
-        while (event := replica.next_event) <= at and event < NEVER:
+    for number, at in enumerate([*due, math.inf]):
+        while (event := replica.next_event) <= at and event < math.inf:
             area += replica.ongoing * (event - now)
             replica.advance(event)
             now = event
-        if at < NEVER:
+        if at < math.inf:
             area += replica.ongoing * (at - now)
-            replica.arrive(at, Sentence(number, 3 + number % 5, 2 + number % 4))
+            replica.arrive(at, SITE.sentence(number))
             now = at
-    mean_latency = statistics.mean(latency for _, latency in replica.latencies)
+    mean_latency = statistics.mean(replica.latencies.values())
     assert area / now == pytest.approx(len(due) / now * mean_latency)
 
 
 def test_higher_load_increases_latency() -> None:
-    most = capacity(SMALL, COSTS, [(5, 4)], one_core=True)
-    means = []
-    for load in (0.2, 0.5, 0.8, 0.95):
-        due = poisson(load * most, 4000)
-        predicted = predict(PlainBatch(SMALL), COSTS, due, [(5, 4)], one_core=True)
-        means.append(statistics.mean(predicted.latencies))
+    means = [
+        statistics.mean(SITE.predict(poisson(load * SITE.capacity, 4000)).latencies.values())
+        for load in (0.2, 0.5, 0.8, 0.95)
+    ]
     assert means == sorted(means)
 
 
 def test_separate_cores_are_no_slower_than_a_shared_one() -> None:
-    due = poisson(100, 2000)
-    lengths = [(3, 2), (8, 6)]
     shared, apart = (
-        predict(PlainBatch(SMALL), COSTS, due, lengths, one_core=one_core)
+        replace(SITE, one_core=one_core).predict(poisson(100, 2000)).latencies.values()
         for one_core in (True, False)
     )
-    assert statistics.mean(apart.latencies) < statistics.mean(shared.latencies)
+    assert statistics.mean(apart) < statistics.mean(shared)
 
 
 def test_event_loop_preempts_the_engine_on_a_shared_core() -> None:
-    replica = Replica(PlainBatch(SMALL), replace(FREE, step=1.0, receive=0.1), one_core=True)
-    replica.arrive(0.0, Sentence(0, 5, 1))
-    replica.arrive(0.5, Sentence(1, 5, 1))
-    replica.advance(10)
+    costs = replace(FREE, step=1.0, receive=0.1)
+    replica = replace(SITE, costs=costs, lengths=((5, 1),)).predict([0.0, 0.5])
     # 0.1 to receive, 1 to decode, and 0.1 preempted by the second request.
-    assert dict(replica.latencies)[0] == pytest.approx(1.2)
+    assert replica.latencies[0] == pytest.approx(1.2)
 
 
-def test_prediction_uses_the_arrivals_that_clients_send() -> None:
-    plan = Plan(("a", "b"), seconds=2, rate=50, seed=3)
-    lengths = [(5, 4), (9, 2)]
-    one, other = (
-        predict_plan(PlainBatch(SMALL), COSTS, plan, lengths, one_core=True) for _ in range(2)
-    )
-    assert one == other
-    assert len(one.latencies) == len(list(arrivals(plan)))
-    assert all(0 < at < plan.seconds for at in arrivals(plan))
+def test_slower_machine_scales_all_latencies() -> None:
+    due = poisson(60, 300)
+    usual = SITE.predict(due).latencies
+    slow = replace(SITE, costs=COSTS.slower(2)).predict([2 * at for at in due]).latencies
+    assert slow == pytest.approx({number: 2 * latency for number, latency in usual.items()})
 
 
 def test_percentile_is_a_value_that_this_share_does_not_exceed() -> None:
     assert percentile(range(1, 101), 0.99) == 99
     assert percentile(range(1, 101), 0.5) == 50
     assert percentile([7.0], 0.99) == 7.0
-    with pytest.raises(ValueError, match="nothing was measured"):
-        percentile([], 0.5)
 
 
 def poisson(rate: float, count: int) -> list[float]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import AsyncClient, Client, RequestRefused
-from dragoman.packing import Packer
+from dragoman.sending import Packer
 from tests.client.support import Kind, Service, ask, read_many, refused
 
 
