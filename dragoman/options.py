@@ -48,7 +48,8 @@ class DecodingOptions(TypedDict, total=False):
     max_length_ratio: float
     """The same per source token."""
     sampling_topk: int
-    """1 is beam search; above 1, samples from that many most likely tokens; 0 samples from all."""
+    """1 is beam search; above 1, samples from that many most likely tokens, at most from 256;
+    0 means 256."""
     sampling_topp: float
     """Samples from the most likely tokens with this total probability."""
     sampling_temperature: float

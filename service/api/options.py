@@ -98,7 +98,9 @@ class DecodingParameters(BaseModel):
         None, description="Target tokens per source token, at most."
     )
     sampling_topk: Annotated[int, Field(ge=0, le=_MOST_CHOICES), WHOLE] | None = Field(
-        None, description="1 searches; more draws each token from so many likeliest, 0 from all."
+        None,
+        description="1 searches; more draws each token from so many likeliest, at most from 256; "
+        "0 means 256.",
     )
     sampling_topp: Annotated[float, Field(gt=0, le=1), _DECIMAL] | None = Field(
         None, description="Draws from the likeliest tokens that make up this much."

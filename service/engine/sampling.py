@@ -25,15 +25,14 @@ def uniform(seed: int, row: int, position: int) -> float:
 def draw(token_ids_N: IntArray, log_probs_N: FloatArray, options: DecodingOptions, u: float) -> int:
     """The index of the candidate that ``u``, in [0, 1), selects.
 
-    Keeps the ``sampling_topk`` likeliest candidates, of equal ones the lower id. Divides by the
+    Keeps the ``sampled_from`` likeliest candidates, of equal ones the lower id. Divides by the
     temperature. Keeps the fewest candidates whose renormalised probabilities sum to
     ``sampling_topp`` (Holtzman et al. 2020). Inverts their cumulative distribution. A candidate
     with log-probability ``-inf`` is never drawn. Raises ``ValueError`` if all have ``-inf``.
     """
     order = np.lexsort((token_ids_N, -log_probs_N))
     order = order[log_probs_N[order] > -np.inf]
-    if options.sampling_topk:
-        order = order[: options.sampling_topk]
+    order = order[: options.sampled_from]
     if not len(order):
         raise ValueError("nothing to draw from: every candidate has log-probability -inf")
 

@@ -19,7 +19,7 @@ from models.bundle.manifest import SpecialIds
 from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, SentenceTooLong
 from service.engine.iteration import LeaveReason
 from service.engine.search import Search
-from service.engine.types import Decoded, DecodingOptions, Priority
+from service.engine.types import Decoded, DecodingOptions, Priority, row_cost
 from service.engine.waiting import Line
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 
@@ -33,7 +33,7 @@ class Sequence:
     options: DecodingOptions
     priority: Priority = "interactive"
     request: int = 0
-    """Number of its request. Requests share the slots, see ``service.engine.fairness``."""
+    """Number of its request. Requests share the slots, see ``service.engine.waiting``."""
     arrived: float = 0.0
     """Time of arrival in the waiting line, on the engine's clock."""
     entered: float = 0.0
@@ -49,9 +49,10 @@ class Sequence:
         return len(self.source_ids)
 
     @property
-    def work(self) -> int:
+    def work(self) -> float:
         """Approximate decoding cost: rows times the larger of source and minimum length."""
-        return self.options.rows * max(self.source_length, self.options.min_decoding_length)
+        steps = max(self.source_length, self.options.min_decoding_length)
+        return self.options.rows * row_cost(self.options.sampling_topk) * steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,15 +36,6 @@ from models.bundle.manifest import SpecialIds
 from service.engine.constraints import Constraints, gather_edits
 from service.engine.errors import BackendFailed
 from service.engine.history import History
-from service.engine.rules import (
-    drawn_from,
-    ends_early,
-    enough_ends,
-    largest,
-    least_share,
-    needs_scores,
-    num_ranks,
-)
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
 from service.runtime.backend import BARRED, EMPTY_ROW, Candidates, FloatArray, Limits, StepBatch
 
@@ -125,7 +116,7 @@ class Search:
         constraints = Constraints.of(options, source_length, self._eos_id, self._unk_id)
         self._constraints.append(constraints)
         self._constrained += constraints is not None
-        self._scored += needs_scores(options, constraints is not None)
+        self._scored += options.needs_scores(constraints is not None)
         self._ends.append([])
         # Each sample has a row from the start; a beam search starts with one row that forks.
         first_rows = options.rows if options.samples else 1
@@ -136,14 +127,14 @@ class Search:
         self._tokens_PK[slot, :first_rows] = self._bos_id
         self._lengths_P[slot] = 0
         self._rows_P[slot] = options.rows
-        self._ranks_P[slot] = num_ranks(options)
+        self._ranks_P[slot] = options.ranks
         self._min_lengths_P[slot] = options.min_decoding_length
         self._max_lengths_P[slot] = options.max_decoding_length
         self._num_ends_P[slot] = 0
-        self._enough_ends_P[slot] = enough_ends(options)
-        self._first_ended_P[slot] = not ends_early(options)
+        self._enough_ends_P[slot] = options.enough_ends
+        self._first_ended_P[slot] = not options.ends_early
         self._needed_P[slot] = -np.inf
-        self._least_shares_P[slot] = least_share(options)
+        self._least_shares_P[slot] = options.least_share
 
     def remove(self, slot: int) -> int:
         """Remove a sentence; the one in the last slot, which is returned, moves to ``slot``."""
@@ -152,7 +143,7 @@ class Search:
         for column in self._columns:
             column[slot] = column[last]
         self._constrained -= self._constraints[slot] is not None
-        self._scored -= needs_scores(self._options[slot], self._constraints[slot] is not None)
+        self._scored -= self._options[slot].needs_scores(self._constraints[slot] is not None)
         _replace(self._options, slot)
         _replace(self._constraints, slot)
         _replace(self._ends, slot)
@@ -173,7 +164,7 @@ class Search:
         if self._constrained:
             constrained = [c for c in self._constraints if c is not None]
             attention = any(c.attends for c in constrained)
-            num_candidates = max(num_candidates, *(drawn_from(c.options) for c in constrained))
+            num_candidates = max(num_candidates, *(c.options.sampled_from for c in constrained))
             if any(c.asked is not None for c in constrained):
                 asked_B = [0 if c is None else c.asked or 0 for c in self._constraints]
                 asked_BK = np.repeat(np.array(asked_B, np.int32)[:, None], rows, axis=1)
@@ -196,12 +187,16 @@ class Search:
         count = self.count
         rows = candidates.log_probs_BKN.shape[1]
         old_sums_BK = self._sums_PK[:count, :rows].copy()
-        totals_BKN = old_sums_BK[:, :, None] + candidates.log_probs_BKN
+        # Sampling may have asked for more candidates than the other sentences rank.
+        width = int(self._ranks_P[:count].max()) + _NO_CANDIDATES
+        ids_BKN = candidates.token_ids_BKN[:, :, :width]
+        log_probs_BKN = candidates.log_probs_BKN[:, :, :width]
+        totals_BKN = old_sums_BK[:, :, None] + log_probs_BKN
         failed = self._not_a_number(totals_BKN, old_sums_BK)
-        ids_BKN = candidates.token_ids_BKN
-        never_BKN = (ids_BKN == self._bos_id) | (ids_BKN == self._pad_id)
-        totals_BKN[never_BKN | (candidates.log_probs_BKN < _BARELY)] = _DEAD
-        rows_BR, tokens_BR, totals_BR = self._ranked(totals_BKN, candidates, old_sums_BK, never_BKN)
+        totals_BKN[self._never(ids_BKN) | (log_probs_BKN < _BARELY)] = _DEAD
+        rows_BR, tokens_BR, totals_BR = self._ranked(totals_BKN, ids_BKN)
+        if self._constrained:
+            self._choose(candidates, old_sums_BK, rows_BR, tokens_BR, totals_BR)
 
         self._lengths_P[:count] += 1
         last_B = self._lengths_P[:count] == self._max_lengths_P[:count]
@@ -231,16 +226,16 @@ class Search:
         totals_BKN[failed_B] = _DEAD
         return set(np.flatnonzero(failed_B).tolist())
 
+    def _never(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which candidates are no tokens of a translation."""
+        never: NDArray[np.bool_] = (ids == self._bos_id) | (ids == self._pad_id)
+        return never
+
     def _ranked(
-        self,
-        totals_BKN: FloatArray,
-        candidates: Candidates,
-        old_sums_BK: FloatArray,
-        never_BKN: NDArray[np.bool_],
+        self, totals_BKN: FloatArray, ids_BKN: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
         """Rows, tokens and sums of the best candidates of each sentence, best first."""
         count, _, width = totals_BKN.shape
-        ids_BKN = candidates.token_ids_BKN
         too_short_B = self._lengths_P[:count] < self._min_lengths_P[:count]
         if too_short_B.any():
             totals_BKN[too_short_B[:, None, None] & (ids_BKN == self._eos_id)] = _DEAD
@@ -250,32 +245,42 @@ class Search:
         if (lacking := ranks - flat_BM.shape[1]) > 0:
             # The vocabulary is smaller than the beam.
             flat_BM = np.pad(flat_BM, ((0, 0), (0, lacking)), constant_values=_DEAD)
-        order_BR = largest(flat_BM, ranks)
+        order_BR = _largest(flat_BM, ranks)
         totals_BR = flat_BM.ravel()[order_BR + np.arange(count)[:, None] * flat_BM.shape[1]]
         size = totals_BKN[0].size
         np.minimum(order_BR, size - 1, out=order_BR)
         rows_BR = order_BR // width
         tokens_BR = ids_BKN.ravel()[order_BR + np.arange(count)[:, None] * size]
         totals_BR[np.arange(order_BR.shape[1]) >= ranks_B1] = _DEAD
-        if self._constrained:
-            for slot, constraints in enumerate(self._constraints):
-                if constraints is None or np.isnan(candidates.log_probs_BKN[slot]).any():
-                    continue
-                if candidates.attention_BKS is not None:
-                    constraints.attend(candidates.attention_BKS[slot])
-                own = slice(int(self._rows_P[slot]))
-                chosen = constraints.choose(
-                    ids_BKN[slot, own],
-                    np.where(never_BKN[slot, own], _DEAD, candidates.log_probs_BKN[slot, own]),
-                    candidates.asked_log_probs_BK[slot, own],
-                    old_sums_BK[slot, own],
-                    int(ranks_B1[slot, 0]),
-                )
-                number = len(chosen[0])
-                for array_BR, values in zip((rows_BR, tokens_BR, totals_BR), chosen, strict=True):
-                    array_BR[slot, :number] = values
-                totals_BR[slot, number:] = _DEAD
         return rows_BR, tokens_BR, totals_BR
+
+    def _choose(
+        self,
+        candidates: Candidates,
+        old_sums_BK: FloatArray,
+        rows_BR: NDArray[np.int64],
+        tokens_BR: NDArray[np.int64],
+        totals_BR: FloatArray,
+    ) -> None:
+        """Replace the ranked candidates of the sentences whose constraints choose their own."""
+        for slot, constraints in enumerate(self._constraints):
+            if constraints is None or np.isnan(candidates.log_probs_BKN[slot]).any():
+                continue
+            if candidates.attention_BKS is not None:
+                constraints.attend(candidates.attention_BKS[slot])
+            own = slice(int(self._rows_P[slot]))
+            ids_KN = candidates.token_ids_BKN[slot, own]
+            rows, tokens, totals = constraints.choose(
+                ids_KN,
+                np.where(self._never(ids_KN), _DEAD, candidates.log_probs_BKN[slot, own]),
+                candidates.asked_log_probs_BK[slot, own],
+                old_sums_BK[slot, own],
+                int(self._ranks_P[slot]),
+            )
+            rows_BR[slot, : len(rows)] = rows
+            tokens_BR[slot, : len(rows)] = tokens
+            totals_BR[slot, : len(rows)] = totals
+            totals_BR[slot, len(rows) :] = _DEAD
 
     def _place(
         self,
@@ -328,7 +333,7 @@ class Search:
         self._constraints[slot] = None
         self._constrained -= 1
         options = self._options[slot]
-        self._scored += needs_scores(options, False) - needs_scores(options, True)
+        self._scored += options.needs_scores(False) - options.needs_scores(True)
 
     def _finish(self, slot: int, row: int, log_prob: float, token: int) -> None:
         """Record the finished hypothesis of ``row`` plus ``token``."""
@@ -338,7 +343,7 @@ class Search:
         if constraints is not None:
             score += constraints.coverage(row)
         reason = FinishReason.COMPLETE if token == self._eos_id else FinishReason.LENGTH
-        if not needs_scores(self._options[slot], constraints is not None):
+        if not self._options[slot].needs_scores(constraints is not None):
             score = math.nan
         ends, wanted = self._ends[slot], self._options[slot].num_hypotheses
         ends.append(_End(score, row, token, length - 1, reason))
@@ -394,3 +399,14 @@ def _replace(items: list[T], place: int) -> None:
     last = items.pop()
     if place < len(items):
         items[place] = last
+
+
+def _largest(totals_BN: FloatArray, count: int) -> NDArray[np.int64]:
+    """Indices of the ``count`` largest in each row, largest first; ties by index."""
+    # After a sign fix, floats sort like integers; the index in the low bits breaks ties.
+    bits_BN = (totals_BN + np.float32(0)).view(np.int32)
+    ascending_BN = bits_BN ^ ((bits_BN >> 31) & np.int32(0x7FFFFFFF))
+    keys_BN = (~ascending_BN).astype(np.int64) << 32
+    keys_BN |= np.arange(totals_BN.shape[1])
+    keys_BN.sort(axis=1)
+    return keys_BN[:, :count] & 0xFFFFFFFF

@@ -9,6 +9,23 @@ from typing import Literal
 
 from models.bundle.manifest import LengthNormalisation as LengthNormalisation
 
+MOST_SAMPLED = 256
+"""Likeliest tokens that a token is drawn from, at most. More cost every sentence in the batch."""
+
+
+def sampled_from(sampling_topk: int) -> int:
+    """Number of likeliest tokens that a token is drawn from."""
+    return min(sampling_topk or MOST_SAMPLED, MOST_SAMPLED)
+
+
+def row_cost(sampling_topk: int) -> float:
+    """Cost of a row relative to a row of beam search, for admission and fairness.
+
+    A row that samples from ``MOST_SAMPLED`` tokens costs less than two rows (docs/log.md).
+    """
+    return 1.0 if sampling_topk == 1 else 1 + sampled_from(sampling_topk) / MOST_SAMPLED
+
+
 Priority = Literal["interactive", "bulk"]
 """Class of a sentence in the waiting line: a user's request, or a file."""
 
@@ -54,7 +71,8 @@ class DecodingOptions:
     max_decoding_length: int = 256
     """``eos`` counted. Reduced to the model's limit if above it."""
     sampling_topk: int = 1
-    """1 is search; above 1, samples from that many likeliest tokens; 0 samples from all."""
+    """1 is search; above 1, samples from that many likeliest tokens; 0 samples from as many as
+    possible, which are ``MOST_SAMPLED``."""
     sampling_topp: float = 1.0
     """Samples from the fewest likeliest tokens whose probabilities sum to this."""
     sampling_temperature: float = 1.0
@@ -139,6 +157,46 @@ class DecodingOptions:
     def rows(self) -> int:
         """Number of rows of the search."""
         return self.num_hypotheses if self.samples else self.beam_size
+
+    @property
+    def ranks(self) -> int:
+        """Number of candidates of a sentence that are ranked in each step."""
+        if self.samples:
+            return self.rows
+        # Each row has at most one ending, so 2 * beam_size candidates always refill the beam.
+        return 1 if self.greedy else 2 * self.beam_size
+
+    @property
+    def sampled_from(self) -> int:
+        """Number of candidates of each row that sampling needs; 0 without sampling."""
+        return sampled_from(self.sampling_topk) if self.samples else 0
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether an ending of rank 0 may stop the search: no later hypothesis scores better."""
+        unpunished = self.length_penalty == 0 and self.coverage_penalty == 0
+        return unpunished and not self.samples and not self.greedy
+
+    @property
+    def enough_ends(self) -> int:
+        """Number of finished hypotheses that stop a search."""
+        if self.samples or self.ends_early:
+            return self.num_hypotheses
+        return 1 if self.greedy else self.max_finished
+
+    @property
+    def least_share(self) -> float:
+        """Smallest factor from a row's sum of log-probabilities to its score; NaN if unbounded.
+
+        Sums are never positive, so with a length penalty the longest hypothesis can score best.
+        """
+        if self.samples or self.length_penalty < 0:
+            return math.nan
+        return self.normalised(1.0, self.max_decoding_length)
+
+    def needs_scores(self, constrained: bool) -> bool:
+        """Whether the search needs log-probabilities, not only the order of candidates."""
+        return self.return_scores or not self.greedy or constrained
 
     def normalised(self, log_prob: float, length: int) -> float:
         """The score of a hypothesis of ``length`` tokens, before any coverage penalty."""

@@ -18,7 +18,7 @@ from models.bundle.manifest import (
     LengthNormalisation,
     SentenceLimits,
 )
-from service.engine.types import DecodingOptions
+from service.engine.types import DecodingOptions, row_cost
 from service.translation.errors import InvalidOption
 
 T = TypeVar("T")
@@ -33,9 +33,6 @@ _TOKENS_ALWAYS = 20
 # More than any translation is forced to begin with or kept from writing. Encoding them takes less
 # than a millisecond.
 _LONGEST_CONSTRAINTS = 4_000
-
-_WHOLE_VOCABULARY = 8
-"""Rows whose step costs as much as one row that is sampled from the whole vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +153,14 @@ class DecodingOverrides:
         """The work in source tokens of decoding with the bundle's defaults.
 
         At least ``source_tokens``. More rows make every step longer, and so does sampling from
-        the whole vocabulary. A minimum length requires more steps.
+        many candidates. A minimum length requires more steps.
         """
         hypotheses = _or(self.num_hypotheses, 1)
         rows = hypotheses if self._samples else max(self._beam_size(defaults), hypotheses)
-        if self.sampling_topk == 0:
-            rows *= _WHOLE_VOCABULARY
+        cost = rows * row_cost(_or(self.sampling_topk, 1))
         _, shortest = self._lengths(limits, source_tokens)
         steps = max(source_tokens, min(shortest, limits.target_length))
-        return math.ceil(steps * max(1.0, rows / defaults.beam_size))
+        return math.ceil(steps * max(1.0, cost / defaults.beam_size))
 
     def _chooses_by_figures(self, defaults: DecodingDefaults, direction: Direction | None) -> bool:
         """Whether one hypothesis is requested, without a score, and the search finds several."""

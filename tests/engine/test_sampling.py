@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.sampling import draw, uniform
-from service.engine.types import DecodingOptions
+from service.engine.types import MOST_SAMPLED, DecodingOptions
 
 TOKENS = np.array([7, 4, 9, 5], np.int32)
 PROBABILITIES = {7: 0.1, 4: 0.2, 9: 0.4, 5: 0.3}
@@ -56,6 +56,14 @@ def test_tokens_are_drawn_in_proportion_to_their_probability() -> None:
 def test_topk_draws_the_likeliest_tokens_in_proportion() -> None:
     assert shares(sampling(sampling_topk=2)) == pytest.approx({9: 4 / 7, 5: 3 / 7}, abs=0.0011)
     assert shares(sampling(sampling_topk=9)) == pytest.approx(PROBABILITIES, abs=0.0011)
+
+
+@pytest.mark.parametrize("topk", [0, MOST_SAMPLED, 1_000_000])
+def test_at_most_the_likeliest_256_tokens_are_drawn(topk: int) -> None:
+    log_probs = -np.arange(2 * MOST_SAMPLED, dtype=np.float32) / 1000
+    tokens = np.arange(2 * MOST_SAMPLED, dtype=np.int32)
+    drawn = {draw(tokens, log_probs, sampling(topk), u) for u in np.linspace(0, 1, 9999)[:-1]}
+    assert drawn == set(range(MOST_SAMPLED))
 
 
 def test_topp_keeps_the_fewest_tokens_that_reach_the_share() -> None:

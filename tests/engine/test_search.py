@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.search import Search
-from service.engine.types import Decoded, DecodingOptions
+from service.engine.types import MOST_SAMPLED, Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, Limits
 from service.runtime.scripted import Script, ScriptedBackend
 from tests.engine.batch_runner import decode_arriving
@@ -180,3 +180,14 @@ def test_scores_are_not_computed_after_a_forced_prefix() -> None:
     ((_, decoded),) = over
     assert isinstance(decoded, Decoded)
     assert decoded.hypotheses[0].token_ids == source[:-1]
+
+
+@pytest.mark.parametrize(
+    ("topk", "candidates"), [(0, MOST_SAMPLED), (10, 10), (5, 8), (1_000_000, MOST_SAMPLED)]
+)
+def test_sampling_bounds_the_candidates_of_the_whole_batch(topk: int, candidates: int) -> None:
+    search = Search(LIMITS, SPECIAL_IDS)
+    search.add(DecodingOptions(beam_size=4), 3)
+    search.add(DecodingOptions(beam_size=1, sampling_topk=topk), 3)
+    bos_and_pad = 2
+    assert search.batch().num_candidates == candidates + bos_and_pad

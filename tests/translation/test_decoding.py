@@ -70,14 +70,15 @@ def test_sentences_of_a_text_have_one_seed_unless_they_are_sampled() -> None:
     assert len(seeds(sampling_topk=0)) == 4
 
 
-def test_work_grows_with_rows_and_with_sampling_from_the_whole_vocabulary() -> None:
+def test_work_grows_with_rows_and_with_the_tokens_that_are_sampled_from() -> None:
     def work(**overrides: int) -> int:
         return DecodingOverrides(**overrides).work(DEFAULTS, LIMITS, 10)
 
     assert work() == work(beam_size=1) == work(num_hypotheses=4) == 10
     assert work(beam_size=8) == work(num_hypotheses=8) == 20
-    assert work(sampling_topk=5, num_hypotheses=8) == 20
-    assert work(sampling_topk=0, num_hypotheses=8) == 160
+    assert work(sampling_topk=64, num_hypotheses=8) == 25
+    assert work(sampling_topk=0, num_hypotheses=8) == 40
+    assert work(sampling_topk=1_000_000, num_hypotheses=8) == 40
 
 
 @pytest.mark.parametrize(
