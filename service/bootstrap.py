@@ -14,18 +14,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 
 import service
-from service.api import attention, attention_describing, libretranslate, operations
+from service.api import attention, operations
 from service.api.access import Access, AccessPolicy
 from service.api.app import create_root_app
-from service.api.deepl import describing as deepl
+from service.api.bounds import RequestLimits
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app
 from service.api.draining import Drain
-from service.api.metering import MeteredTranslator, RequestLimits
+from service.api.libretranslate.router import Frontend
+from service.api.libretranslate.router import create_router as create_libretranslate_router
+from service.api.metering import MeteredTranslator
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
@@ -109,7 +110,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     )
     kept = documents if settings.documents else None
     routers = [
-        libretranslate.create_router(
+        create_libretranslate_router(
             desk,
             repository,
             access,
@@ -162,7 +163,6 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         ),
         keys_required=settings.api_keys == "required",
         version=service.__version__,
-        describe=partial(_described, repository),
         lifespan=lifespan,
     )
     return Service(app, repository, translator, metrics, drain, reloader, loaded)
@@ -254,18 +254,8 @@ def _policy(settings: Settings) -> AccessPolicy:
     )
 
 
-def _described(repository: ModelRepository, document: dict[str, Any]) -> dict[str, Any]:
-    try:
-        offer = repository.offer
-    except NotReady:
-        return document
-    for describe in (libretranslate.describe, attention_describing.describe, deepl.describe):
-        document = describe(document, offer)
-    return document
-
-
-def _frontend(settings: Settings) -> libretranslate.Frontend:
-    return libretranslate.Frontend(
+def _frontend(settings: Settings) -> Frontend:
+    return Frontend(
         characters=settings.max_characters,
         keys=settings.api_keys != "off",
         key_required=settings.api_keys == "required",

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api.bodies import BodyLimit
-from service.api.draining import Drain, RefuseWhileDraining
-from service.api.errors import EXPECTED, UNKNOWN_PATH, BadRequest, headers_of, refusal_of
-from service.api.middleware import CancelOnHangUp, Cors, RequestLog, facts_of
-from service.api.openapi import document_of
+from service.api.draining import Drain
+from service.api.errors import (
+    EXPECTED,
+    UNKNOWN_PATH,
+    BadRequest,
+    headers_of,
+    message_of,
+    refusal_of,
+)
+from service.api.middleware import (
+    BodyLimit,
+    CancelOnHangUp,
+    Cors,
+    RefuseWhileDraining,
+    RequestLog,
+    facts_of,
+)
+from service.api.openapi import add_document
 from service.api.pages import add_pages
 from service.api.responses import Json, error_body, error_body_for
 from service.observability.metrics import Metrics
 from service.observability.tracing import Tracing
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
-Describe = Callable[[dict[str, Any]], dict[str, Any]]
-"""Adds what is known only at run time, such as loaded languages, to the OpenAPI document."""
 
 _DESCRIPTION = """Machine translation in LibreTranslate's shape, and in DeepL's at `/v2`, with the
 decoding options of a beam search and every attention map. Errors are always `{"error": "..."}`
@@ -40,7 +50,6 @@ def create_root_app(
     larger_bodies: Mapping[str, int],
     keys_required: bool,
     version: str,
-    describe: Describe,
     lifespan: Lifespan,
 ) -> FastAPI:
     """Build the app; ``dialects`` maps mount paths to apps with their own error bodies.
@@ -52,8 +61,7 @@ def create_root_app(
         title="Dragoman",
         version=version,
         description=_DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,
         lifespan=lifespan,
     )
     for router in routers:
@@ -61,10 +69,7 @@ def create_root_app(
     for path, dialect in dialects.items():
         app.mount(path, dialect)
     add_pages(app)
-    # FastAPI documents this override; mypy sees an assignment to a method.
-    app.openapi = lambda: describe(  # type: ignore[method-assign]
-        document_of(app, dialects, keys_required=keys_required)
-    )
+    add_document(app, dialects, keys_required=keys_required)
     for kind in EXPECTED:
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_plainly)
@@ -81,7 +86,7 @@ def create_root_app(
 async def _refuse(request: Request, error: Exception) -> Response:
     refusal = refusal_of(error)
     facts_of(request).refusal = refusal
-    return Json(error_body(str(error)), refusal.status, headers=headers_of(error))
+    return Json(error_body(message_of(error)), refusal.status, headers=headers_of(error))
 
 
 async def _refuse_plainly(request: Request, error: Exception) -> Response:

@@ -12,16 +12,17 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from service.api import schemas
 from service.api.access import Access, Caller
 from service.api.attention_answers import (
     AlignmentAnswer,
     AttentionAnswer,
     AttentionOfPairAnswer,
+    KeptTranslationAnswer,
     ScoresAnswer,
-    TranslationAnswer,
-    alignment_document,
-    scores_document,
-    translation_document,
+    alignment_answer,
+    scores_answer,
+    translation_answer,
 )
 from service.api.attention_parameters import (
     AlignmentParameters,
@@ -29,13 +30,14 @@ from service.api.attention_parameters import (
     AttentionParameters,
     PlaceParameters,
     ScoreParameters,
-    described_parameters,
+    ViewParameters,
 )
+from service.api.bounds import RequestLimits
 from service.api.errors import BadRequest
-from service.api.metering import RequestLimits
 from service.api.middleware import facts_of
-from service.api.parameters import Fields, body_of, read_fields
+from service.api.parameters import Fields, read_fields
 from service.api.responses import Json, refusals
+from service.api.schemas import Answer, answer_of
 from service.figures.arrays import as_json, as_npy
 from service.figures.painter import Painter
 from service.translation.alignment import pharaoh
@@ -46,6 +48,7 @@ from service.translation.tasks import deadline
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _FILES = {"application/octet-stream": _BINARY, "image/png": _BINARY}
+_ID = schemas.in_path("id", "The `id` that `POST /translate` answered with.")
 _ABOUT_KEPT = refusals(400, 403, 404, 410, 413, 429, 500, 503, 504)
 _ABOUT_GIVEN = refusals(400, 403, 404, 413, 429, 500, 503, 504)
 
@@ -69,10 +72,7 @@ def create_router(
     @asynccontextmanager
     async def charged(caller: Caller, pairs: list[Pair]) -> AsyncIterator[None]:
         """Text limits, charge and deadline of a request with its own texts."""
-        characters = sum(len(pair.source_text) + len(pair.target_text) for pair in pairs)
-        for size, limit in ((len(pairs), limits.texts), (characters, limits.characters)):
-            if size > limit:
-                raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        characters = limits.check([pair.source_text + pair.target_text for pair in pairs])
         async with access.charge(caller, characters), deadline(limits.seconds):
             yield
 
@@ -88,9 +88,8 @@ def create_router(
     @router.get(
         "/translations/{id}",
         summary="What a recent translation is made of",
-        response_model=TranslationAnswer,
-        responses=_ABOUT_KEPT,
-        openapi_extra=described_parameters(),
+        responses={200: answer_of(KeptTranslationAnswer), **_ABOUT_KEPT},
+        openapi_extra={"parameters": [_ID, *schemas.query(ViewParameters)]},
     )
     async def translation(request: Request) -> Response:
         """Of a translation that was asked for with `attention`: its sentences and their pieces."""
@@ -98,14 +97,13 @@ def create_router(
         caller, _ = await read(request)
         async with admitted(caller):
             texts = await inspector.texts(translation_id)
-            return Json(translation_document(translation_id, texts))
+            return Json(translation_answer(translation_id, texts))
 
     @router.get(
         "/translations/{id}/attention",
         summary="What a model looked at while it translated a sentence",
-        response_model=AttentionAnswer,
-        responses={200: {"content": _FILES}, **_ABOUT_KEPT},
-        openapi_extra=described_parameters(AttentionParameters),
+        responses={200: _or(AttentionAnswer, _FILES), **_ABOUT_KEPT},
+        openapi_extra={"parameters": [_ID, *schemas.query(AttentionParameters)]},
     )
     async def attention(request: Request) -> Response:
         """Of a translation that was asked for with `attention`. A row of `cross` is what was
@@ -119,9 +117,8 @@ def create_router(
     @router.get(
         "/translations/{id}/alignment",
         summary="Which words of a sentence became which",
-        response_model=AlignmentAnswer,
-        responses={200: {"content": {"text/plain": _TEXT}}, **_ABOUT_KEPT},
-        openapi_extra=described_parameters(AlignmentParameters),
+        responses={200: _or(AlignmentAnswer, {"text/plain": _TEXT}), **_ABOUT_KEPT},
+        openapi_extra={"parameters": [_ID, *schemas.query(AlignmentParameters)]},
     )
     async def alignment(request: Request) -> Response:
         """Of a translation that was asked for with `attention`."""
@@ -131,19 +128,21 @@ def create_router(
             aligned = await inspector.alignment(_place(request, parameters))
             if parameters.format == "pharaoh":
                 return _pharaoh(aligned)
-            return Json(alignment_document(aligned))
+            return Json(alignment_answer(aligned))
 
     @router.post(
         "/attention",
         summary="What a model looks at in two given texts",
-        response_model=AttentionOfPairAnswer,
-        responses={200: {"content": {**_FILES, "text/plain": _TEXT}}, **_ABOUT_GIVEN},
-        openapi_extra=body_of(AttentionOfPairParameters.model_json_schema()),
+        responses={
+            200: _or(AttentionOfPairAnswer, {**_FILES, "text/plain": _TEXT}),
+            **_ABOUT_GIVEN,
+        },
+        openapi_extra={"requestBody": schemas.body(AttentionOfPairParameters, limits)},
     )
     async def attention_of_pair(request: Request) -> Response:
         """As if the model had translated the one to the other."""
         caller, fields = await read(request)
-        wanted = fields.parse(AttentionOfPairParameters, required=("source", "target"))
+        wanted = fields.parse(AttentionOfPairParameters)
         if wanted.alignment and wanted.format != "json":
             raise BadRequest(
                 "Invalid request: alignment is added to json only; format pharaoh is the alignment "
@@ -153,29 +152,35 @@ def create_router(
         async with charged(caller, [pair]):
             if wanted.format == "pharaoh":
                 return _pharaoh(await inspector.alignment_of(pair, wanted.asked))
-            maps = await inspector.attention_of(pair, wanted.asked, wanted.wanted)
             if not wanted.alignment:
+                maps = await inspector.attention_of(pair, wanted.asked, wanted.wanted)
                 return await rendered(request, maps, wanted.format)
+            maps, aligned = await inspector.attention_and_alignment_of(
+                pair, wanted.asked, wanted.wanted
+            )
             facts_of(request).model = maps.model
-            aligned = await inspector.alignment_of(pair, wanted.asked)
-            return await _json(maps, alignment=alignment_document(aligned))
+            return await _json(maps, alignment=alignment_answer(aligned).model_dump())
 
     @router.post(
         "/score",
         summary="How likely a model finds given translations",
-        response_model=ScoresAnswer,
-        responses=_ABOUT_GIVEN,
-        openapi_extra=body_of(ScoreParameters.model_json_schema()),
+        responses={200: answer_of(ScoresAnswer), **_ABOUT_GIVEN},
+        openapi_extra={"requestBody": schemas.body(ScoreParameters, limits)},
     )
     async def score(request: Request) -> Response:
         """Every text is read as one sentence, however many it has."""
         caller, fields = await read(request)
-        parameters = fields.parse(ScoreParameters, required=("source", "target"))
+        parameters = fields.parse(ScoreParameters)
         pairs = parameters.pairs
         async with charged(caller, pairs):
-            return Json(scores_document(await inspector.scores(pairs, parameters.asked)))
+            return Json(scores_answer(await inspector.scores(pairs, parameters.asked)))
 
     return router
+
+
+def _or(model: type[Answer], others: dict[str, Any]) -> dict[str, Any]:
+    """An answer in JSON, or of other types where the request asks for them."""
+    return {"content": {**answer_of(model)["content"], **others}}
 
 
 async def _json(maps: Maps, **beside: Any) -> Response:

@@ -1,4 +1,4 @@
-"""Response models and JSON documents of attention maps, alignments and scores."""
+"""Answers of the attention routes: maps, alignments and scores."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from service.api.libretranslate.languages import DetectionAnswer, detected
+from service.api.schemas import Answer
 from service.translation.alignment import Span
 from service.translation.inspection import AlignedPair, LegView, Score, TextView
 
 _DECIMALS = 6
 
 
-class Layers(BaseModel):
+class Layers(Answer):
     encoder: int = Field(examples=[3])
     decoder: int = Field(examples=[3])
 
 
-class SentenceAnswer(BaseModel):
+class SentenceAnswer(Answer):
     source: str = Field(examples=["Zwei Hunde."])
     target: str = Field(examples=["Two dogs."])
     source_pieces: list[str] = Field(examples=[["▁Zwei", "▁Hunde", ".", "</s>"]])
@@ -29,7 +31,7 @@ class SentenceAnswer(BaseModel):
     )
 
 
-class LegAnswer(BaseModel):
+class LegAnswer(Answer):
     model: str = Field(examples=["everyday-de-en"])
     version: str
     source: str = Field(examples=["de"])
@@ -39,16 +41,11 @@ class LegAnswer(BaseModel):
     sentences: list[SentenceAnswer]
 
 
-class DetectedLanguage(BaseModel):
-    language: str = Field(examples=["de"])
-    confidence: float = Field(ge=0, le=100, description="In percent.", examples=[98.5])
-
-
-class TextAnswer(BaseModel):
+class TextAnswer(Answer):
     translatedText: str = Field(examples=["Two dogs."])
     source: str = Field(examples=["de"])
     target: str = Field(examples=["en"])
-    detectedLanguage: DetectedLanguage | None = Field(
+    detectedLanguage: DetectionAnswer | None = Field(
         None, description="Only if the source was to be detected."
     )
     legs: list[LegAnswer] = Field(
@@ -57,30 +54,30 @@ class TextAnswer(BaseModel):
     )
 
 
-class TranslationAnswer(BaseModel):
+class KeptTranslationAnswer(Answer):
     id: str
     texts: list[TextAnswer]
 
 
-class MapAnswer(BaseModel):
+class MapAnswer(Answer):
     layer: int | Literal["mean"]
     head: int | Literal["mean"]
     weights: list[list[float]] = Field(description="Each row sums to 1, but for rounding.")
 
 
-class Word(BaseModel):
+class Word(Answer):
     text: str = Field(examples=["Hunde"])
     start: int = Field(description="Characters before it.", examples=[5])
     end: int = Field(examples=[10])
 
 
-class LinkAnswer(BaseModel):
+class LinkAnswer(Answer):
     source: int = Field(description="Number of a source word, from 0.")
     target: int = Field(description="Number of a target word, from 0.")
     weight: float = Field(description="Share of the target word's attention to words.")
 
 
-class AlignmentAnswer(BaseModel):
+class AlignmentAnswer(Answer):
     source: str = Field(examples=["Zwei Hunde."])
     target: str = Field(examples=["Two dogs."])
     source_words: list[Word]
@@ -88,7 +85,7 @@ class AlignmentAnswer(BaseModel):
     links: list[LinkAnswer]
 
 
-class AttentionAnswer(BaseModel):
+class AttentionAnswer(Answer):
     model: str = Field(examples=["everyday-de-en"])
     kind: Literal["cross", "encoder", "decoder"]
     rows: list[str] = Field(description="The piece that looks, for each row of weights.")
@@ -102,92 +99,92 @@ class AttentionOfPairAnswer(AttentionAnswer):
     alignment: AlignmentAnswer | None = Field(None, description="Only if asked for.")
 
 
-class TokenAnswer(BaseModel):
+class TokenAnswer(Answer):
     piece: str = Field(examples=["▁dogs"])
     log_prob: float = Field(examples=[-0.21])
 
 
-class ScoreAnswer(BaseModel):
+class ScoreAnswer(Answer):
     log_prob: float = Field(description="Of the whole target, the end of it counted.")
     score: float = Field(description="The same per token.")
     perplexity: float
     tokens: list[TokenAnswer]
 
 
-class ScoresAnswer(BaseModel):
+class ScoresAnswer(Answer):
     scores: list[ScoreAnswer] = Field(description="One for each pair, in order.")
 
 
-def translation_document(translation_id: str, texts: Sequence[TextView]) -> dict[str, Any]:
-    return {"id": translation_id, "texts": [_text(text) for text in texts]}
+def translation_answer(translation_id: str, texts: Sequence[TextView]) -> KeptTranslationAnswer:
+    return KeptTranslationAnswer(id=translation_id, texts=[_text(text) for text in texts])
 
 
-def alignment_document(aligned: AlignedPair) -> dict[str, Any]:
+def alignment_answer(aligned: AlignedPair) -> AlignmentAnswer:
     pair, alignment = aligned.pair, aligned.alignment
-    return {
-        "source": pair.source_text,
-        "target": pair.target_text,
-        "source_words": _words(pair.source_text, alignment.source_words),
-        "target_words": _words(pair.target_text, alignment.target_words),
-        "links": [
-            {"source": link.source, "target": link.target, "weight": round(link.weight, _DECIMALS)}
+    return AlignmentAnswer(
+        source=pair.source_text,
+        target=pair.target_text,
+        source_words=_words(pair.source_text, alignment.source_words),
+        target_words=_words(pair.target_text, alignment.target_words),
+        links=[
+            LinkAnswer(source=link.source, target=link.target, weight=round(link.weight, _DECIMALS))
             for link in alignment.links()
         ],
-    }
+    )
 
 
-def scores_document(scores: Sequence[Score]) -> dict[str, Any]:
-    return {
-        "scores": [
-            {
-                "log_prob": score.log_prob,
-                "score": score.per_token,
-                "perplexity": score.perplexity,
-                "tokens": [
-                    {"piece": token.piece, "log_prob": token.log_prob} for token in score.tokens
+def scores_answer(scores: Sequence[Score]) -> ScoresAnswer:
+    return ScoresAnswer(
+        scores=[
+            ScoreAnswer(
+                log_prob=score.log_prob,
+                score=score.per_token,
+                perplexity=score.perplexity,
+                tokens=[
+                    TokenAnswer(piece=token.piece, log_prob=token.log_prob)
+                    for token in score.tokens
                 ],
-            }
+            )
             for score in scores
         ]
-    }
+    )
 
 
-def _text(text: TextView) -> dict[str, Any]:
+def _text(text: TextView) -> TextAnswer:
     translation = text.translation
-    answer: dict[str, Any] = {
-        "translatedText": translation.text,
-        "source": translation.pair.source,
-        "target": translation.pair.target,
-    }
+    given: dict[str, Any] = {}
     if translation.detection is not None:
-        answer["detectedLanguage"] = {
-            "language": translation.detection.language,
-            "confidence": round(100 * translation.detection.confidence, 1),
-        }
-    return answer | {"legs": [_leg(leg) for leg in text.legs]}
+        given["detectedLanguage"] = detected(translation.detection)
+    return TextAnswer(
+        translatedText=translation.text,
+        source=translation.pair.source,
+        target=translation.pair.target,
+        legs=[_leg(leg) for leg in text.legs],
+        **given,
+    )
 
 
-def _leg(view: LegView) -> dict[str, Any]:
+def _leg(view: LegView) -> LegAnswer:
     leg = view.leg
-    return {
-        "model": leg.model,
-        "version": leg.version,
-        "source": leg.pair.source,
-        "target": leg.pair.target,
-        "layers": {"encoder": view.encoder_layers, "decoder": view.decoder_layers},
-        "heads": view.heads,
-        "sentences": [
-            {
-                "source": each.sentence.source,
-                "target": each.sentence.target,
-                "source_pieces": each.source_pieces,
-                "target_pieces": each.target_pieces,
-                "score": None if math.isnan(each.sentence.score) else each.sentence.score,
-            }
+    return LegAnswer(
+        model=leg.model,
+        version=leg.version,
+        source=leg.pair.source,
+        target=leg.pair.target,
+        layers=Layers(encoder=view.encoder_layers, decoder=view.decoder_layers),
+        heads=view.heads,
+        sentences=[
+            SentenceAnswer(
+                source=each.sentence.source,
+                target=each.sentence.target,
+                source_pieces=list(each.source_pieces),
+                target_pieces=list(each.target_pieces),
+                score=None if math.isnan(each.sentence.score) else each.sentence.score,
+            )
             for each in view.sentences
         ],
-    }
+    )
 
 
-def _words(text: str, spans: Sequence[Span]) -> list[dict[str, Any]]:
-    return [{"text": text[start:end], "start": start, "end": end} for start, end in spans]
+def _words(text: str, spans: Sequence[Span]) -> list[Word]:
+    return [Word(text=text[start:end], start=start, end=end) for start, end in spans]

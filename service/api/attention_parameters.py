@@ -1,27 +1,37 @@
-"""Request fields of the attention routes and their OpenAPI parameters."""
+"""Request fields of the attention routes."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from service.api.bounds import CHOICE_CHARACTERS
 from service.api.errors import BadRequest
-from service.api.options import Number
+from service.api.options import Key, LanguageCode, Name, Number
 from service.translation.attention import Kind, Wanted
 from service.translation.inspection import Asked, Pair
 
 _LARGEST_NUMBER = 1_000_000
 _CHOICE = "A number from 0, a range `0-2`, a list `0,2`, `all`, or `mean`."
 _RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
-# Documented, not enforced: only the model knows its layers and heads, and refuses by name.
-_Chosen = (
-    Annotated[Number, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 9999})]
-    | Annotated[
-        str,
-        WithJsonSchema({"type": "string", "pattern": f"^(all|mean|{_RANGE}(,{_RANGE})*)$"}),
-    ]
-)
+
+
+def _as_text(value: Any) -> Any:
+    whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+    return str(int(value)) if whole else value
+
+
+# The pattern is documented, not enforced: only the model knows its layers and heads, and refuses
+# by name. JSON may have a number.
+_Chosen = Annotated[
+    str,
+    Field(
+        max_length=CHOICE_CHARACTERS,
+        json_schema_extra={"pattern": f"^(all|mean|{_RANGE}(,{_RANGE})*)$"},
+    ),
+    BeforeValidator(_as_text),
+]
 
 
 class _Parameters(BaseModel):
@@ -41,11 +51,14 @@ class _MapParameters(_Parameters):
 
     @property
     def wanted(self) -> Wanted:
-        layer = None if self.layer is None else str(self.layer)
-        return Wanted(self.kind, layer, str(self.head))
+        return Wanted(self.kind, self.layer, self.head)
 
 
-class PlaceParameters(_Parameters):
+class ViewParameters(_Parameters):
+    api_key: Key | None = Field(None, description="Where the service asks for one.")
+
+
+class PlaceParameters(ViewParameters):
     text: Number = Field(0, ge=0, le=_LARGEST_NUMBER, description="Which text, from 0.")
     leg: Number = Field(0, ge=0, le=_LARGEST_NUMBER, description="Which model's part, from 0.")
     sentence: Number = Field(0, ge=0, le=_LARGEST_NUMBER, description="Which sentence, from 0.")
@@ -63,10 +76,10 @@ class AlignmentParameters(PlaceParameters):
     format: Literal["json", "pharaoh"] = Field("json", description="`pharaoh` is `0-0 1-2`.")
 
 
-class _AskedParameters(_Parameters):
-    source: str = Field(description="Language code of the source.", examples=["de"])
-    target: str = Field(description="Language code of the target.", examples=["en"])
-    model: str | None = Field(None, description="A model by name; any that fits if left out.")
+class _AskedParameters(ViewParameters):
+    source: LanguageCode = Field(description="Language code of the source.", examples=["de"])
+    target: LanguageCode = Field(description="Language code of the target.", examples=["en"])
+    model: Name | None = Field(None, description="A model by name; any that fits if left out.")
 
     @property
     def asked(self) -> Asked:
@@ -75,15 +88,6 @@ class _AskedParameters(_Parameters):
 
 class AttentionOfPairParameters(_AskedParameters, _MapParameters):
     """The fields of ``POST /attention``."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                {"properties": {"format": {"enum": ["json", None]}}},
-                {"properties": {"alignment": {"enum": [False, None]}}},
-            ]
-        }
-    )
 
     source_text: str = Field(
         description="Read as one sentence, however many it has.", examples=["Zwei Hunde."]
@@ -97,25 +101,6 @@ class AttentionOfPairParameters(_AskedParameters, _MapParameters):
 
 class ScoreParameters(_AskedParameters):
     """The fields of ``POST /score``."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                {"properties": {"source_text": {"type": "string"}}},
-                {
-                    "properties": {
-                        "source_text": {"type": "array", "maxItems": 1, "minItems": 1},
-                        "target_text": {"type": "string"},
-                    }
-                },
-                {
-                    "properties": {
-                        each: {"type": "array"} for each in ("source_text", "target_text")
-                    }
-                },
-            ]
-        }
-    )
 
     source_text: str | list[str] = Field(
         description="A text, or a list of texts (JSON only).", examples=["Zwei Hunde."]
@@ -137,37 +122,3 @@ class ScoreParameters(_AskedParameters):
                 f"source_text has {len(sources)}"
             )
         return [Pair(*texts) for texts in zip(sources, targets, strict=True)]
-
-
-def described_parameters(model: type[BaseModel] | None = None) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route about a kept translation."""
-    text = {"type": "string"}
-    described: list[dict[str, Any]] = [
-        {
-            "name": "id",
-            "in": "path",
-            "required": True,
-            "schema": text,
-            "description": "The `id` that `POST /translate` answered with.",
-        },
-        {
-            "name": "api_key",
-            "in": "query",
-            "required": False,
-            "schema": text,
-            "description": "Where the service asks for one.",
-        },
-    ]
-    properties = model.model_json_schema()["properties"] if model is not None else {}
-    for name, schema in properties.items():
-        description = schema.pop("description", "")
-        described.append(
-            {
-                "name": name,
-                "in": "query",
-                "required": False,
-                "schema": schema,
-                "description": description,
-            }
-        )
-    return {"parameters": described}

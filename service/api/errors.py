@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from service.document_jobs.errors import (
+from service.document_jobs.types import (
     DocumentJobError,
     DocumentNotFound,
     DocumentNotReady,
@@ -43,6 +43,7 @@ from service.state.errors import (
     StateFailed,
     SuggestionsFull,
     TooManyGlossaries,
+    shortened,
 )
 from service.translation.attention_reader import TargetTooLong
 from service.translation.errors import (
@@ -200,6 +201,13 @@ _RESTART_SECONDS = 5
 
 def refusal_of(error: Exception) -> Refusal:
     return REFUSALS.get(type(error), BUG)
+
+
+def message_of(error: Exception) -> str:
+    """Message for clients of the root app: LibreTranslate's, where it has one."""
+    if isinstance(error, UnknownLanguage):
+        return f"{shortened(error.code)} is not supported"
+    return str(error)
 
 
 def headers_of(error: Exception) -> dict[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fastapi import Request
 
 from service.api.access import Access, Caller
+from service.api.bounds import RequestLimits
 from service.api.errors import BadRequest
 from service.api.middleware import facts_of
 from service.engine.errors import BeamTooWide
@@ -18,15 +19,6 @@ from service.translation.translator import Translator
 from service.translation.types import Part, TranslateRequest, Translation, longest
 
 _TIMEOUT = "x-request-timeout"
-
-
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
-    texts: int
-    characters: int
-    alternatives: int
-    seconds: float
-    """Maximum duration of a request; a caller may ask for less."""
 
 
 class MeteredTranslator:
@@ -69,11 +61,8 @@ class MeteredTranslator:
                 yield each
 
     def _checked(self, wanted: TranslateRequest) -> int:
-        texts, decoding = wanted.texts, wanted.decoding
-        characters = sum(map(len, texts))
-        for size, limit in ((len(texts), self.limits.texts), (characters, self.limits.characters)):
-            if size > limit:
-                raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        characters = self.limits.check(wanted.texts)
+        decoding = wanted.decoding
         # Checked here, too, because not every text reaches a model.
         width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
         if width > self.limits.alternatives + 1:

@@ -1,8 +1,8 @@
-"""ASGI middleware for CORS, request ids, logging, metrics, tracing and cancellation.
+"""ASGI middleware for CORS, ids, logs, metrics, drain, body limits and cancellation.
 
 From the outside in: ``Cors`` lets scripts of other sites read every answer. ``RequestLog``
 identifies, times, counts, traces and logs requests, and answers unexpected exceptions.
-``draining.RefuseWhileDraining`` refuses requests during shutdown. ``bodies.BodyLimit`` refuses
+``RefuseWhileDraining`` refuses requests during shutdown. ``BodyLimit`` refuses
 large and slow bodies. ``CancelOnHangUp`` cancels the work of disconnected clients.
 """
 
@@ -13,17 +13,28 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.draining import PROBES
-from service.api.errors import BUG, Refusal
+from service.api.draining import PROBES, Drain
+from service.api.errors import (
+    BUG,
+    CUT_SHORT,
+    REFUSALS,
+    BodyTooLarge,
+    BodyTooSlow,
+    Refusal,
+    RequestError,
+    ShuttingDown,
+    headers_of,
+)
 from service.api.responses import Json, error_body_for
 from service.observability.logging import request_id, trace_id
 from service.observability.metrics import NO_MODEL, Metrics, Outcome
@@ -38,6 +49,21 @@ _VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 _CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that disconnected; it appears only in the log."""
+
+BODY_SECONDS = 20.0
+BODY_BYTES_PER_SECOND = 500
+"""A body may take ``BODY_SECONDS``, and one more second for every 500 bytes received.
+
+An unfinished body holds a connection and memory, so slow senders could occupy all of them. The
+values are those of Apache's mod_reqtimeout, lenient enough for a phone.
+"""
+
+NO_LARGER: Mapping[str, int] = MappingProxyType({})
+
+_DISCARDED_BYTES = 1 << 20
+_DISCARDED_SECONDS = 2.0
+"""Limits of what is read of a refused body. Closing a connection with unread bytes would reset it,
+and the client might never see the refusal. Longer or slower bodies accept that risk."""
 
 _CORS = {
     "access-control-allow-origin": "*",
@@ -255,6 +281,145 @@ class CancelOnHangUp:
         finally:
             if watch is not None:
                 watch.cancel()
+
+
+class RefuseWhileDraining:
+    """Always serves probes, and serves other requests until the drain begins.
+
+    A request that the drain cancels gets a 503. Every answer during the drain closes its
+    connection, so that clients go elsewhere.
+    """
+
+    def __init__(self, app: ASGIApp, drain: Drain) -> None:
+        self.app = app
+        self.drain = drain
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def send_last(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                if self.drain.begun:
+                    MutableHeaders(scope=message)["connection"] = "close"
+            await send(message)
+
+        if scope["path"] in PROBES:
+            await self.app(scope, receive, send_last)
+            return
+        if self.drain.begun:
+            await _discard_body(scope, receive)
+            await _refuse_draining(scope, receive, send_last)
+            return
+        with self.drain.accepted():
+            try:
+                await self.app(scope, receive, send_last)
+            except asyncio.CancelledError:
+                if not self.drain.cut:
+                    raise
+                scope["state"]["facts"].refusal = CUT_SHORT
+                # A response that has started cannot be replaced; the server aborts it.
+                if not started:
+                    await _refuse_draining(scope, receive, send_last, cut=True)
+
+
+async def _refuse_draining(
+    scope: Scope, receive: Receive, send: Send, *, cut: bool = False
+) -> None:
+    error = ShuttingDown(cut=cut)
+    if not cut:
+        scope["state"]["facts"].refusal = REFUSALS[ShuttingDown]
+    body = error_body_for(scope["path"], str(error))
+    await Json(body, CUT_SHORT.status, headers=headers_of(error))(scope, receive, send)
+
+
+async def _discard_body(scope: Scope, receive: Receive) -> None:
+    if "expect" in Headers(scope=scope):
+        return  # The client has sent no body yet.
+    received, more = 0, True
+    try:
+        async with asyncio.timeout(_DISCARDED_SECONDS):
+            while more and received < _DISCARDED_BYTES:
+                message = await receive()
+                received += len(message.get("body", b""))
+                more = message.get("more_body", False)
+    except TimeoutError:
+        return
+
+
+class BodyLimit:
+    """Refuses large bodies, by their announced length or as they arrive, and slow bodies.
+
+    The server discards what remains of a refused body, which keeps the connection usable. The
+    connection is closed where no body will come: after a timeout, and for a client that waits for
+    ``100 Continue``.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        seconds: float = BODY_SECONDS,
+        larger: Mapping[str, int] = NO_LARGER,
+    ) -> None:
+        """``larger`` maps paths to limits that replace ``max_bytes``."""
+        self.app = app
+        self.max_bytes = max_bytes
+        self.seconds = seconds
+        self.larger = larger
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        announced = headers.get("content-length", "")
+        most = self.larger.get(scope["path"], self.max_bytes)
+        if announced.isdecimal() and int(announced) > most:
+            await self._refuse(scope, receive, send, most, closing="expect" in headers)
+            return
+        started = asyncio.get_running_loop().time()
+        received = 0
+        complete = too_slow = False
+
+        async def receive_limited() -> Message:
+            nonlocal received, complete, too_slow
+            if complete:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(
+                    started + self.seconds + received / BODY_BYTES_PER_SECOND
+                ):
+                    message = await receive()
+            except TimeoutError:
+                too_slow = True
+                raise BodyTooSlow from None
+            complete = not message.get("more_body", False)
+            received += len(message.get("body", b""))
+            if received > most:
+                raise BodyTooLarge(most)
+            return message
+
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and too_slow:
+                MutableHeaders(scope=message)["connection"] = "close"
+            await send(message)
+
+        await self.app(scope, receive_limited, send_closing)
+
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, most: int, *, closing: bool
+    ) -> None:
+        error: RequestError = BodyTooLarge(most)
+        refusal = REFUSALS[BodyTooLarge]
+        scope["state"]["facts"].refusal = refusal
+        headers = {"connection": "close"} if closing else {}
+        body = error_body_for(scope["path"], str(error))
+        await Json(body, refusal.status, headers=headers)(scope, receive, send)
 
 
 async def _receive_once(receive: Receive) -> Message:

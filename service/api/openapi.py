@@ -1,4 +1,4 @@
-"""Merges the OpenAPI documents of the root app and the mounted dialects.
+"""The OpenAPI document of the root app and the mounted dialects, and the route that serves it.
 
 Routes document their own parameters and answers. Security requirements, answers of the middleware
 and response headers are added here.
@@ -6,18 +6,17 @@ and response headers are added here.
 
 from __future__ import annotations
 
-import json
-import re
+import asyncio
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 
 from service.api.draining import PROBES
 from service.api.links import add_links
-
-_REFERENCE = re.compile(r'"#/components/schemas/')
+from service.api.responses import json_bytes
+from service.api.schemas import answer_schemas
 
 _OPEN = PROBES | {"/languages", "/models", "/frontend/settings", "/download_file/{name}"}
 """Paths that never need a key."""
@@ -62,27 +61,44 @@ _HEADERS = MappingProxyType(
 _PASSING = frozenset({"429", "503"})
 
 
+def add_document(app: FastAPI, dialects: Mapping[str, FastAPI], *, keys_required: bool) -> None:
+    """Serve the document at ``/openapi.json``. It is built once, in a thread."""
+    built: dict[str, bytes] = {}
+    building = asyncio.Lock()
+
+    def build(prefix: str) -> bytes:
+        document = document_of(app, dialects, keys_required=keys_required)
+        if prefix:
+            document["servers"] = [{"url": prefix}]
+        return json_bytes(document)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        # The path prefix of a proxy, by the server's configuration.
+        prefix = request.scope.get("root_path", "").rstrip("/")
+        async with building:
+            if prefix not in built:
+                built[prefix] = await asyncio.to_thread(build, prefix)
+        return Response(built[prefix], media_type="application/json")
+
+
 def document_of(
     app: FastAPI, dialects: Mapping[str, FastAPI], *, keys_required: bool
 ) -> dict[str, Any]:
     """Merge the documents of ``app`` and of each dialect, under its mount path."""
-    document: dict[str, Any] = json.loads(json.dumps(FastAPI.openapi(app)))
-    components = document.setdefault("components", {})
-    schemas = components.setdefault("schemas", {})
+    document = FastAPI.openapi(app)
     for path, dialect in dialects.items():
-        # Two apps may use one name for different schemas.
-        prefix = dialect.title.replace(" ", "").replace(":", "") + "-"
-        text = json.dumps(FastAPI.openapi(dialect))
-        own = json.loads(_REFERENCE.sub(f'"#/components/schemas/{prefix}', text))
-        for name, schema in own.get("components", {}).get("schemas", {}).items():
-            schemas[prefix + name] = schema
-        for below, item in own["paths"].items():
+        prefix = "v" + path.strip("/v") + "_"
+        for below, item in FastAPI.openapi(dialect)["paths"].items():
             document["paths"][path + below] = {
                 method: {**operation, "operationId": f"{prefix}{operation['operationId']}"}
                 for method, operation in item.items()
             }
-    components["securitySchemes"] = dict(_SCHEMES)
-    components["headers"] = dict(_HEADERS)
+    document["components"] = {
+        "schemas": dict(answer_schemas()),
+        "securitySchemes": dict(_SCHEMES),
+        "headers": dict(_HEADERS),
+    }
     errors = {prefix: _errors_of(document, prefix) for prefix in ("", *dialects)}
     for path, operation in _operations(document):
         prefix = next((each for each in dialects if path.startswith(f"{each}/")), "")

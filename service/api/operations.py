@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from service.api.draining import Drain
 from service.api.responses import Json, refusals
+from service.api.schemas import Answer, answer_of
 from service.observability.metrics import Metrics
 from service.translation.errors import NotReady
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import ModelRepository, Reloaded
 
 
-class Alive(BaseModel):
+class Alive(Answer):
     status: str = Field(examples=["ok"])
 
 
-class Readiness(BaseModel):
+class Readiness(Answer):
     status: str = Field(description="ready, not ready or draining.", examples=["ready"])
     reasons: list[str] = Field(description="Why the service is not ready; empty if it is.")
     models: list[str] = Field(examples=[["everyday-de-en"]])
     failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
 
 
-class RecordedScoreAnswer(BaseModel):
+class RecordedScoreAnswer(Answer):
     metric: str = Field(examples=["BLEU"])
     value: float
     test_set: str
@@ -37,18 +37,18 @@ class RecordedScoreAnswer(BaseModel):
     signature: str
 
 
-class CorpusAnswer(BaseModel):
+class CorpusAnswer(Answer):
     name: str
     licence: str
     pairs: int
 
 
-class DirectionAnswer(BaseModel):
+class DirectionAnswer(Answer):
     source: str = Field(examples=["de"])
     target: str = Field(examples=["en"])
 
 
-class ModelAnswer(BaseModel):
+class ModelAnswer(Answer):
     name: str = Field(examples=["everyday-de-en"])
     version: str
     directions: list[DirectionAnswer]
@@ -59,7 +59,7 @@ class ModelAnswer(BaseModel):
     data: list[CorpusAnswer] = Field(description="What it was trained on.")
 
 
-class ModelsAnswer(BaseModel):
+class ModelsAnswer(Answer):
     models: list[ModelAnswer]
     failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
 
@@ -85,19 +85,23 @@ def create_router(
     router = APIRouter(tags=["operations"])
     metrics.ready_while(lambda: not _hindrances(repository, drain))
 
-    @router.get("/livez", summary="Whether the process answers", response_model=Alive)
+    @router.get("/livez", summary="Whether the process answers", responses={200: answer_of(Alive)})
     async def livez() -> Response:
-        return Json({"status": "ok"})
+        return Json(Alive(status="ok"))
 
-    @router.get("/health", summary="LibreTranslate's health check", response_model=Alive)
+    @router.get(
+        "/health", summary="LibreTranslate's health check", responses={200: answer_of(Alive)}
+    )
     async def health() -> Response:
-        return Json({"status": "ok"})
+        return Json(Alive(status="ok"))
 
     @router.get(
         "/readyz",
         summary="Whether texts can be translated",
-        response_model=Readiness,
-        responses={503: {"model": Readiness, "description": "Not ready, and why."}},
+        responses={
+            200: answer_of(Readiness),
+            503: {"description": "Not ready, and why.", **answer_of(Readiness)},
+        },
     )
     async def readyz() -> Response:
         """Ready means: at least one model is on offer, none of those on offer has died, and the
@@ -108,25 +112,24 @@ def create_router(
         models, _ = _models(repository)
         reasons = _hindrances(repository, drain)
         not_ready = "draining" if drain.begun else "not ready"
-        body = {
-            "status": not_ready if reasons else "ready",
-            "reasons": reasons,
-            "models": [model.name for model in models],
-            "failed": dict(repository.failed),
-        }
+        body = Readiness(
+            status=not_ready if reasons else "ready",
+            reasons=reasons,
+            models=[model.name for model in models],
+            failed=dict(repository.failed),
+        )
         return Json(body, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
-    @router.get("/models", summary="The models on offer", response_model=ModelsAnswer)
+    @router.get("/models", summary="The models on offer", responses={200: answer_of(ModelsAnswer)})
     async def models() -> Response:
         offered, _ = _models(repository)
         answers = [_describe(model) for model in offered]
-        return Json({"models": answers, "failed": dict(repository.failed)})
+        return Json(ModelsAnswer(models=answers, failed=dict(repository.failed)))
 
     @router.post(
         "/models/reload",
         summary="Make the offer equal to the bundle directory",
-        response_model=ReloadAnswer,
-        responses=refusals(403, 500, 503),
+        responses={200: answer_of(ReloadAnswer), **refusals(403, 500, 503)},
     )
     async def reload_models(request: Request) -> Response:
         """Answers once it is done. Bundles that failed before are tried again."""
@@ -134,12 +137,12 @@ def create_router(
         done = await reload()
         offered, _ = _models(repository)
         return Json(
-            {
-                "models": [_describe(model) for model in offered],
-                "failed": dict(done.failed),
-                "loaded": list(done.loaded),
-                "retired": list(done.retired),
-            }
+            ReloadAnswer(
+                models=[_describe(model) for model in offered],
+                failed=dict(done.failed),
+                loaded=list(done.loaded),
+                retired=list(done.retired),
+            )
         )
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
@@ -168,7 +171,7 @@ def _hindrances(repository: ModelRepository, drain: Drain) -> list[str]:
     return reasons
 
 
-def _describe(model: LoadedModel) -> dict[str, Any]:
+def _describe(model: LoadedModel) -> ModelAnswer:
     manifest = model.manifest
     return ModelAnswer(
         name=model.name,
@@ -181,4 +184,4 @@ def _describe(model: LoadedModel) -> dict[str, Any]:
         examples=len(manifest.examples),
         scores=[RecordedScoreAnswer(**score.model_dump()) for score in manifest.provenance.scores],
         data=[CorpusAnswer(**corpus.model_dump()) for corpus in manifest.provenance.data],
-    ).model_dump()
+    )

@@ -1,11 +1,23 @@
-"""Decoding options as request fields, under CTranslate2's names where it has them."""
+"""Types of request fields, and decoding options as fields.
+
+Decoding options have CTranslate2's names where it has them. They are those of
+``translation.decoding.DecodingOverrides`` and of the client's ``DecodingOptions``; a test compares
+the three and ``docs/api.md``.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from service.api.bounds import (
+    LANGUAGE_CHARACTERS,
+    NAME_CHARACTERS,
+    PREFIX_CHARACTERS,
+    SUPPRESSED_CHARACTERS,
+    SUPPRESSED_TEXTS,
+)
 from service.engine.types import LengthNormalisation, Priority
 from service.translation.decoding import DecodingOverrides
 
@@ -41,7 +53,23 @@ _Positive = Annotated[int, Field(ge=1, le=_MOST_TOKENS), WHOLE]
 _UpTo10 = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False), _DECIMAL]
 _Ratio = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False), _DECIMAL]
 _Penalty = Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False), _DECIMAL]
-_Text = Annotated[str, Field(min_length=1)]
+_Suppressed = Annotated[str, Field(min_length=1, max_length=SUPPRESSED_CHARACTERS)]
+
+
+def _check_together(texts: list[str]) -> list[str]:
+    characters = sum(map(len, texts))
+    if characters > SUPPRESSED_CHARACTERS:
+        raise ValueError(
+            f"should have at most {SUPPRESSED_CHARACTERS} characters together, not {characters}"
+        )
+    return texts
+
+
+LanguageCode = Annotated[str, Field(min_length=1, max_length=LANGUAGE_CHARACTERS)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS)]
+"""Name of a model, or an id."""
+Key = Annotated[str, Field(max_length=NAME_CHARACTERS)]
+"""API key; clients without one may send it empty."""
 
 
 class DecodingParameters(BaseModel):
@@ -73,10 +101,15 @@ class DecodingParameters(BaseModel):
         None, description="No sequence of so many tokens is written twice; 0 allows it."
     )
     disable_unk: bool | None = Field(None, description="Never write the unknown token.")
-    suppress_sequences: Annotated[list[_Text], Field(max_length=100)] | None = Field(
-        None, description="Texts that are never written (JSON only)."
+    suppress_sequences: (
+        Annotated[
+            list[_Suppressed], Field(max_length=SUPPRESSED_TEXTS), AfterValidator(_check_together)
+        ]
+        | None
+    ) = Field(None, description="Texts that are never written (JSON only).")
+    target_prefix: Annotated[str, Field(max_length=PREFIX_CHARACTERS)] | None = Field(
+        None, description="What each translation begins with."
     )
-    target_prefix: str | None = Field(None, description="What each translation begins with.")
     prefix_bias_beta: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), _DECIMAL] | None = (
         Field(
             None,

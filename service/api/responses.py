@@ -1,4 +1,4 @@
-"""JSON responses and documented error responses of the root app."""
+"""JSON responses, and documented error responses of the root app."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from service.api.schemas import Answer, answer_of
 
 
 class Json(JSONResponse):
-    """Compact UTF-8 JSON. A lone surrogate, echoed from a request, is escaped."""
+    """Compact UTF-8 JSON of an ``Answer``, a list of them, or a JSON-serialisable value.
+
+    A lone surrogate, echoed from a request, is escaped.
+    """
 
     def render(self, content: Any) -> bytes:
         return json_bytes(content)
@@ -19,12 +24,20 @@ class Json(JSONResponse):
 
 def json_bytes(content: Any) -> bytes:
     """Compact JSON on one line, encoded as by ``Json``."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_dumped
+    )
     return text.encode("utf-8", "backslashreplace")
 
 
-class ErrorAnswer(BaseModel):
-    error: str = Field(examples=["zz is not supported; on offer: de, en"])
+def _dumped(answer: object) -> dict[str, Any]:
+    if not isinstance(answer, Answer):
+        raise TypeError(f"{type(answer).__name__} is no answer")
+    return answer.model_dump(exclude_unset=True)
+
+
+class ErrorAnswer(Answer):
+    error: str = Field(examples=["zz is not supported"])
 
 
 _DEEPL = ("/v2/", "/v3/")
@@ -53,18 +66,8 @@ _REASONS = MappingProxyType(
         504: "The request was not done in the time it had.",
     }
 )
-_RETRY_AFTER = MappingProxyType(
-    {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
-)
-_PASSING = frozenset({429, 503})
-"""Statuses of temporary errors, which have a Retry-After header."""
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of a route that may be answered with these statuses."""
-    described: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        described[status] = {"model": ErrorAnswer, "description": _REASONS[status]}
-        if status in _PASSING:
-            described[status]["headers"] = dict(_RETRY_AFTER)
-    return described
+    return {s: {"description": _REASONS[s], **answer_of(ErrorAnswer)} for s in statuses}

@@ -15,18 +15,19 @@ import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from service.document_jobs.errors import (
+from service.document_jobs.types import (
+    DocumentJob,
     DocumentJobError,
+    DocumentLimits,
     DocumentNotFound,
     DocumentsFull,
     DocumentTooLarge,
+    State,
 )
-from service.document_jobs.files import files_in, remove_old, without_path, write
-from service.document_jobs.types import DocumentJob, DocumentLimits, State
 from service.document_jobs.work import DocumentOrder, DocumentWork, OpenedDocument
 from service.documents.types import DocumentError
 from service.engine.errors import EngineError
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 60.0
 _PIECE_BYTES = 64 * 1024
+_LONGEST_NAME = 120
 
 
 _EXPECTED = (DocumentJobError, DocumentError, StateError, TranslationError, EngineError)
@@ -164,9 +166,9 @@ class DocumentJobs:
                 await self.forget(job)
         # A live process has removed its own files long before this age.
         age = 2 * self.limits.kept_seconds
-        await asyncio.to_thread(remove_old, self._directory.parent, self._directory, age)
+        await asyncio.to_thread(_remove_old, self._directory.parent, self._directory, age)
         # Files of cancelled jobs, whose writing thread could not be cancelled.
-        for path in await asyncio.to_thread(files_in, self._directory):
+        for path in await asyncio.to_thread(_files_in, self._directory):
             if path.name not in self._jobs:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
 
@@ -182,7 +184,7 @@ class DocumentJobs:
         job = DocumentJob(
             id=identifier,
             key=secrets.token_hex(32),
-            filename=without_path(order.filename),
+            filename=_without_path(order.filename),
             media_type=opened.document.media_type,
             characters=opened.document.characters,
             size=opened.document.size,
@@ -247,7 +249,7 @@ class DocumentJobs:
 
     async def _keep(self, job: DocumentJob, translated: bytes) -> None:
         try:
-            await asyncio.to_thread(write, job.path, translated)
+            await asyncio.to_thread(_write, job.path, translated)
         except OSError as error:
             logger.error("%s: %s", self._directory, error.strerror or error)
             raise StateFailed from error
@@ -267,3 +269,36 @@ class DocumentJobs:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _without_path(filename: str) -> str:
+    """A name that is safe to send back: its last part, printable, its extension kept."""
+    last = PurePosixPath(filename.strip().replace("\\", "/"))
+    printable = "".join(character for character in last.stem if character.isprintable())
+    return (printable[:_LONGEST_NAME] or "document") + last.suffix.lower()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file; raises ``OSError`` and leaves no partial file."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.write_bytes(content)
+    except OSError:
+        # A partial file would keep a full disk full.
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _files_in(directory: Path) -> list[Path]:
+    with suppress(FileNotFoundError):
+        return list(directory.iterdir())
+    return []
+
+
+def _remove_old(directory: Path, own: Path, seconds: float) -> None:
+    """Remove directories, except ``own``, that were not modified for ``seconds``."""
+    # Other processes may remove the same directories.
+    with suppress(FileNotFoundError):
+        for each in directory.iterdir():
+            if each != own and each.is_dir() and time.time() - each.stat().st_mtime > seconds:
+                shutil.rmtree(each, ignore_errors=True)

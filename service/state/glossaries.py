@@ -23,7 +23,7 @@ from service.state.errors import (
 )
 from service.translation.types import LanguagePair, Term
 
-_LONGEST_NAME_BYTES = 1024
+LONGEST_NAME_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +218,8 @@ class GlossaryStore:
 def _check_name(name: str) -> None:
     if not name.strip() or not name.isprintable():
         raise InvalidGlossary("a glossary needs a name of printable characters")
-    if len(name.encode("utf-8")) > _LONGEST_NAME_BYTES:
-        raise InvalidGlossary(f"a glossary's name has at most {_LONGEST_NAME_BYTES} bytes in UTF-8")
+    if len(name.encode("utf-8")) > LONGEST_NAME_BYTES:
+        raise InvalidGlossary(f"a glossary's name has at most {LONGEST_NAME_BYTES} bytes in UTF-8")
 
 
 def _canonical(identifier: str) -> str:

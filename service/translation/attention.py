@@ -64,16 +64,56 @@ async def look(
     See ``DirectedModel`` for the ids. Prefixes have rows and columns like other tokens. Also
     raises the errors of ``AttentionReader.read``.
     """
-    model = way.model
-    manifest, tokenizers = model.manifest, model.tokenizers
-    dimensions, special = manifest.dimensions, manifest.special_ids
+    chosen = _selection(way, wanted)
+    maps = await _read(way, source_ids, target_ids)
+    return _selected(way, wanted.kind, chosen, maps, source_ids, target_ids)
+
+
+async def look_and_align(
+    way: DirectedModel,
+    wanted: Wanted,
+    source_text: str,
+    target_text: str,
+    source_ids: tuple[int, ...],
+    target_ids: tuple[int, ...],
+) -> tuple[Maps, Alignment]:
+    """The results of ``look`` and ``align``, from one run of the model."""
+    chosen = _selection(way, wanted)
+    maps = await _read(way, source_ids, target_ids)
+    return (
+        _selected(way, wanted.kind, chosen, maps, source_ids, target_ids),
+        _aligned(way, maps, source_text, target_text, source_ids, target_ids),
+    )
+
+
+async def _read(
+    way: DirectedModel, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
+) -> AttentionMaps:
+    # A target of the network's full length leaves no room for bos in front of it.
+    written = way.written(target_ids)[: way.model.attention.longest_target]
+    return await way.model.attention.read(source_ids, written)
+
+
+def _selection(way: DirectedModel, wanted: Wanted) -> tuple[Chosen, Chosen]:
+    dimensions = way.model.manifest.dimensions
     of_encoder = wanted.kind == "encoder"
     layer_count = dimensions.encoder_layers if of_encoder else dimensions.decoder_layers
     last = str(layer_count - 1)
     layers = choose("layer", last if wanted.layer is None else wanted.layer, layer_count)
-    heads = choose("head", wanted.head, dimensions.heads)
+    return layers, choose("head", wanted.head, dimensions.heads)
+
+
+def _selected(
+    way: DirectedModel,
+    kind: Kind,
+    chosen: tuple[Chosen, Chosen],
+    maps: AttentionMaps,
+    source_ids: tuple[int, ...],
+    target_ids: tuple[int, ...],
+) -> Maps:
+    model, (layers, heads) = way.model, chosen
+    tokenizers, special = model.tokenizers, model.manifest.special_ids
     written = way.written(target_ids)[: model.attention.longest_target]
-    maps = await model.attention.read(source_ids, written)
     source = tokenizers.source.pieces(source_ids)
     fed = tokenizers.target.pieces((special.bos, *written))
     predicted = tokenizers.target.pieces((*written, special.eos))
@@ -81,9 +121,9 @@ async def look(
         "encoder": (source, source),
         "decoder": (fed, fed),
         "cross": (predicted, source),
-    }[wanted.kind]
-    weights_LHRC = _chosen(_chosen(_of_kind(maps, wanted.kind), layers, 0), heads, 1)
-    return Maps(model.name, wanted.kind, rows, columns, layers, heads, weights_LHRC)
+    }[kind]
+    weights_LHRC = _chosen(_chosen(_of_kind(maps, kind), layers, 0), heads, 1)
+    return Maps(model.name, kind, rows, columns, layers, heads, weights_LHRC)
 
 
 def choose(what: str, choice: str, count: int) -> Chosen:
@@ -122,19 +162,36 @@ async def align(
     See ``DirectedModel`` for their shape. Prefixes belong to no word. Raises the errors of
     ``AttentionReader.read``.
     """
+    if not words(source_text) or not words(target_text):
+        return _no_alignment(source_text, target_text)
+    maps = await _read(way, source_ids, target_ids)
+    return _aligned(way, maps, source_text, target_text, source_ids, target_ids)
+
+
+def _no_alignment(source_text: str, target_text: str) -> Alignment:
+    source_words, target_words = words(source_text), words(target_text)
+    nothing = np.zeros((len(target_words), len(source_words)), np.float32)
+    return Alignment(source_words, target_words, nothing)
+
+
+def _aligned(
+    way: DirectedModel,
+    maps: AttentionMaps,
+    source_text: str,
+    target_text: str,
+    source_ids: tuple[int, ...],
+    target_ids: tuple[int, ...],
+) -> Alignment:
     model, direction = way.model, way.direction
     source_words, target_words = words(source_text), words(target_text)
     if not source_words or not target_words:
-        nothing = np.zeros((len(target_words), len(source_words)), np.float32)
-        return Alignment(source_words, target_words, nothing)
+        return _no_alignment(source_text, target_text)
     source_spans = model.tokenizers.source.spans(source_text)
     if len(source_spans) != way.text_tokens(source_ids):
         raise ValueError("source_ids are not the prefix, the tokens of source_text and eos")
-    # A target of the network's full length leaves no room for bos in front of it.
     read_ids = way.written(target_ids)[: model.attention.longest_target]
     first_row, first_column = len(direction.target_prefix), len(direction.source_prefix)
     target_spans = _target_spans(model.tokenizers.target, target_text, target_ids)
-    maps = await model.attention.read(source_ids, read_ids)
     found = model.manifest.alignment_source
     return align_words(
         maps.cross_LHTS[found.layer].mean(0)[first_row:, first_column:],

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from service.translation.alignment import Alignment
-from service.translation.attention import Maps, Wanted, align, look
+from service.translation.attention import Maps, Wanted, align, look, look_and_align
 from service.translation.edits import edited
 from service.translation.errors import (
     InvalidOption,
@@ -177,6 +177,23 @@ class Inspector:
             async with self._way_for(asked) as way:
                 read = await _encode(way, pair)
                 return await look(way, wanted, read.source_ids, read.target_ids)
+
+    async def attention_and_alignment_of(
+        self, pair: Pair, asked: Asked, wanted: Wanted
+    ) -> tuple[Maps, AlignedPair]:
+        """Maps and alignment, from one run of one model; raises as ``attention_of``."""
+        with self._admitted():
+            async with self._way_for(asked) as way:
+                read = await _encode(way, pair)
+                maps, alignment = await look_and_align(
+                    way,
+                    wanted,
+                    pair.source_text,
+                    pair.target_text,
+                    read.source_ids,
+                    read.target_ids,
+                )
+        return maps, AlignedPair(pair, alignment)
 
     async def alignment_of(self, pair: Pair, asked: Asked) -> AlignedPair:
         """Alignment of two texts; raises the errors of ``align`` and ``ModelRepository.lease``."""

@@ -11,8 +11,9 @@ import pytest
 
 from service.api.errors import headers_of, refusal_of
 from service.bootstrap import Service
+from service.runtime.backend import AttentionMaps
 from service.settings import Settings
-from service.translation.attention_reader import TargetTooLong
+from service.translation.attention_reader import AttentionReader, TargetTooLong
 from service.translation.inspection import ModelGone
 from service.translation.store import UnknownTranslation
 from tests.support.shouting import put_bundle
@@ -174,6 +175,28 @@ async def test_attention_of_a_kept_translation_equals_that_of_its_texts(
     for parameters in ({"kind": "encoder", "head": "all"}, {"kind": "decoder"}, {}):
         found = await get(client, f"{kept}/attention", **parameters)
         assert (await client.post("/attention", json=PAIR | parameters)).json() == found.json()
+
+
+async def test_maps_and_alignment_of_two_texts_come_from_one_run_of_one_model(
+    client: httpx.AsyncClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reload between two runs could pair the maps of one model with another's alignment."""
+    runs, leases = [], []
+    read, lease = AttentionReader.read, service.repository.lease
+
+    async def counted_read(reader: AttentionReader, *ids: tuple[int, ...]) -> AttentionMaps:
+        runs.append(ids)
+        return await read(reader, *ids)
+
+    def counted_lease(*pair: Any) -> Any:
+        leases.append(pair)
+        return lease(*pair)
+
+    monkeypatch.setattr(AttentionReader, "read", counted_read)
+    monkeypatch.setattr(service.repository, "lease", counted_lease)
+    response = await client.post("/attention", json={**PAIR, "alignment": True})
+    assert set(response.json()) >= {"maps", "alignment"}
+    assert (len(runs), len(leases)) == (1, 1)
 
 
 async def test_two_texts_are_aligned_on_request(client: httpx.AsyncClient, kept: str) -> None:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from service.api.draining import Drain, RefuseWhileDraining
-from service.api.middleware import RequestLog
+from service.api.draining import Drain
+from service.api.middleware import RefuseWhileDraining, RequestLog
 from service.observability.metrics import Metrics
 
 pytestmark = pytest.mark.anyio

@@ -27,15 +27,15 @@ BAD = [
     ({"q": {"a": 1}, **DE_EN}, "Invalid request: q parameter must be a text or a list of texts"),
     ({"q": ["a", 1], **DE_EN}, "Invalid request: q parameter must be a text or a list of texts"),
     ({"q": "a", "source": 5, "target": "en"}, "Invalid request: source parameter"),
-    ({"q": "a", "source": "zz", "target": "en"}, "zz is not supported; on offer: de, en, fr"),
-    ({"q": "a", "source": "de", "target": "tlh!"}, "tlh! is not supported; on offer: de, en"),
-    ({"q": "a", "source": "\ud800", "target": "en"}, "\\ud800 is not supported"),
+    ({"q": "a", "source": "zz", "target": "en"}, "zz is not supported"),
+    ({"q": "a", "source": "de", "target": "tlh!"}, "tlh! is not supported"),
+    ({"q": "a", "source": "\ud800", "target": "en"}, "Invalid request: source parameter"),
+    ({"q": "a", "source": "x" * 65, "target": "en"}, "Invalid request: source parameter"),
     (
         {"q": "a", "source": "de", "target": "fr"},
         "French (fr) is not available as a target language from German (de); "
         "on offer: English (en)",
     ),
-    ({"q": "a", **DE_EN, "format": ""}, " format is not supported"),
     ({"q": "a", **DE_EN, "format": "x" * 9999}, "x" * 40 + " format is not supported"),
     (
         {"q": "a", **DE_EN, "alternatives": "many"},
@@ -49,10 +49,6 @@ BAD = [
         {"q": "a", **DE_EN, "alternatives": 4},
         "Invalid request: alternatives parameter must be at most 3",
     ),
-    (
-        {"q": "a", **DE_EN, "alternatives": "2"},
-        "Invalid request: alternatives parameter is not a number",
-    ),
     ({"q": "a", **DE_EN, "stream": "yes"}, "Invalid request: stream parameter must be a valid b"),
     ({"q": "a", **DE_EN, "api_key": 5}, "Invalid request: api_key parameter must be a valid str"),
     ({"q": "a", **DE_EN, "model": ""}, "Invalid request: model parameter"),
@@ -60,7 +56,7 @@ BAD = [
         {"q": "a", **DE_EN, "model": "shout-en-de"},
         "English (en) is not available as a target language from German (de) with shout-en-de",
     ),
-    ({"q": "?!", "source": "auto", "target": "zz"}, "zz is not supported; on offer: de, en"),
+    ({"q": "?!", "source": "auto", "target": "zz"}, "zz is not supported"),
     ({"q": "a", **DE_EN, "beam_size": True}, "Invalid request: beam_size parameter is not a"),
     ({"q": "a", **DE_EN, "beam_size": 0}, "Invalid request: beam_size parameter must be greater"),
     ({"q": "a", **DE_EN, "beam_size": 9}, "beam_size is 9; this model is loaded for at most 4"),
@@ -93,7 +89,6 @@ async def test_invalid_request_returns_400_with_the_reason(
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"{",
         b"[]",
         b'"q"',
@@ -108,14 +103,15 @@ async def test_a_body_that_is_no_json_object_is_refused(
 ) -> None:
     headers = {"content-type": "application/json"}
     response = await client.post("/translate", content=content, headers=headers)
-    assert (response.status_code, response.json()) == (400, {"error": "Invalid JSON format"})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("Invalid JSON format")
 
 
 @pytest.mark.parametrize(
     ("content", "content_type", "error"),
     [
         (b"q=%ff", "application/x-www-form-urlencoded", "the parameters are not UTF-8"),
-        (b"q=a&" * 200, "application/x-www-form-urlencoded", "more than 100 parameters"),
+        (b"q=a&" * 5000, "application/x-www-form-urlencoded", "more than 4000 parameters"),
         (b"q=a", "multipart/form-data", "Missing boundary"),
         (b"x", "multipart/form-data; boundary=y", ""),
         (b"q=a", "text/plain", "missing q parameter"),
@@ -135,13 +131,28 @@ async def test_a_form_that_cannot_be_read_is_refused(
 async def test_uploaded_file_in_place_of_text_is_refused(client: httpx.AsyncClient) -> None:
     response = await client.post("/translate", data=DE_EN, files={"q": ("q.txt", b"a")})
     assert response.status_code == 400
-    assert "Maximum number of files is 0" in response.json()["error"]
+    assert "q parameter is a file" in response.json()["error"]
 
 
 async def test_unknown_model_returns_404(client: httpx.AsyncClient) -> None:
     response = await client.post("/translate", json={"q": "a", **DE_EN, "model": "whisper"})
     assert response.status_code == 404
     assert response.json()["error"].startswith("there is no model whisper; on offer: shout-de-en")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
+async def test_encoded_body_is_refused_by_name(client: httpx.AsyncClient, encoding: str) -> None:
+    headers = {"content-type": "application/json", "content-encoding": encoding}
+    response = await client.post("/translate", content=b"\x1f\x8b", headers=headers)
+    assert (response.status_code, encoding in response.json()["error"]) == (400, True)
+
+
+@pytest.mark.parametrize("fields", [{"format": ""}, {"alternatives": "1"}, {"api_key": ""}])
+async def test_empty_format_and_key_and_number_as_text_are_read(
+    client: httpx.AsyncClient, fields: dict[str, str]
+) -> None:
+    response = await client.post("/translate", json={"q": "a", **DE_EN, **fields})
+    assert (response.status_code, response.json()["translatedText"]) == (200, "A")
 
 
 async def test_beam_size_is_read_from_float_null_and_form_text(client: httpx.AsyncClient) -> None:

@@ -11,9 +11,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api.bodies import BodyLimit
 from service.api.errors import RequestError, refusal_of
-from service.api.middleware import Cors, RequestLog, answer_bug, facts_of
+from service.api.middleware import BodyLimit, Cors, RequestLog, answer_bug, facts_of
 from service.bootstrap import Service
 from service.observability.metrics import Metrics
 from service.translation.types import Timing

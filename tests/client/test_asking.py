@@ -11,9 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
-from dragoman import AsyncClient, Client, DecodingOptions, Detection, Timings, TranslateOptions
-from service.api.libretranslate.fields import TranslateParameters
-from service.api.options import DecodingParameters
+from dragoman import AsyncClient, Client, Detection, Timings, TranslateOptions
+from service.api.libretranslate.translate import TranslateParameters
 from tests.client.support import Kind, Service, ask, ok
 
 OF_FIELDS = {"q", "source", "target", "api_key", "stream"}
@@ -67,8 +66,6 @@ def test_list_of_texts_returns_list_of_translations(kind: Kind) -> None:
 
 
 def test_client_options_match_service_options() -> None:
-    decoding = set(DecodingParameters.model_fields) - {"priority", "return_scores"}
-    assert set(DecodingOptions.__optional_keys__) == decoding
     assert set(TranslateOptions.__optional_keys__) == (
         set(TranslateParameters.model_fields) - OF_FIELDS
     )

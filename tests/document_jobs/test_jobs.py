@@ -16,8 +16,8 @@ from typing import Any, cast
 import pytest
 
 from service.api.access import Access, AccessPolicy, Caller
-from service.document_jobs.errors import DocumentNotFound, DocumentsFull, DocumentTooLarge
 from service.document_jobs.jobs import Charge, DocumentJob, DocumentJobs, DocumentLimits
+from service.document_jobs.types import DocumentNotFound, DocumentsFull, DocumentTooLarge
 from service.document_jobs.work import DocumentOrder, DocumentWork
 from service.state.database import Database
 from service.state.errors import QuotaExceeded, StateFailed

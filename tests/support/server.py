@@ -23,7 +23,7 @@ import httpx
 
 from models.bundle.manifest import Manifest
 from service import bootstrap, cli
-from service.api.bodies import BodyLimit
+from service.api.middleware import BodyLimit
 from service.commands import serve
 from service.loading import loader as loading
 from service.loading.loader import ModelObserver

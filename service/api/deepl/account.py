@@ -8,12 +8,12 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from service.api import schemas
 from service.api.access import Access
-from service.api.deepl.errors import answers
-from service.api.deepl.fields import identify, read_fields
-from service.api.deepl.languages import listed
-from service.api.deepl.schemas import query_of
+from service.api.deepl.dialect import admitted, answers
+from service.api.deepl.languages import SupportedLanguageAnswer, listed
 from service.api.responses import Json
+from service.api.schemas import Answer, answer_of
 from service.translation.repository import ModelRepository
 
 _UNLIMITED = 1_000_000_000_000
@@ -26,13 +26,7 @@ class LanguagesParameters(BaseModel):
     )
 
 
-class LanguageAnswer(BaseModel):
-    language: str = Field(examples=["DE"])
-    name: str = Field(examples=["German"])
-    supports_formality: bool | None = Field(None, description="Of targets only; always false.")
-
-
-class UsageAnswer(BaseModel):
+class UsageAnswer(Answer):
     character_count: int = Field(description="Translated in this month, in UTC.")
     character_limit: int = Field(description=f"For this month; {_UNLIMITED} if there is none.")
     document_count: int
@@ -43,46 +37,34 @@ class UsageAnswer(BaseModel):
 def create_router(access: Access, repository: ModelRepository) -> APIRouter:
     router = APIRouter(tags=["account"])
 
+    responses = {200: answer_of(UsageAnswer), **answers()}
+
     @router.get(
         "/languages",
         summary="The languages on offer",
-        response_model=list[LanguageAnswer],
-        responses=answers(),
-        openapi_extra=query_of(LanguagesParameters),
+        responses={200: answer_of(SupportedLanguageAnswer, many=True), **answers()},
+        openapi_extra={"parameters": schemas.query(LanguagesParameters)},
     )
     async def languages(request: Request) -> Response:
         """As targets, English and Portuguese are listed by their variants."""
-        fields = await read_fields(request)
-        access.admit(await identify(access, request, fields))
+        _, fields = await admitted(access, request)
         wanted = fields.parse(LanguagesParameters).type
-        side: Literal["sources", "targets"] = "sources" if wanted == "source" else "targets"
-        return Json(listed(repository.offer, side))
+        return Json(listed(repository.offer, "sources" if wanted == "source" else "targets"))
 
-    @router.post(
-        "/usage",
-        summary="What the caller has used in this month",
-        response_model=UsageAnswer,
-        responses=answers(),
-    )
-    @router.get(
-        "/usage",
-        summary="What the caller has used in this month",
-        response_model=UsageAnswer,
-        responses=answers(),
-    )
+    @router.post("/usage", summary="What the caller has used in this month", responses=responses)
+    @router.get("/usage", summary="What the caller has used in this month", responses=responses)
     async def usage(request: Request) -> Response:
         """Callers without a key are counted together."""
-        caller = await identify(access, request, await read_fields(request))
-        access.admit(caller)
+        caller, _ = await admitted(access, request)
         used = await access.usage(caller)
         return Json(
-            {
-                "character_count": used.characters,
-                "character_limit": caller.characters_per_month or _UNLIMITED,
-                "document_count": used.documents,
-                "start_time": _timestamp(used.begins),
-                "end_time": _timestamp(used.ends),
-            }
+            UsageAnswer(
+                character_count=used.characters,
+                character_limit=caller.characters_per_month or _UNLIMITED,
+                document_count=used.documents,
+                start_time=_timestamp(used.begins),
+                end_time=_timestamp(used.ends),
+            )
         )
 
     return router

@@ -8,8 +8,8 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from service.api.access import Access
-from service.api.deepl import account, documents, glossaries, multilingual, translate
-from service.api.deepl.errors import add_error_handlers
+from service.api.deepl import account, documents, glossaries, translate
+from service.api.deepl.dialect import add_error_handlers
 from service.api.metering import MeteredTranslator
 from service.document_jobs.jobs import DocumentJobs
 from service.state.glossaries import GlossaryStore
@@ -43,7 +43,7 @@ def create_deepl_v3_app(
     access: Access, repository: ModelRepository, glossary_store: GlossaryStore, *, version: str
 ) -> FastAPI:
     """To be mounted at ``/v3``."""
-    router = multilingual.create_router(access, repository, glossary_store)
+    router = glossaries.create_multilingual_router(access, repository, glossary_store)
     return _app("Dragoman: DeepL API v3", version, router)
 
 
@@ -52,8 +52,7 @@ def _app(title: str, version: str, *routers: APIRouter) -> FastAPI:
         title=title,
         version=version,
         description=_DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,
         # DeepL, too, answers 404 to a path with an additional trailing slash.
         redirect_slashes=False,
     )

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field, InstanceOf
+from pydantic import BaseModel, Field
 
+from service.api import schemas
 from service.api.access import Access, Caller
-from service.api.deepl.errors import answers, message_of
-from service.api.deepl.fields import CommaSeparated, identify, read_fields
+from service.api.bounds import FILENAME_CHARACTERS
+from service.api.deepl.dialect import Identifiers, answers, identified, message_of
+from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language
-from service.api.deepl.parameters import Formality
-from service.api.deepl.schemas import body_of, query_of
-from service.api.deepl.terms import terms_of
+from service.api.deepl.translate import Formality
 from service.api.errors import BadRequest
-from service.api.options import DecodingParameters
-from service.api.parameters import Upload, file_encoding
+from service.api.options import DecodingParameters, LanguageCode, Name
+from service.api.parameters import Upload
 from service.api.responses import Json
-from service.document_jobs.errors import DocumentNotReady
+from service.api.schemas import Answer, answer_of
 from service.document_jobs.jobs import DocumentJob, DocumentJobs, DocumentOrder
+from service.document_jobs.types import DocumentNotReady
 from service.documents import SUPPORTED
 from service.state.glossaries import GlossaryStore
 from service.translation.repository import ModelRepository
@@ -31,34 +32,40 @@ from service.translation.repository import ModelRepository
 _DISABLED = "documents are not translated on this server"
 
 
-class UploadParameters(DecodingParameters):
-    """The fields of a document's form."""
+_EXTENSIONS = "|".join(each.removeprefix(".") for each in SUPPORTED)
+_ID = schemas.in_path("document_id", "As the answer to the upload says it.")
 
-    file: InstanceOf[Upload] = Field(
-        description="The document; its name's extension says what it is."
-    )
-    target_lang: str
-    source_lang: str | None = Field(
+
+class UploadParameters(DecodingParameters):
+    """The fields of a document's form, beside the file."""
+
+    target_lang: LanguageCode
+    source_lang: LanguageCode | None = Field(
         None, description="Detected for the whole document if left out."
     )
-    filename: str | None = Field(None, description="In place of the file's own name.")
+    # The pattern is documented, not enforced: the reader of documents refuses by name.
+    filename: Annotated[str, Field(max_length=FILENAME_CHARACTERS)] | None = Field(
+        None,
+        description="In place of the file's own name.",
+        json_schema_extra={"pattern": rf"^$|[^/.]\.({_EXTENSIONS})$"},
+    )
     formality: Formality = None
-    glossary_id: str | None = None
-    glossary_ids: CommaSeparated | None = None
-    output_format: str | None = Field(None, description="Only that of the document.")
-    model: str | None = None
+    glossary_id: Name | None = None
+    glossary_ids: Identifiers | None = None
+    output_format: Name | None = Field(None, description="Only that of the document.")
+    model: Name | None = None
 
 
 class KeyParameters(BaseModel):
-    document_key: str = Field(min_length=1)
+    document_key: Name
 
 
-class UploadAnswer(BaseModel):
+class UploadAnswer(Answer):
     document_id: str
     document_key: str
 
 
-class StatusAnswer(BaseModel):
+class StatusAnswer(Answer):
     document_id: str
     status: str = Field(description="`queued`, `translating`, `done` or `error`.")
     seconds_remaining: int | None = None
@@ -67,9 +74,11 @@ class StatusAnswer(BaseModel):
 
 
 _RESULT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file.", "content": {"*/*": {}}},
+    200: {"description": "The file.", "content": dict(schemas.FILE_CONTENT)},
     **answers(404),
 }
+_BY_QUERY = {"parameters": [_ID, *schemas.query(KeyParameters)]}
+_BY_BODY = {"parameters": [_ID], "requestBody": schemas.body(KeyParameters)}
 
 
 def create_router(
@@ -77,15 +86,15 @@ def create_router(
 ) -> APIRouter:
     router = APIRouter(tags=["documents"])
 
-    async def known(request: Request, document_id: str) -> tuple[DocumentJobs, DocumentJob]:
+    async def known(request: Request) -> tuple[DocumentJobs, DocumentJob]:
         if jobs is None:
             raise BadRequest(_DISABLED)
-        fields = await read_fields(request)
-        await identify(access, request, fields)
-        return jobs, jobs.status(document_id, fields.parse(KeyParameters).document_key)
+        _, fields = await identified(access, request)
+        key = fields.parse(KeyParameters).document_key
+        return jobs, jobs.status(request.path_params["document_id"], key)
 
-    async def ordered(caller: Caller, wanted: UploadParameters) -> DocumentOrder:
-        filename = wanted.filename or wanted.file.filename
+    async def ordered(caller: Caller, file: Upload, wanted: UploadParameters) -> DocumentOrder:
+        filename = wanted.filename or file.filename
         extension = PurePosixPath(filename).suffix.lower()
         if wanted.output_format and f".{wanted.output_format.lower()}" != extension:
             raise BadRequest(
@@ -95,7 +104,7 @@ def create_router(
         source, target = wanted.source_lang, wanted.target_lang
         return DocumentOrder(
             filename,
-            wanted.file.content,
+            file.content,
             target=language(offer, target, "targets"),
             source=None if source is None else language(offer, source, "sources"),
             terms=await terms_of(
@@ -108,74 +117,60 @@ def create_router(
     @router.post(
         "/document",
         summary="Translate a document",
-        response_model=UploadAnswer,
-        responses=answers(404, 456),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {
-                    "multipart/form-data": {
-                        "schema": _UPLOAD_SCHEMA,
-                        "encoding": {"file": file_encoding("file")},
-                    }
-                },
-            }
-        },
+        responses={200: answer_of(UploadAnswer), **answers(404, 456)},
+        openapi_extra={"requestBody": schemas.upload(UploadParameters, lists=True)},
     )
     async def upload(request: Request) -> Response:
         """It is translated in the background. Keep the key: fetching the result needs it."""
         if jobs is None:
             raise BadRequest(_DISABLED)
-        fields = await read_fields(request)
-        caller = await identify(access, request, fields)
-        wanted = fields.parse(UploadParameters)
-        job = await jobs.accept(
-            await ordered(caller, wanted), partial(access.charge, caller, documents=1)
-        )
-        return Json({"document_id": job.id, "document_key": job.key})
+        caller, fields = await identified(access, request, "file")
+        if fields.file is None:
+            raise BadRequest("Parameter 'file' not specified.")
+        order = await ordered(caller, fields.file, fields.parse(UploadParameters))
+        job = await jobs.accept(order, partial(access.charge, caller, documents=1))
+        return Json(UploadAnswer(document_id=job.id, document_key=job.key))
 
     @router.get(
         "/document/{document_id}",
         summary="How far a document is",
-        response_model=StatusAnswer,
-        responses=answers(404),
-        openapi_extra=query_of(KeyParameters),
+        responses={200: answer_of(StatusAnswer), **answers(404)},
+        openapi_extra=_BY_QUERY,
     )
     @router.post(
         "/document/{document_id}",
         summary="How far a document is",
-        response_model=StatusAnswer,
-        responses=answers(404),
-        openapi_extra=body_of(KeyParameters),
+        responses={200: answer_of(StatusAnswer), **answers(404)},
+        openapi_extra=_BY_BODY,
     )
-    async def status(request: Request, document_id: str) -> Response:
-        its, job = await known(request, document_id)
-        answer: dict[str, Any] = {"document_id": job.id, "status": job.state}
+    async def status(request: Request) -> Response:
+        its, job = await known(request)
+        given: dict[str, Any] = {}
         if (seconds := its.seconds_remaining(job)) is not None:
-            answer["seconds_remaining"] = seconds
+            given["seconds_remaining"] = seconds
         if job.state == "done":
-            answer["billed_characters"] = job.characters
+            given["billed_characters"] = job.characters
         if job.error is not None:
-            answer["error_message"] = message_of(job.error)
-        return Json(answer)
+            given["error_message"] = message_of(job.error)
+        return Json(StatusAnswer(document_id=job.id, status=job.state, **given))
 
     @router.get(
         "/document/{document_id}/result",
         summary="The translation of a document",
         response_class=Response,
         responses=_RESULT,
-        openapi_extra=query_of(KeyParameters),
+        openapi_extra=_BY_QUERY,
     )
     @router.post(
         "/document/{document_id}/result",
         summary="The translation of a document",
         response_class=Response,
         responses=_RESULT,
-        openapi_extra=body_of(KeyParameters),
+        openapi_extra=_BY_BODY,
     )
-    async def result(request: Request, document_id: str) -> Response:
+    async def result(request: Request) -> Response:
         """Once: it is removed when it has been sent. 503 while it is not done."""
-        its, job = await known(request, document_id)
+        its, job = await known(request)
         if job.unfinished:
             raise DocumentNotReady
         if job.error is not None:
@@ -188,24 +183,3 @@ def create_router(
         return StreamingResponse(pieces, media_type=job.media_type, headers=headers)
 
     return router
-
-
-_UPLOAD_SCHEMA = {
-    "type": "object",
-    "required": ["file", "target_lang"],
-    "properties": {
-        "file": {"type": "string", "format": "binary"},
-        **{
-            name: {"type": "string"}
-            for name in (
-                *("target_lang", "source_lang", "glossary_id", "glossary_ids", "output_format"),
-            )
-        },
-        "filename": {
-            "type": "string",
-            "pattern": rf"^$|[^/.]\.({'|'.join(each.removeprefix('.') for each in SUPPORTED)})$",
-            "description": "In place of the file's own name.",
-        },
-        "formality": {"enum": ["default", "more", "less", "prefer_more", "prefer_less", ""]},
-    },
-}

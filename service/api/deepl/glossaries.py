@@ -1,45 +1,102 @@
-"""Routes under ``/v2/glossaries``: glossaries of one language pair.
+"""Routes under ``/v2/glossaries`` and ``/v3/glossaries``, and the terms of requests.
 
-Glossaries of several pairs, which ``/v3`` makes, are not listed here.
+A glossary of ``/v2`` has one language pair, a glossary of ``/v3`` a dictionary for each of its
+pairs. Both are kept in one store; ``/v2`` does not list glossaries of several pairs.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.access import Access
-from service.api.deepl.entries import ENTRIES
-from service.api.deepl.errors import answers
-from service.api.deepl.fields import admitted
-from service.api.deepl.languages import base, glossary_pair
-from service.api.deepl.schemas import body_of
+from service.api import schemas
+from service.api.access import Access, Caller
+from service.api.bounds import GLOSSARIES
+from service.api.deepl.dialect import admitted, answers
+from service.api.deepl.languages import base, glossary_pair, language, stored_pair
 from service.api.errors import BadRequest
+from service.api.options import LanguageCode
 from service.api.responses import Json
-from service.state.entries import EntriesFormat, parse, render
-from service.state.glossaries import Glossary, GlossaryStore
+from service.api.schemas import Answer, answer_of
+from service.state.entries import ENTRIES_SCHEMA, EntriesFormat, parse, render
+from service.state.errors import DictionaryNotFound
+from service.state.glossaries import (
+    LONGEST_NAME_BYTES,
+    Dictionary,
+    Glossary,
+    GlossaryLimits,
+    GlossaryStore,
+)
+from service.translation.catalogue import Catalogue
 from service.translation.repository import ModelRepository
-from service.translation.types import LanguagePair
+from service.translation.types import LanguagePair, Term
 
 _TSV = "text/tab-separated-values"
 _CSV = "text/csv"
+_ID = schemas.in_path("glossary_id", "As the answer that made the glossary says it.")
+_UNDESCRIBED = {"parameters": [_ID]}
+
+_Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME_BYTES)]
 
 
-class GlossaryParameters(BaseModel):
-    model_config = ConfigDict(json_schema_extra=ENTRIES)
+class DictionaryParameters(BaseModel):
+    model_config = ConfigDict(json_schema_extra=ENTRIES_SCHEMA)
 
-    name: str = Field(min_length=1)
-    source_lang: str
-    target_lang: str
+    source_lang: LanguageCode
+    target_lang: LanguageCode
     entries: str = Field(
         min_length=1, description="A line for each: the term, a tab or comma, its translation."
     )
     entries_format: EntriesFormat
 
 
-class GlossaryAnswer(BaseModel):
+class GlossaryParameters(DictionaryParameters):
+    name: _Name
+
+
+_Dictionaries = Annotated[
+    list[DictionaryParameters], Field(max_length=GlossaryLimits().dictionaries)
+]
+
+
+class MultilingualParameters(BaseModel):
+    name: _Name
+    dictionaries: Annotated[_Dictionaries, Field(min_length=1)]
+
+
+class PatchParameters(BaseModel):
+    name: _Name | None = None
+    dictionaries: _Dictionaries | None = None
+
+
+class PairParameters(BaseModel):
+    """Both or neither."""
+
+    source_lang: LanguageCode | None = None
+    target_lang: LanguageCode | None = None
+
+
+class RemovedPair(BaseModel):
+    source_lang: LanguageCode
+    target_lang: LanguageCode
+
+
+class PairAnswer(Answer):
+    source_lang: str = Field(examples=["de"])
+    target_lang: str = Field(examples=["en"])
+
+
+class PairsAnswer(Answer):
+    supported_languages: list[PairAnswer]
+
+
+class GlossaryAnswer(Answer):
     glossary_id: str
     name: str
     ready: bool
@@ -49,78 +106,137 @@ class GlossaryAnswer(BaseModel):
     entry_count: int
 
 
-class GlossariesAnswer(BaseModel):
+class GlossariesAnswer(Answer):
     glossaries: list[GlossaryAnswer]
 
 
-class PairAnswer(BaseModel):
-    source_lang: str
-    target_lang: str
+class DictionaryAnswer(PairAnswer):
+    entry_count: int
 
 
-class PairsAnswer(BaseModel):
-    supported_languages: list[PairAnswer]
+class MultilingualGlossaryAnswer(Answer):
+    glossary_id: str
+    name: str
+    creation_time: str
+    dictionaries: list[DictionaryAnswer]
+
+
+class MultilingualGlossariesAnswer(Answer):
+    glossaries: list[MultilingualGlossaryAnswer]
+
+
+class EntriesOfPair(PairAnswer):
+    entries: str
+    entries_format: EntriesFormat
+
+
+class EntriesAnswer(Answer):
+    dictionaries: list[EntriesOfPair]
+
+
+@dataclass(frozen=True, slots=True)
+class _Routes:
+    """What the routes of both versions share."""
+
+    access: Access
+    repository: ModelRepository
+    store: GlossaryStore
+
+    async def read(self, wanted: DictionaryParameters) -> tuple[LanguagePair, tuple[Term, ...]]:
+        pair = glossary_pair(self.repository.offer, wanted.source_lang, wanted.target_lang)
+        # In a thread, as a dictionary may have thousands of entries.
+        return pair, await asyncio.to_thread(parse, wanted.entries, wanted.entries_format, pair)
+
+    async def create(
+        self, caller: Caller, name: str, dictionaries: Iterable[DictionaryParameters]
+    ) -> Glossary:
+        made: dict[LanguagePair, tuple[Term, ...]] = {}
+        for each in dictionaries:
+            pair, terms = await self.read(each)
+            if pair in made:
+                raise BadRequest(f"there are two dictionaries for {pair}")
+            made[pair] = terms
+        return await self.store.create(caller.name, name, made)
+
+    async def one(self, request: Request) -> tuple[Caller, Glossary]:
+        caller, _ = await admitted(self.access, request)
+        return caller, await self.store.get(caller.name, request.path_params["glossary_id"])
+
+    def add(
+        self, router: APIRouter, shown: Callable[[Glossary], Answer], answer: type[Answer]
+    ) -> None:
+        """Add the routes that describe and delete a glossary."""
+
+        @router.get(
+            "/glossaries/{glossary_id}",
+            summary="A glossary without its entries",
+            responses={200: answer_of(answer), **answers(404)},
+            openapi_extra=_UNDESCRIBED,
+        )
+        async def glossary(request: Request) -> Response:
+            _, found = await self.one(request)
+            return Json(shown(found))
+
+        @router.delete(
+            "/glossaries/{glossary_id}",
+            status_code=204,
+            summary="Delete a glossary",
+            responses=answers(404),
+            openapi_extra=_UNDESCRIBED,
+        )
+        async def delete(request: Request) -> Response:
+            caller, found = await self.one(request)
+            await self.store.delete(caller.name, found.id)
+            return Response(status_code=204)
 
 
 def create_router(access: Access, repository: ModelRepository, store: GlossaryStore) -> APIRouter:
+    """The routes of ``/v2``."""
     router = APIRouter(tags=["glossaries"])
+    routes = _Routes(access, repository, store)
 
     @router.get(
         "/glossary-language-pairs",
         summary="The pairs that a glossary can have",
-        response_model=PairsAnswer,
-        responses=answers(),
+        responses={200: answer_of(PairsAnswer), **answers()},
     )
     async def pairs(request: Request) -> Response:
         await admitted(access, request)
-        offered = dict.fromkeys(map(named, repository.offer.direct_pairs()))
+        offered = dict.fromkeys(_named(pair) for pair in repository.offer.direct_pairs())
         return Json(
-            {
-                "supported_languages": [
-                    {"source_lang": source, "target_lang": target} for source, target in offered
+            PairsAnswer(
+                supported_languages=[
+                    PairAnswer(source_lang=source, target_lang=target) for source, target in offered
                 ]
-            }
+            )
         )
 
     @router.post(
         "/glossaries",
         status_code=201,
         summary="Make a glossary",
-        response_model=GlossaryAnswer,
-        responses=answers(),
-        openapi_extra=body_of(GlossaryParameters),
+        responses={201: answer_of(GlossaryAnswer), **answers()},
+        openapi_extra={"requestBody": schemas.body(GlossaryParameters)},
     )
     async def create(request: Request) -> Response:
         """Wherever a text says a source term, its translation says the target term."""
         caller, fields = await admitted(access, request)
         wanted = fields.parse(GlossaryParameters)
-        pair = glossary_pair(repository.offer, wanted.source_lang, wanted.target_lang)
-        terms = parse(wanted.entries, wanted.entries_format, pair)
-        glossary = await store.create(caller.name, wanted.name, {pair: terms})
-        return Json(_described(glossary), 201)
+        return Json(_described(await routes.create(caller, wanted.name, [wanted])), 201)
 
     @router.get(
         "/glossaries",
         summary="The caller's glossaries",
-        response_model=GlossariesAnswer,
-        responses=answers(),
+        responses={200: answer_of(GlossariesAnswer), **answers()},
     )
     async def glossaries(request: Request) -> Response:
         """In the order they were made. All callers without a key share one list."""
         caller, _ = await admitted(access, request)
         found = await store.all(caller.name)
         shown = [_described(glossary) for glossary in found if len(glossary.dictionaries) == 1]
-        return Json({"glossaries": shown})
+        return Json(GlossariesAnswer(glossaries=shown))
 
-    @router.get(
-        "/glossaries/{glossary_id}",
-        summary="A glossary without its entries",
-        response_model=GlossaryAnswer,
-        responses=answers(404),
-    )
-    async def glossary(request: Request, glossary_id: str) -> Response:
-        caller, _ = await admitted(access, request)
-        return Json(_described(await store.get(caller.name, glossary_id)))
+    routes.add(router, _described, GlossaryAnswer)
 
     @router.get(
         "/glossaries/{glossary_id}/entries",
@@ -130,57 +246,212 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
             200: {"content": {m: {"schema": {"type": "string"}} for m in (_TSV, _CSV)}},
             **answers(404),
         },
+        openapi_extra=_UNDESCRIBED,
     )
-    async def entries(request: Request, glossary_id: str) -> Response:
+    async def entries(request: Request) -> Response:
         """Tab-separated, or comma-separated if `Accept` says so."""
-        caller, _ = await admitted(access, request)
-        pair = _only_pair(await store.get(caller.name, glossary_id))
-        terms = await store.terms(caller.name, glossary_id, pair)
+        caller, found = await routes.one(request)
+        terms = await store.terms(caller.name, found.id, _only_dictionary(found).pair)
         if request.headers.get("accept", "").startswith(_CSV):
             return Response(render(terms, "csv"), media_type=_CSV)
         return Response(render(terms, "tsv"), media_type=_TSV)
 
-    @router.delete(
-        "/glossaries/{glossary_id}",
-        status_code=204,
-        summary="Delete a glossary",
-        responses=answers(404),
+    return router
+
+
+def create_multilingual_router(
+    access: Access, repository: ModelRepository, store: GlossaryStore
+) -> APIRouter:
+    """The routes of ``/v3``."""
+    router = APIRouter(tags=["glossaries"])
+    routes = _Routes(access, repository, store)
+
+    @router.post(
+        "/glossaries",
+        status_code=201,
+        summary="Make a glossary",
+        responses={201: answer_of(MultilingualGlossaryAnswer), **answers()},
+        openapi_extra={"requestBody": schemas.body(MultilingualParameters)},
     )
-    async def delete(request: Request, glossary_id: str) -> Response:
+    async def create(request: Request) -> Response:
+        """A form has fields such as `dictionaries[0].source_lang`."""
+        caller, fields = await admitted(access, request)
+        wanted = fields.parse(MultilingualParameters)
+        made = await routes.create(caller, wanted.name, wanted.dictionaries)
+        return Json(_multilingual(made), 201)
+
+    @router.get(
+        "/glossaries",
+        summary="The caller's glossaries",
+        responses={200: answer_of(MultilingualGlossariesAnswer), **answers()},
+    )
+    async def glossaries(request: Request) -> Response:
+        """In the order they were made. All callers without a key share one list."""
         caller, _ = await admitted(access, request)
-        await store.delete(caller.name, glossary_id)
+        found = await store.all(caller.name)
+        return Json(MultilingualGlossariesAnswer(glossaries=[_multilingual(e) for e in found]))
+
+    routes.add(router, _multilingual, MultilingualGlossaryAnswer)
+
+    @router.patch(
+        "/glossaries/{glossary_id}",
+        summary="Rename a glossary, or add entries",
+        responses={200: answer_of(MultilingualGlossaryAnswer), **answers(404)},
+        openapi_extra=_UNDESCRIBED | {"requestBody": schemas.body(PatchParameters)},
+    )
+    async def patch(request: Request) -> Response:
+        """Entries stay beside those that are there, and replace those of the same source term.
+
+        A form has fields such as `dictionaries[0].source_lang`.
+        """
+        caller, fields = await admitted(access, request)
+        wanted = fields.parse(PatchParameters)
+        identifier = request.path_params["glossary_id"]
+        dictionaries = [await routes.read(each) for each in wanted.dictionaries or ()]
+        if wanted.name is not None:
+            await store.rename(caller.name, identifier, wanted.name)
+        for pair, terms in dictionaries:
+            await store.merge(caller.name, identifier, pair, terms)
+        return Json(_multilingual(await store.get(caller.name, identifier)))
+
+    @router.get(
+        "/glossaries/{glossary_id}/entries",
+        summary="The entries of one dictionary, or of all",
+        responses={200: answer_of(EntriesAnswer), **answers(404)},
+        openapi_extra={"parameters": [_ID, *schemas.query(PairParameters)]},
+    )
+    async def entries(request: Request) -> Response:
+        """Tab-separated."""
+        caller, fields = await admitted(access, request)
+        wanted = fields.parse(PairParameters)
+        glossary = await store.get(caller.name, request.path_params["glossary_id"])
+        pairs = [dictionary.pair for dictionary in glossary.dictionaries]
+        if wanted != PairParameters():
+            pairs = [_pair_of(glossary, fields.parse(RemovedPair))]
+        found = [(pair, await store.terms(caller.name, glossary.id, pair)) for pair in pairs]
+        return Json(EntriesAnswer(dictionaries=[_with_entries(*each) for each in found]))
+
+    @router.put(
+        "/glossaries/{glossary_id}/dictionaries",
+        summary="Make a dictionary hold these entries only",
+        responses={200: answer_of(DictionaryAnswer), **answers(404)},
+        openapi_extra=_UNDESCRIBED | {"requestBody": schemas.body(DictionaryParameters)},
+    )
+    async def replace(request: Request) -> Response:
+        caller, fields = await admitted(access, request)
+        pair, terms = await routes.read(fields.parse(DictionaryParameters))
+        identifier = request.path_params["glossary_id"]
+        return Json(_counted(await store.replace(caller.name, identifier, pair, terms)))
+
+    @router.delete(
+        "/glossaries/{glossary_id}/dictionaries",
+        status_code=204,
+        summary="Delete a dictionary of a glossary",
+        responses=answers(404),
+        openapi_extra={"parameters": [_ID, *schemas.query(RemovedPair)]},
+    )
+    async def remove(request: Request) -> Response:
+        caller, fields = await admitted(access, request)
+        wanted = fields.parse(RemovedPair)
+        glossary = await store.get(caller.name, request.path_params["glossary_id"])
+        await store.remove(caller.name, glossary.id, _pair_of(glossary, wanted))
         return Response(status_code=204)
 
     return router
 
 
-def named(pair: LanguagePair) -> tuple[str, str]:
+async def terms_of(
+    store: GlossaryStore,
+    caller: Caller,
+    offer: Catalogue,
+    glossary_id: str | None,
+    glossary_ids: Sequence[str],
+    source: str | None,
+    target: str,
+) -> tuple[Term, ...]:
+    """Terms of all glossaries of a request; the first glossary wins for a repeated source term.
+
+    Raises ``GlossaryNotFound``, or ``BadRequest``, for example for a missing language pair.
+    """
+    identifiers = list(dict.fromkeys(glossary_ids))
+    if glossary_id is not None:
+        identifiers.append(glossary_id)
+    if not identifiers:
+        return ()
+    if len(identifiers) > GLOSSARIES:
+        raise BadRequest(f"Value for 'glossary_ids' not supported: more than {GLOSSARIES}.")
+    glossaries = [await store.get(caller.name, identifier) for identifier in identifiers]
+    if glossary_id is not None and glossary_ids:
+        raise BadRequest("give either 'glossary_id' or 'glossary_ids'")
+    if source is None:
+        raise BadRequest("Parameter 'source_lang' not specified: a glossary needs it.")
+    source_code = language(offer, source, "sources")
+    target_code = language(offer, target, "targets")
+    found: dict[str, Term] = {}
+    for glossary in glossaries:
+        pairs = tuple(dictionary.pair for dictionary in glossary.dictionaries)
+        pair = stored_pair(source_code, target_code, pairs)
+        try:
+            terms = await store.terms(caller.name, glossary.id, pair)
+        except DictionaryNotFound as error:
+            raise BadRequest(f"the languages do not match: {error}") from error
+        for term in terms:
+            found.setdefault(term.source, term)
+    return tuple(found.values())
+
+
+def _pair_of(glossary: Glossary, wanted: RemovedPair) -> LanguagePair:
+    pairs = tuple(dictionary.pair for dictionary in glossary.dictionaries)
+    return stored_pair(wanted.source_lang, wanted.target_lang, pairs)
+
+
+def _named(pair: LanguagePair) -> tuple[str, str]:
     """Language codes of a pair as glossaries have them: lower case, without variants."""
     return base(pair.source).lower(), base(pair.target).lower()
 
 
-def timestamp(moment: datetime) -> str:
+def _languages(pair: LanguagePair) -> dict[str, str]:
+    source, target = _named(pair)
+    return {"source_lang": source, "target_lang": target}
+
+
+def _timestamp(moment: datetime) -> str:
     """ISO 8601 with microseconds, as the client requires a fraction of a second."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _described(glossary: Glossary) -> dict[str, str | int | bool]:
-    pair = _only_pair(glossary)
-    source, target = named(pair)
-    return {
-        "glossary_id": glossary.id,
-        "name": glossary.name,
-        "ready": True,
-        "source_lang": source,
-        "target_lang": target,
-        "creation_time": timestamp(glossary.created),
-        "entry_count": glossary.dictionary(pair).entry_count,
-    }
-
-
-def _only_pair(glossary: Glossary) -> LanguagePair:
+def _only_dictionary(glossary: Glossary) -> Dictionary:
     if len(glossary.dictionaries) != 1:
         raise BadRequest(
             f"this glossary has {len(glossary.dictionaries)} dictionaries; ask /v3/glossaries"
         )
-    return glossary.dictionaries[0].pair
+    return glossary.dictionaries[0]
+
+
+def _described(glossary: Glossary) -> GlossaryAnswer:
+    dictionary = _only_dictionary(glossary)
+    return GlossaryAnswer(
+        glossary_id=glossary.id,
+        name=glossary.name,
+        ready=True,
+        **_languages(dictionary.pair),
+        creation_time=_timestamp(glossary.created),
+        entry_count=dictionary.entry_count,
+    )
+
+
+def _multilingual(glossary: Glossary) -> MultilingualGlossaryAnswer:
+    return MultilingualGlossaryAnswer(
+        glossary_id=glossary.id,
+        name=glossary.name,
+        creation_time=_timestamp(glossary.created),
+        dictionaries=[_counted(dictionary) for dictionary in glossary.dictionaries],
+    )
+
+
+def _counted(dictionary: Dictionary) -> DictionaryAnswer:
+    return DictionaryAnswer(**_languages(dictionary.pair), entry_count=dictionary.entry_count)
+
+
+def _with_entries(pair: LanguagePair, terms: tuple[Term, ...]) -> EntriesOfPair:
+    return EntriesOfPair(**_languages(pair), entries=render(terms, "tsv"), entries_format="tsv")

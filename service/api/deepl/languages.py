@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from pydantic import Field
+
 from service.api.errors import BadRequest
+from service.api.schemas import Answer
 from service.translation.catalogue import Catalogue, Side
 from service.translation.errors import UnknownLanguage
 from service.translation.types import LanguagePair
@@ -82,16 +85,24 @@ def stored_pair(source: str, target: str, pairs: tuple[LanguagePair, ...]) -> La
     return wanted
 
 
-def listed(offer: Catalogue, side: Side) -> list[dict[str, str | bool]]:
+class SupportedLanguageAnswer(Answer):
+    language: str = Field(examples=["DE"])
+    name: str = Field(examples=["German"])
+    supports_formality: bool | None = Field(
+        default=None, description="Of targets only; always false."
+    )
+
+
+def listed(offer: Catalogue, side: Side) -> list[SupportedLanguageAnswer]:
     """The languages of one side as ``GET /v2/languages`` lists them."""
-    answers: list[dict[str, str | bool]] = []
     offered = offer.sources if side == "sources" else offer.targets
-    for each in offer.languages:
-        if each.code not in offered:
-            continue
-        if side == "sources":
-            answers.append({"language": shown(each.code), "name": each.name})
-            continue
-        for code, name in _VARIANTS.get(each.code, ((shown(each.code), each.name),)):
-            answers.append({"language": code, "name": name, "supports_formality": False})
-    return answers
+    languages = [each for each in offer.languages if each.code in offered]
+    if side == "sources":
+        return [
+            SupportedLanguageAnswer(language=shown(each.code), name=each.name) for each in languages
+        ]
+    return [
+        SupportedLanguageAnswer(language=code, name=name, supports_formality=False)
+        for each in languages
+        for code, name in _VARIANTS.get(each.code, ((shown(each.code), each.name),))
+    ]

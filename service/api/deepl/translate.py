@@ -1,41 +1,183 @@
-"""Route ``/v2/translate``: translates texts in DeepL's request and response format."""
+"""Route ``/v2/translate``: translates texts in DeepL's request and response format.
+
+Clients send options that our models lack: formality, style, memory, instructions, context. They are
+accepted, and the answer lists them under ``ignored``. Formatting is always preserved. Unknown
+fields are ignored.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BeforeValidator, Field
 
+from service.api import schemas
 from service.api.access import Access
-from service.api.deepl.errors import answers
-from service.api.deepl.fields import identify, read_fields
+from service.api.bounds import (
+    CONTEXT_CHARACTERS,
+    INSTRUCTION_CHARACTERS,
+    INSTRUCTIONS,
+)
+from service.api.deepl.dialect import CommaSeparated, Identifiers, answers, identified
+from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language, shown
-from service.api.deepl.parameters import TranslateParameters
-from service.api.deepl.schemas import body_of, query_of
-from service.api.deepl.terms import terms_of
 from service.api.metering import MeteredTranslator
+from service.api.options import DecodingParameters, Key, LanguageCode, Name
 from service.api.responses import Json
+from service.api.schemas import Answer, answer_of
 from service.state.glossaries import GlossaryStore
+from service.translation.decoding import DecodingOverrides
+from service.translation.markup import PLAIN, Markup
 from service.translation.repository import ModelRepository
+from service.translation.segmentation import Splitting
 from service.translation.types import TranslateRequest, Translation
 
+Formality = Annotated[
+    Literal["default", "more", "less", "prefer_more", "prefer_less"] | None,
+    Field(description="Accepted; no language on offer supports it, so it changes nothing."),
+]
 
-class TranslationAnswer(BaseModel):
+_WITHOUT_EFFECT = (
+    "context",
+    "formality",
+    "style_id",
+    "translation_memory_id",
+    "custom_instructions",
+)
+
+_SPLITTINGS: dict[str, Splitting] = {
+    "0": "none",
+    "1": "sentences",
+    "nonewlines": "ignoring_lines",
+}
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> Any:
+    # In Python, a boolean is an integer, too.
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class TextParameters(DecodingParameters):
+    """The fields of ``/v2/translate``, in whichever shape they come."""
+
+    text: Annotated[list[str], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = (
+        Field(
+            description="The texts to translate. Forms repeat the field.",
+            examples=[["Zwei junge Männer spielen Fußball auf einer Wiese."]],
+        )
+    )
+    target_lang: LanguageCode = Field(
+        description="In any case; variants that are not on offer are their language.",
+        examples=["EN-GB"],
+    )
+    source_lang: LanguageCode | None = Field(
+        None, description="Detected for each text if left out.", examples=["DE"]
+    )
+    context: Annotated[str, Field(max_length=CONTEXT_CHARACTERS)] | None = Field(
+        None, description="Accepted; it changes nothing."
+    )
+    split_sentences: (
+        Annotated[Literal["0", "1", "nonewlines"], BeforeValidator(_as_text)] | None
+    ) = Field(
+        None,
+        description="Whether sentences end at full stops and at newlines (`1`), at full stops only "
+        "(`nonewlines`, the default for `html`), or only with the text (`0`).",
+    )
+    preserve_formatting: bool | None = Field(
+        None, description="Accepted; formatting is always preserved."
+    )
+    formality: Formality = None
+    glossary_id: Name | None = Field(None, description="Needs `source_lang`.")
+    glossary_ids: Identifiers | None = Field(None, description="Up to five; the first counts most.")
+    tag_handling: Literal["xml", "html"] | None = Field(None, description="What the markup is.")
+    tag_handling_version: Literal["v1", "v2"] | None = Field(None, description="Accepted.")
+    outline_detection: bool | None = Field(
+        None,
+        description="XML: whether tags that no text stands next to end sentences. By "
+        "default they do.",
+    )
+    splitting_tags: CommaSeparated | None = Field(None, description="Tags that end sentences.")
+    non_splitting_tags: CommaSeparated | None = Field(None, description="Tags that never do.")
+    ignore_tags: CommaSeparated | None = Field(
+        None, description="Tags whose content is not translated."
+    )
+    model_type: (
+        Literal["quality_optimized", "latency_optimized", "prefer_quality_optimized"] | None
+    ) = Field(None, description="`latency_optimized` searches greedily, unless asked otherwise.")
+    show_billed_characters: bool | None = Field(
+        None, description="Accepted; they are always shown."
+    )
+    style_id: Name | None = Field(None, description="Accepted; it changes nothing.")
+    translation_memory_id: Name | None = Field(None, description="Accepted; it changes nothing.")
+    custom_instructions: (
+        Annotated[
+            list[Annotated[str, Field(max_length=INSTRUCTION_CHARACTERS)]],
+            Field(max_length=INSTRUCTIONS),
+        ]
+        | None
+    ) = Field(None, description="Accepted; they change nothing.")
+    model: Name | None = Field(None, description="A model on offer, by name.")
+    auth_key: Key | None = Field(None, description="The key, for clients that send no header.")
+
+    @property
+    def markup(self) -> Markup:
+        if self.tag_handling is None:
+            return PLAIN
+        return Markup(
+            self.tag_handling,
+            ignore_tags=self._tags(self.ignore_tags),
+            splitting_tags=self._tags(self.splitting_tags),
+            non_splitting_tags=self._tags(self.non_splitting_tags),
+            outline_detection=self.outline_detection is not False,
+        )
+
+    @property
+    def splitting(self) -> Splitting:
+        by_default = "nonewlines" if self.tag_handling == "html" else "1"
+        given = self.split_sentences
+        return _SPLITTINGS[given or by_default]
+
+    @property
+    def decoding(self) -> DecodingOverrides:
+        overrides = self.overrides(self.num_hypotheses or 1)
+        quick = self.model_type == "latency_optimized"
+        if quick and overrides.beam_size is None and overrides.num_hypotheses == 1:
+            return replace(overrides, beam_size=1)
+        return overrides
+
+    @property
+    def ignored(self) -> list[str]:
+        """Names of the requested options that have no effect."""
+        given = [name for name in _WITHOUT_EFFECT if getattr(self, name)]
+        return [name for name in given if getattr(self, name) != "default"]
+
+    def _tags(self, names: Sequence[str] | None) -> frozenset[str]:
+        html = self.tag_handling == "html"
+        return frozenset(name.lower() if html else name for name in names or ())
+
+
+class TranslationAnswer(Answer):
     detected_source_language: str = Field(examples=["DE"])
     text: str = Field(examples=["Two young men are playing soccer on a meadow."])
     billed_characters: int
+    truncated: bool = Field(description="Whether a sentence was cut at its longest allowed length.")
     model_type_used: str | None = Field(None, description="Only if `model_type` was given.")
     score: float | None = Field(None, description="Only with `return_scores`; null if unknown.")
-    truncated: bool = Field(description="Whether a sentence was cut at its longest allowed length.")
     alternatives: list[str] | None = Field(None, description="Only with `num_hypotheses`.")
     ignored: list[str] | None = Field(
         None, description="Only if there are any: fields that were given and change nothing."
     )
 
 
-class TranslateAnswer(BaseModel):
+class TranslationsAnswer(Answer):
     translations: list[TranslationAnswer] = Field(description="In the order of the texts.")
 
 
@@ -43,26 +185,24 @@ def create_router(
     desk: MeteredTranslator, access: Access, repository: ModelRepository, store: GlossaryStore
 ) -> APIRouter:
     router = APIRouter(tags=["translation"])
+    responses = {200: answer_of(TranslationsAnswer), **answers(404, 456, 504)}
 
     @router.get(
         "/translate",
         summary="Translate texts, for clients that send no body",
-        response_model=TranslateAnswer,
-        responses=answers(404, 456, 504),
-        openapi_extra=query_of(TranslateParameters, widest=desk.limits.alternatives + 1),
+        responses=responses,
+        openapi_extra={"parameters": schemas.query(TextParameters, desk.limits)},
     )
     @router.post(
         "/translate",
         summary="Translate texts",
-        response_model=TranslateAnswer,
-        responses=answers(404, 456, 504),
-        openapi_extra=body_of(TranslateParameters, widest=desk.limits.alternatives + 1),
+        responses=responses,
+        openapi_extra={"requestBody": schemas.body(TextParameters, desk.limits, lists=True)},
     )
     async def translate(request: Request) -> Response:
         """Blanks, line breaks and tags come back exactly as they were."""
-        fields = await read_fields(request)
-        caller = await identify(access, request, fields)
-        parameters = fields.parse(TranslateParameters)
+        caller, fields = await identified(access, request)
+        parameters = fields.parse(TextParameters)
         offer = repository.offer
         source = parameters.source_lang
         terms = await terms_of(
@@ -87,25 +227,26 @@ def create_router(
         )
         translations = await desk.translate(request, caller, wanted)
         pairs = zip(parameters.text, translations, strict=True)
-        return Json({"translations": [_answer(parameters, *pair) for pair in pairs]})
+        return Json(TranslationsAnswer(translations=[_answer(parameters, *p) for p in pairs]))
 
     return router
 
 
-def _answer(parameters: TranslateParameters, text: str, translation: Translation) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "detected_source_language": shown(translation.pair.source),
-        "text": translation.text,
-        "billed_characters": len(text),
-        "truncated": translation.truncated,
-    }
+def _answer(parameters: TextParameters, text: str, translation: Translation) -> TranslationAnswer:
+    given: dict[str, Any] = {}
     if parameters.model_type is not None:
-        answer["model_type_used"] = parameters.model_type.removeprefix("prefer_")
+        given["model_type_used"] = parameters.model_type.removeprefix("prefer_")
     if parameters.return_scores:
         score = translation.scores[0]
-        answer["score"] = score if math.isfinite(score) else None
+        given["score"] = score if math.isfinite(score) else None
     if (parameters.num_hypotheses or 1) > 1:
-        answer["alternatives"] = list(translation.alternatives)
+        given["alternatives"] = list(translation.alternatives)
     if parameters.ignored:
-        answer["ignored"] = parameters.ignored
-    return answer
+        given["ignored"] = parameters.ignored
+    return TranslationAnswer(
+        detected_source_language=shown(translation.pair.source),
+        text=translation.text,
+        billed_characters=len(text),
+        truncated=translation.truncated,
+        **given,
+    )

@@ -3,63 +3,48 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api import schemas
 from service.api.access import Access
 from service.api.errors import BadRequest, Disabled
-from service.api.libretranslate.spelling import read, read_source
-from service.api.parameters import RequiredText, file_encoding, form_schema, read_upload
+from service.api.libretranslate.languages import read, read_source
+from service.api.options import Key, LanguageCode, Name
+from service.api.parameters import read_fields
 from service.api.responses import Json, refusals
+from service.api.schemas import Answer, answer_of
 from service.document_jobs.jobs import DocumentJobs, DocumentOrder
 from service.documents import UnsupportedDocument
 from service.translation.repository import ModelRepository
 
-_Name = Annotated[
-    str,
-    Path(
-        description="As POST /translate_file says it.",
-        # Documented, not enforced: the handler refuses with LibreTranslate's message.
-        json_schema_extra={"pattern": r"^[^/\\]+$"},
-    ),
-]
+# The pattern is documented, not enforced: the handler refuses with LibreTranslate's message.
+_NAME = schemas.in_path("name", "As POST /translate_file says it.", r"^[^/\\]+$")
 
 
 class FileParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    source: RequiredText = Field(
+    source: LanguageCode = Field(
         description="Language code of the file, in any case; `auto` finds it out for each text.",
         examples=["de"],
     )
-    target: RequiredText = Field(description="Language code to translate to.", examples=["en"])
-    api_key: str | None = Field(None, description="If the operator asks for one.")
-    model: Annotated[str, Field(min_length=1)] | None = Field(
+    target: LanguageCode = Field(description="Language code to translate to.", examples=["en"])
+    api_key: Key | None = Field(None, description="If the operator asks for one.")
+    model: Name | None = Field(
         None,
         description="A model by its name, see `GET /models`; chosen by languages if not given.",
     )
 
 
-class FileAnswer(BaseModel):
+class FileAnswer(Answer):
     url: str = Field(
-        alias="translatedFileUrl",
+        serialization_alias="translatedFileUrl",
         description="Where the translated file can be fetched for some time.",
     )
-
-
-_FILE_SCHEMA = {"type": "string", "format": "binary", "description": "The document."}
-
-
-def _body() -> dict[str, Any]:
-    schema = form_schema(FileParameters.model_json_schema())
-    schema["properties"] = {"file": _FILE_SCHEMA, **schema["properties"]}
-    schema["required"] = ["file", *schema["required"]]
-    content = {"schema": schema, "encoding": {"file": file_encoding("file")}}
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": content}}}
 
 
 def create_files_router(
@@ -76,20 +61,23 @@ def create_files_router(
     @router.post(
         "/translate_file",
         summary="Translate a document",
-        response_model=FileAnswer,
-        responses=refusals(400, 403, 404, 413, 429, 500, 503, 504),
-        openapi_extra=_body(),
+        responses={
+            200: answer_of(FileAnswer),
+            **refusals(400, 403, 404, 413, 429, 500, 503, 504),
+        },
+        openapi_extra={"requestBody": schemas.upload(FileParameters)},
     )
     async def translate_file(request: Request) -> Response:
         """The format is what the file's name says; layout and markup stay as they are."""
         at_work = jobs()
-        fields, upload = await read_upload(request, "file")
+        fields = await read_fields(request, file="file")
         caller = await access.identify(request, fields.key)
+        upload = fields.file
         if upload is None:
             raise BadRequest("Invalid request: missing file parameter")
         if not upload.filename:
             raise BadRequest("Invalid request: empty file")
-        parameters = fields.parse(FileParameters, ("source", "target"))
+        parameters = fields.parse(FileParameters)
         offer = repository.offer
         order = DocumentOrder(
             upload.filename,
@@ -103,20 +91,22 @@ def create_files_router(
         except UnsupportedDocument as error:
             raise BadRequest("Invalid request: file format not supported") from error
         name = quote(f"{job.id}.{job.filename}")
-        return Json({"translatedFileUrl": f"{request.base_url}download_file/{name}"})
+        return Json(FileAnswer(url=f"{request.base_url}download_file/{name}"))
 
     @router.get(
         "/download_file/{name:path}",
         summary="Fetch a translated document",
         response_class=FileResponse,
         responses={
-            200: {"description": "The document.", "content": {"*/*": {}}},
+            200: {"description": "The document.", "content": dict(schemas.FILE_CONTENT)},
             **refusals(400, 403, 404, 500),
         },
+        openapi_extra={"parameters": [_NAME]},
     )
-    async def download_file(name: _Name) -> Response:
+    async def download_file(request: Request) -> Response:
         """No key is needed, as the address cannot be guessed."""
         at_work = jobs()
+        name = request.path_params["name"]
         if "/" in name or "\\" in name:
             raise BadRequest("Invalid filename")
         job = at_work.result(name)

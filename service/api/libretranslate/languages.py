@@ -1,29 +1,59 @@
-"""Routes ``GET /languages`` and ``POST /detect``: loaded languages, language detection."""
+"""Language codes in LibreTranslate's spelling, and routes ``GET /languages`` and ``POST /detect``.
+
+LibreTranslate writes BCP 47 and accepts short names of three languages. ``models.bundle.languages``
+reads two of them for every API. The third is ``zh``, which is simplified Chinese by default.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Collection
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api import schemas
 from service.api.access import Access
-from service.api.errors import BadRequest
-from service.api.libretranslate.answer import NOTHING_DETECTED, DetectionAnswer, detected
-from service.api.libretranslate.spelling import written
-from service.api.metering import RequestLimits
-from service.api.parameters import RequiredText, body_of, read_fields
+from service.api.bounds import RequestLimits
+from service.api.options import Key
+from service.api.parameters import read_fields
 from service.api.responses import Json, refusals
+from service.api.schemas import Answer, answer_of
 from service.translation.catalogue import Catalogue
 from service.translation.errors import InvalidText
 from service.translation.repository import ModelRepository
 from service.translation.translator import Detector
+from service.translation.types import Detection
 
 _MOST_GUESSES = 3
+_CHINESE, _SIMPLIFIED_CHINESE = "zh", "zh-Hans"
+
+AUTO = "auto"
+"""Source value that requests language detection."""
 
 
-class LanguageAnswer(BaseModel):
+def written(code: str) -> str:
+    """A canonical code in the spelling of answers."""
+    return _SIMPLIFIED_CHINESE if code == _CHINESE else code
+
+
+def read(code: str, offered: Collection[str]) -> str:
+    """The canonical code of a code in a request, given the loaded canonical codes."""
+    for meant, said in (
+        (_CHINESE, _SIMPLIFIED_CHINESE),
+        (_SIMPLIFIED_CHINESE, _CHINESE),
+    ):
+        if code.lower() == said.lower() and said not in offered and meant in offered:
+            return meant
+    return code
+
+
+def read_source(code: str, offered: Collection[str]) -> str | None:
+    """Like ``read``; ``None`` requests language detection."""
+    return None if code.lower() == AUTO else read(code, offered)
+
+
+class LanguageAnswer(Answer):
     code: str = Field(examples=["de"])
     name: str = Field(examples=["German"])
     targets: list[str] = Field(
@@ -32,14 +62,32 @@ class LanguageAnswer(BaseModel):
     )
 
 
+class DetectionAnswer(Answer):
+    confidence: float = Field(ge=0, le=100, description="In percent.", examples=[98.5])
+    language: str = Field(examples=["de"])
+
+
+_NOTHING_DETECTED = DetectionAnswer(confidence=0.0, language="en")
+"""LibreTranslate's answer for a text without a detectable language."""
+
+
+def detected(detection: Detection | None) -> DetectionAnswer:
+    """A detected language in LibreTranslate's format."""
+    if detection is None or not detection.confidence:
+        return _NOTHING_DETECTED
+    return DetectionAnswer(
+        confidence=round(100 * detection.confidence, 1), language=written(detection.language)
+    )
+
+
 class DetectParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    q: RequiredText | Annotated[list[str], Field(min_length=1)] = Field(
+    q: str | list[str] = Field(
         description="The text, or a list of texts in one language (JSON only).",
         examples=["Ein Hund läuft durch den Schnee."],
     )
-    api_key: str | None = Field(None, description="If the operator asks for one.")
+    api_key: Key | None = Field(None, description="If the operator asks for one.")
 
     @property
     def texts(self) -> list[str]:
@@ -54,8 +102,7 @@ def create_languages_router(
     @router.get(
         "/languages",
         summary="The languages on offer",
-        response_model=list[LanguageAnswer],
-        responses=refusals(500, 503),
+        responses={200: answer_of(LanguageAnswer, many=True), **refusals(500, 503)},
     )
     async def languages() -> Response:
         return Json(_languages(repository.offer))
@@ -63,9 +110,11 @@ def create_languages_router(
     @router.post(
         "/detect",
         summary="Find out which language a text is in",
-        response_model=list[DetectionAnswer],
-        responses=refusals(400, 403, 413, 429, 500, 503),
-        openapi_extra=body_of(_detect_schema(limits)),
+        responses={
+            200: answer_of(DetectionAnswer, many=True),
+            **refusals(400, 403, 413, 429, 500, 503),
+        },
+        openapi_extra={"requestBody": schemas.body(DetectParameters, limits)},
     )
     async def detect(request: Request) -> Response:
         """Up to three of the languages on offer, the likeliest first.
@@ -74,44 +123,32 @@ def create_languages_router(
         """
         fields = await read_fields(request)
         caller = await access.identify(request, fields.key)
-        parameters = fields.parse(DetectParameters, ("q",))
-        _check(parameters, limits)
+        parameters = fields.parse(DetectParameters)
+        limits.check(parameters.texts)
+        _require_unicode(parameters.texts)
         access.admit(caller)
         offer = repository.offer
         codes = sorted({*offer.sources, *offer.targets})
         found = await asyncio.to_thread(detector.detect, "\n".join(parameters.texts), codes)
-        guesses = [detected(detection) for detection in found[:_MOST_GUESSES]]
-        return Json(guesses or [NOTHING_DETECTED])
+        return Json([detected(each) for each in found[:_MOST_GUESSES]] or [_NOTHING_DETECTED])
 
     return router
 
 
-def _check(parameters: DetectParameters, limits: RequestLimits) -> None:
-    characters = sum(map(len, parameters.texts))
-    for size, limit in ((len(parameters.texts), limits.texts), (characters, limits.characters)):
-        if size > limit:
-            raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
-    for number, text in enumerate(parameters.texts, start=1):
+def _require_unicode(texts: list[str]) -> None:
+    for number, text in enumerate(texts, start=1):
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidText(number) from error
 
 
-def _languages(offer: Catalogue) -> list[dict[str, Any]]:
+def _languages(offer: Catalogue) -> list[LanguageAnswer]:
     return [
-        {
-            "code": written(language.code),
-            "name": language.name,
-            "targets": sorted(map(written, {language.code, *language.targets})),
-        }
+        LanguageAnswer(
+            code=written(language.code),
+            name=language.name,
+            targets=sorted(map(written, {language.code, *language.targets})),
+        )
         for language in offer.languages
     ]
-
-
-def _detect_schema(limits: RequestLimits) -> dict[str, Any]:
-    schema = DetectParameters.model_json_schema()
-    text, texts = schema["properties"]["q"]["anyOf"]
-    text["maxLength"] = limits.characters
-    texts["maxItems"] = limits.texts
-    return schema

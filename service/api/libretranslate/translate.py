@@ -1,69 +1,184 @@
-"""Route ``POST /translate``: answers at once, or streams sentences."""
+"""Route ``POST /translate``: answers at once, or streams sentences.
+
+Unknown fields are ignored, as clients also send fields of other servers.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BeforeValidator, Field
 
+from service.api import schemas
 from service.api.access import Access, Caller
-from service.api.errors import EXPECTED, refusal_of
-from service.api.libretranslate.answer import TranslateAnswer, answer
-from service.api.libretranslate.fields import (
-    TranslateParameters,
-    translate_parameters,
-    translate_schema,
-)
+from service.api.bounds import RequestLimits
+from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
+from service.api.libretranslate.languages import DetectionAnswer, detected, read, read_source
 from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
-from service.api.parameters import body_of, read_fields
+from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name
+from service.api.parameters import Fields, read_fields
 from service.api.responses import Json, refusals
-from service.api.streaming import MEDIA_TYPE, Event, EventStream
+from service.api.schemas import Answer, answer_of
+from service.api.streaming import Event, EventStream
 from service.observability.logging import request_id
+from service.translation.catalogue import Catalogue
+from service.translation.markup import PLAIN, Markup
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
-from service.translation.types import Part, TranslateRequest, Translation
+from service.translation.types import Part, TranslateRequest, Translation, longest
+
+_HTML = Markup("html")
+_LONGEST_SHOWN = 40
+
+
+def _number_as_text(value: Any) -> Any:
+    """LibreTranslate's clients send this number as text in JSON, too."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+
+
+def _format(value: Any) -> Any:
+    """Raises ``BadRequest`` in LibreTranslate's words; an empty format is that of no format."""
+    if isinstance(value, str) and value not in ("", "text", "html"):
+        raise BadRequest(f"{value[:_LONGEST_SHOWN]} format is not supported")
+    return value or None
+
+
+class TranslateParameters(DecodingParameters):
+    q: str | list[str] = Field(
+        description="The text, or a list of texts (JSON only).",
+        examples=["Zwei junge Männer spielen Fußball auf einer Wiese."],
+    )
+    source: LanguageCode = Field(
+        description="Language code of the source, in any case; `auto` finds it out for each text.",
+        examples=["de"],
+    )
+    target: LanguageCode = Field(
+        description="Language code of the target, in any case.", examples=["en"]
+    )
+    format: Annotated[Literal["text", "html"] | None, BeforeValidator(_format)] = Field(
+        None, description="`text` if not given; in `html`, tags stay where they belong."
+    )
+    alternatives: Annotated[int, Field(ge=0), WHOLE, BeforeValidator(_number_as_text)] | None = (
+        Field(None, description="How many other translations to return.")
+    )
+    api_key: Key | None = Field(None, description="If the operator asks for one.")
+    model: Name | None = Field(
+        None,
+        description="A model by its name, see `GET /models`; chosen by languages if not given.",
+    )
+    attention: bool | None = Field(
+        None,
+        description="Keep the translation so that its attention can be asked for under `id`.",
+    )
+    timings: bool | None = Field(None, description="Whether to say where the time went.")
+    stream: bool | None = Field(
+        None, description="Answer with server-sent events: each sentence as soon as it is done."
+    )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.q,) if isinstance(self.q, str) else tuple(self.q)
+
+    @property
+    def hypotheses(self) -> int:
+        return max((self.alternatives or 0) + 1, self.num_hypotheses or 1)
+
+    def request(self, offer: Catalogue) -> TranslateRequest:
+        return TranslateRequest(
+            self.texts,
+            read(self.target, offer.targets),
+            read_source(self.source, offer.sources),
+            self.model,
+            self.overrides(self.hypotheses),
+            _HTML if self.format == "html" else PLAIN,
+            priority=self.priority or "interactive",
+        )
+
+
+def _parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
+    parameters = fields.parse(TranslateParameters)
+    if (parameters.alternatives or 0) > limits.alternatives:
+        raise BadRequest(
+            f"Invalid request: alternatives parameter must be at most {limits.alternatives}"
+        )
+    return parameters
+
+
+FinishedBy = Literal["complete", "length"]
+Scores = list[float | None]
+
+
+class TimingsAnswer(Answer):
+    """Milliseconds; of several texts and sentences, those of the longest."""
+
+    preparing: float = Field(ge=0, description="Detecting, splitting and tokenising.")
+    queued: float = Field(ge=0, description="Waiting for a place in the batch.")
+    decoding: float = Field(ge=0, description="In the batch.")
+    total: float = Field(ge=0, description="From the whole request to the answer.")
+
+
+class TranslateAnswer(Answer):
+    """Where `q` is a list, so is every field but `id` and `timings`."""
+
+    translated_text: str | list[str] = Field(
+        serialization_alias="translatedText",
+        examples=["Two young men are playing soccer on a meadow."],
+    )
+    detected_language: DetectionAnswer | list[DetectionAnswer] | None = Field(
+        None, serialization_alias="detectedLanguage", description="If `source` was `auto`."
+    )
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None,
+        description="If asked for: other translations, best first, without repetitions.",
+    )
+    model: str | list[str | None] | None = Field(
+        description="The model; two names joined by `+` are a route through a third language, "
+        "and null means that no model was needed.",
+        examples=["everyday-de-en"],
+    )
+    finish_reason: FinishedBy | list[FinishedBy] = Field(
+        description="`length` if a sentence was cut at its longest allowed length.",
+        examples=["complete"],
+    )
+    truncated: bool | list[bool] = Field(description="Whether `finish_reason` is `length`.")
+    scores: Scores | list[Scores] | None = Field(
+        None,
+        description="If asked for: of the translation and of each alternative, the mean of its "
+        "sentences' scores, which are normalised log-probabilities; null where nothing was scored.",
+    )
+    timings: TimingsAnswer | None = Field(None, description="If asked for.")
+    id: str | None = Field(
+        None,
+        description="With `attention`: what to ask for under /translations; also in the header "
+        "X-Translation-Id.",
+    )
+
 
 _STREAM = (
-    'With `stream`: `event: part` with `{"text": i, "translatedText": "…"}`, in order, whose '
-    "texts joined are the translation; then `event: done` with what would else have been the "
-    'whole answer, or `event: error` with `{"error": "…", "status": n}`.'
+    'With `stream`, the answer is `text/event-stream`: `event: part` with `{"text": i, '
+    '"translatedText": "…"}`, in order, whose texts joined are the translation; then `event: done` '
+    'with what would else have been the whole answer, or `event: error` with `{"error": "…", '
+    '"status": n}`.'
 )
-_EVENT = {
-    "type": "object",
-    "description": _STREAM,
-    "properties": {
-        "event": {"enum": ["part", "done", "error"]},
-        "data": {"type": "string", "contentMediaType": "application/json"},
-    },
-    "required": ["event", "data"],
-}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The translations.",
+        "description": f"The translations. {_STREAM}",
         "headers": {
             "X-Translation-Id": {
                 "schema": {"type": "string"},
                 "description": "With `attention`: the `id` of the answer.",
             }
         },
-        "content": {MEDIA_TYPE: {"schema": _EVENT}},
+        **answer_of(TranslateAnswer),
     },
     **refusals(400, 403, 404, 413, 429, 500, 503, 504),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A parsed request and its arrival time by ``time.perf_counter``."""
-
-    parameters: TranslateParameters
-    request: TranslateRequest
-    started: float
 
 
 def create_translate_router(
@@ -74,46 +189,96 @@ def create_translate_router(
     @router.post(
         "/translate",
         summary="Translate a text or a list of texts",
-        response_model=TranslateAnswer,
         responses=_RESPONSES,
-        openapi_extra=body_of(translate_schema(desk.limits)),
+        openapi_extra={"requestBody": schemas.body(TranslateParameters, desk.limits)},
     )
     async def translate(request: Request) -> Response:
         """Blanks and line breaks around sentences come back exactly as they were."""
         started = time.perf_counter()
         fields = await read_fields(request)
         caller = await access.identify(request, fields.key)
-        parameters = translate_parameters(fields, desk.limits)
-        asked = _Asked(parameters, parameters.request(repository.offer), started)
+        parameters = _parameters(fields, desk.limits)
+        wanted = parameters.request(repository.offer)
+
+        def answer(translations: list[Translation]) -> TranslateAnswer:
+            identifier = store.put(translations) if parameters.attention else None
+            return _answer(parameters, translations, time.perf_counter() - started, identifier)
+
         if parameters.stream:
             return await EventStream.begin(
-                events(request, caller, asked), lambda error: _broken_off(request, error)
+                events(request, caller, wanted, answer), lambda error: _broken_off(request, error)
             )
-        body = finished(asked, await desk.translate(request, caller, asked.request))
-        headers = {"x-translation-id": body["id"]} if "id" in body else None
+        body = answer(await desk.translate(request, caller, wanted))
+        headers = None if body.id is None else {"x-translation-id": body.id}
         return Json(body, headers=headers)
 
-    async def events(request: Request, caller: Caller, asked: _Asked) -> AsyncIterator[Event]:
-        async with aclosing(desk.stream(request, caller, asked.request)) as parts:
+    async def events(
+        request: Request,
+        caller: Caller,
+        wanted: TranslateRequest,
+        answer: Callable[[list[Translation]], TranslateAnswer],
+    ) -> AsyncIterator[Event]:
+        async with aclosing(desk.stream(request, caller, wanted)) as parts:
             async for each in parts:
                 if isinstance(each, Part):
                     yield Event("part", {"text": each.text, "translatedText": each.target})
                 else:
-                    yield Event("done", finished(asked, each))
-
-    def finished(asked: _Asked, translations: list[Translation]) -> dict[str, Any]:
-        parameters = asked.parameters
-        return answer(
-            translations,
-            single=isinstance(parameters.q, str),
-            alternatives=parameters.hypotheses > 1,
-            scores=bool(parameters.return_scores),
-            timings=bool(parameters.timings),
-            seconds=time.perf_counter() - asked.started,
-            identifier=store.put(translations) if parameters.attention else None,
-        )
+                    yield Event("done", answer(each))
 
     return router
+
+
+def _answer(
+    parameters: TranslateParameters,
+    translations: Sequence[Translation],
+    seconds: float,
+    identifier: str | None,
+) -> TranslateAnswer:
+    """``seconds`` is the total time."""
+    wide = parameters.hypotheses > 1
+    of_texts: dict[str, list[Any]] = {
+        "translated_text": [t.text for t in translations],
+        "model": [t.model for t in translations],
+        "finish_reason": [t.finish_reason.value for t in translations],
+        "truncated": [t.truncated for t in translations],
+    }
+    if any(t.detection is not None for t in translations):
+        of_texts["detected_language"] = [detected(t.detection) for t in translations]
+    if wide:
+        of_texts["alternatives"] = [list(t.alternatives) for t in translations]
+    if parameters.return_scores:
+        of_texts["scores"] = [_scores(t, alternatives=wide) for t in translations]
+    body: dict[str, Any] = dict(of_texts)
+    if isinstance(parameters.q, str):
+        body = {name: values[0] for name, values in of_texts.items()}
+    if parameters.timings:
+        body["timings"] = _timings(translations, seconds)
+    if identifier is not None:
+        body["id"] = identifier
+    return TranslateAnswer(**body)
+
+
+def _scores(translation: Translation, *, alternatives: bool) -> Scores:
+    """Scores of the translation and of its alternatives, in order; non-finite ones are ``None``."""
+    best_of: dict[str, float] = {}
+    for text, score in zip(translation.hypotheses, translation.scores, strict=True):
+        best_of.setdefault(text, score)
+    texts = [translation.text, *(translation.alternatives if alternatives else ())]
+    return [best_of[text] if math.isfinite(best_of[text]) else None for text in texts]
+
+
+def _timings(translations: Sequence[Translation], seconds: float) -> TimingsAnswer:
+    timing = longest([translation.timing for translation in translations])
+    return TimingsAnswer(
+        preparing=_milliseconds(timing.preparing),
+        queued=_milliseconds(timing.queued),
+        decoding=_milliseconds(timing.decoding),
+        total=_milliseconds(seconds),
+    )
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(1000 * seconds, 3)
 
 
 def _broken_off(request: Request, error: Exception) -> Event:
@@ -122,5 +287,5 @@ def _broken_off(request: Request, error: Exception) -> Event:
     facts_of(request).refusal = refusal
     message = f"internal error; it was logged as request {request_id.get()}"
     if isinstance(error, EXPECTED):
-        message = str(error)
+        message = message_of(error)
     return Event("error", {"error": message, "status": int(refusal.status)})

@@ -92,7 +92,7 @@ async def test_entries_come_back_in_the_format_asked_for(client: httpx.AsyncClie
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"entries": ""}, "'entries' not supported: it should have"),
+        ({"entries": ""}, "'entries' not specified"),
         ({"entries": "\n"}, "at least one entry"),
         ({"entries": "one\ttwo\tthree"}, "line 1"),
         ({"entries": "a\tb\na\tc"}, "line 2"),

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.deepl.fields import _collected
-from service.api.deepl.parameters import TranslateParameters
+from service.api.deepl.dialect import DEEPL
+from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
-from service.api.parameters import form_pairs, json_object
+from service.api.parameters import collected, form_pairs, json_object
 
 pytestmark = pytest.mark.anyio
 TRANSLATE = "/v2/translate"
@@ -54,8 +54,8 @@ async def test_translations_come_in_the_order_of_the_texts(client: httpx.AsyncCl
     assert [each["billed_characters"] for each in found] == list(map(len, texts))
 
 
-async def test_empty_text_list_returns_no_translations(client: httpx.AsyncClient) -> None:
-    assert await translations(client, text=[]) == []
+async def test_empty_text_list_is_refused(client: httpx.AsyncClient) -> None:
+    assert "'text'" in await problem(client, text=[])
 
 
 async def test_repeated_text_field_of_a_form_is_a_list(client: httpx.AsyncClient) -> None:
@@ -116,7 +116,7 @@ async def test_a_missing_source_is_detected_for_each_text(client: httpx.AsyncCli
 def test_split_sentences_selects_the_splitting(
     options: dict[str, Any], expected: list[str]
 ) -> None:
-    parameters = TranslateParameters.model_validate(BODY | options, strict=True)
+    parameters = TextParameters.model_validate(BODY | options, strict=True)
     assert [parameters.splitting] == expected
 
 
@@ -128,7 +128,7 @@ def test_tags_are_lists_or_comma_separated() -> None:
         "non_splitting_tags": ["Inline"],
         "outline_detection": False,
     }
-    markup = TranslateParameters.model_validate(BODY | options, strict=True).markup
+    markup = TextParameters.model_validate(BODY | options, strict=True).markup
     assert (markup.kind, markup.outline_detection) == ("xml", False)
     assert markup.ignore_tags == {"a", "b"}
     assert markup.splitting_tags == {"par", "title", "x"}
@@ -137,7 +137,7 @@ def test_tags_are_lists_or_comma_separated() -> None:
 
 def test_html_tag_names_are_lower_cased() -> None:
     options = {"tag_handling": "html", "ignore_tags": ["CODE"]}
-    assert TranslateParameters.model_validate(BODY | options).markup.ignore_tags == {"code"}
+    assert TextParameters.model_validate(BODY | options).markup.ignore_tags == {"code"}
 
 
 async def test_tags_are_kept_and_ignored_tags_keep_their_content(client: httpx.AsyncClient) -> None:
@@ -201,10 +201,10 @@ async def test_model_type_used_is_returned_on_request(
 
 def test_latency_optimized_is_greedy_unless_beam_size_is_given() -> None:
     quick = {"model_type": "latency_optimized"}
-    assert TranslateParameters.model_validate(BODY | quick).decoding.beam_size == 1
+    assert TextParameters.model_validate(BODY | quick).decoding.beam_size == 1
     wide = quick | {"beam_size": 4}
-    assert TranslateParameters.model_validate(BODY | wide).decoding.beam_size == 4
-    assert TranslateParameters.model_validate(BODY).decoding.beam_size is None
+    assert TextParameters.model_validate(BODY | wide).decoding.beam_size == 4
+    assert TextParameters.model_validate(BODY).decoding.beam_size is None
 
 
 async def test_decoding_options_of_the_root_api_apply(client: httpx.AsyncClient) -> None:
@@ -257,4 +257,4 @@ def test_body_that_is_no_json_object_raises_bad_request(body: bytes) -> None:
 @given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1, max_size=5))
 def test_form_texts_are_read_unchanged(texts: list[str]) -> None:
     form = urlencode([("text", text) for text in texts]).encode()
-    assert _collected(form_pairs(form))["text"] == texts
+    assert collected(form_pairs(form), DEEPL)["text"] == texts

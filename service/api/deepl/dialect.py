@@ -1,21 +1,25 @@
-"""Error responses of DeepL's dialect: statuses, bodies and exception handlers.
+"""DeepL's dialect: fields of requests, callers, statuses and bodies of errors.
 
 The official client reads ``message`` and fails if it is not a string. It accepts only 403 for a
-wrong key and only 456 for a spent quota. It retries after 429 and every status from 500 on.
+wrong key and only 456 for a spent quota. It retries after 429 and every status from 500 on. It
+sends forms even with GET.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
+from service.api.access import Access, Caller
+from service.api.bounds import GLOSSARIES, NAME_CHARACTERS, TAG_CHARACTERS, TAGS
 from service.api.errors import (
     EXPECTED,
     UNKNOWN_PATH,
@@ -25,7 +29,9 @@ from service.api.errors import (
     refusal_of,
 )
 from service.api.middleware import answer_bug, facts_of
+from service.api.parameters import Dialect, Fields, read_fields
 from service.api.responses import Json
+from service.api.schemas import Answer, answer_of
 from service.state.errors import QuotaExceeded
 
 QUOTA_EXCEEDED = 456
@@ -36,8 +42,73 @@ _STATUSES: dict[type[Exception], int] = {
 }
 """Statuses that differ from those in ``service.api.errors``."""
 
+_SUBJECT = re.compile("^(Input|String|List) should")
 
-class ErrorAnswer(BaseModel):
+
+def _invalid(name: str, first: Mapping[str, Any]) -> str:
+    problem = _SUBJECT.sub("it should", first["msg"].removeprefix("Value error, "))
+    return f"Value for '{name}' not supported: {problem}."
+
+
+DEEPL = Dialect(
+    key="auth_key",
+    missing=lambda name: f"Parameter '{name}' not specified.",
+    invalid=_invalid,
+    lists=frozenset(
+        {
+            *("text", "custom_instructions", "suppress_sequences", "glossary_ids"),
+            *("ignore_tags", "splitting_tags", "non_splitting_tags"),
+        }
+    ),
+)
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        return value
+    return [name.strip() for each in value for name in each.split(",") if name.strip()]
+
+
+def _check_tags(names: list[str]) -> list[str]:
+    characters = sum(map(len, names))
+    if characters > TAG_CHARACTERS:
+        raise ValueError(f"it has {characters} characters; at most {TAG_CHARACTERS} are accepted")
+    return names
+
+
+def _comma_separated(longest: int) -> BeforeValidator:
+    text = Annotated[str, Field(max_length=longest)]
+    return BeforeValidator(_split, json_schema_input_type=text | list[text])
+
+
+CommaSeparated = Annotated[
+    list[str],
+    Field(max_length=TAGS),
+    AfterValidator(_check_tags),
+    _comma_separated(TAG_CHARACTERS),
+]
+"""Names of tags: a list, or separated by commas as in forms."""
+
+Identifiers = Annotated[list[str], _comma_separated(GLOSSARIES * (NAME_CHARACTERS + 1))]
+"""Ids of glossaries, likewise."""
+
+
+async def identified(access: Access, request: Request, file: str = "") -> tuple[Caller, Fields]:
+    """Caller and fields of a request; raises as ``read_fields`` and ``Access.identify``."""
+    fields = await read_fields(request, DEEPL, file)
+    return await access.identify(request, fields.key), fields
+
+
+async def admitted(access: Access, request: Request) -> tuple[Caller, Fields]:
+    """Like ``identified``, for a request that translates nothing; counts against the rate limit."""
+    caller, fields = await identified(access, request)
+    access.admit(caller)
+    return caller, fields
+
+
+class DeepLErrorAnswer(Answer):
     message: str = Field(examples=["Value for 'target_lang' not supported."])
 
 
@@ -57,7 +128,7 @@ _DESCRIPTIONS = {
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of a route: these statuses, and those that any request may get."""
     documented = sorted({*statuses, 400, 403, 413, 429, 500, 503})
-    return {s: {"model": ErrorAnswer, "description": _DESCRIPTIONS[s]} for s in documented}
+    return {s: {"description": _DESCRIPTIONS[s], **answer_of(DeepLErrorAnswer)} for s in documented}
 
 
 def status_of(error: Exception) -> int:

@@ -1,0 +1,106 @@
+"""Limits on everything that a request may contain, in one table.
+
+Request fields take their limits from here, ``docs/operations.md`` has the same table, and tests
+compare both with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from service.api.errors import BadRequest
+from service.state.entries import LONGEST_TERM_BYTES
+from service.state.glossaries import LONGEST_NAME_BYTES, GlossaryLimits
+from service.state.suggestions import SuggestionLimits
+
+LANGUAGE_CHARACTERS = 64
+NAME_CHARACTERS = 200
+"""In the name of a model, an API key, an id."""
+FILENAME_CHARACTERS = 1_000
+PREFIX_CHARACTERS = 1_000
+SUPPRESSED_TEXTS = 100
+SUPPRESSED_CHARACTERS = 1_000
+TAGS = 1_000
+TAG_CHARACTERS = 4_000
+"""In all names of tags of one field."""
+GLOSSARIES = 5
+"""In one request."""
+CONTEXT_CHARACTERS = 100_000
+INSTRUCTIONS = 10
+INSTRUCTION_CHARACTERS = 300
+CHOICE_CHARACTERS = 1_000
+"""In a choice of layers or heads."""
+
+_GLOSSARY = GlossaryLimits()
+_SUGGESTION = SuggestionLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    what: str
+    unit: Literal["bytes", "characters", "items", "tokens", "seconds"]
+    limit: int | None
+    """``None`` if a setting has the limit."""
+    setting: str = ""
+    """Field of ``Settings``."""
+    fields: tuple[str, ...] = ()
+    """Request fields with this bound."""
+    status: int = 400
+    """Of the refusal."""
+
+
+_TEXTS = ("q", "text", "source_text", "target_text")
+_WIDTHS = ("beam_size", "num_hypotheses", "alternatives")
+_LANGUAGES = ("source", "target", "source_lang", "target_lang")
+_NAMES = (
+    *("model", "api_key", "auth_key", "id", "name", "glossary_id", "document_id", "document_key"),
+    *("style_id", "translation_memory_id"),
+)
+_TAGS = ("ignore_tags", "splitting_tags", "non_splitting_tags")
+
+BOUNDS = (
+    Bound("body", "bytes", None, "max_body_bytes", ("entries",), 413),
+    Bound("document", "bytes", None, "max_document_bytes", ("file",), 413),
+    Bound("texts of a request", "items", None, "max_texts", _TEXTS),
+    Bound("texts of a request, together", "characters", None, "max_characters", _TEXTS),
+    Bound("beam; translations of a text", "items", None, "max_beam_size", _WIDTHS),
+    Bound("language code", "characters", LANGUAGE_CHARACTERS, fields=_LANGUAGES),
+    Bound("name of a model, API key, id", "characters", NAME_CHARACTERS, fields=_NAMES),
+    Bound("name of a file", "characters", FILENAME_CHARACTERS, fields=("filename",)),
+    Bound("beginning of a translation", "characters", PREFIX_CHARACTERS, fields=("target_prefix",)),
+    Bound("suppressed texts", "items", SUPPRESSED_TEXTS, fields=("suppress_sequences",)),
+    Bound("suppressed texts, together", "characters", SUPPRESSED_CHARACTERS),
+    Bound("names of tags in a field", "items", TAGS, fields=_TAGS),
+    Bound("names of tags in a field, together", "characters", TAG_CHARACTERS, fields=_TAGS),
+    Bound("glossaries of a request", "items", GLOSSARIES, fields=("glossary_ids",)),
+    Bound("context", "characters", CONTEXT_CHARACTERS, fields=("context",)),
+    Bound("instructions", "items", INSTRUCTIONS, fields=("custom_instructions",)),
+    Bound("instruction", "characters", INSTRUCTION_CHARACTERS),
+    Bound("choice of layers or heads", "characters", CHOICE_CHARACTERS, fields=("layer", "head")),
+    Bound("suggestion, and its text", "characters", _SUGGESTION.characters, fields=("s",)),
+    Bound("suggestions", "items", _SUGGESTION.suggestions, status=403),
+    Bound("name of a glossary", "bytes", LONGEST_NAME_BYTES, fields=("name",)),
+    Bound("term of a glossary", "bytes", LONGEST_TERM_BYTES),
+    Bound("entries of a dictionary", "items", _GLOSSARY.entries),
+    Bound("dictionaries of a glossary", "items", _GLOSSARY.dictionaries, fields=("dictionaries",)),
+    Bound("glossaries of an owner", "items", _GLOSSARY.glossaries),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    texts: int
+    characters: int
+    alternatives: int
+    seconds: float
+    """Maximum duration of a request; a caller may ask for less."""
+
+    def check(self, texts: Sequence[str]) -> int:
+        """The number of characters of the texts; raises ``BadRequest`` for too many of either."""
+        characters = sum(map(len, texts))
+        for size, limit in ((len(texts), self.texts), (characters, self.characters)):
+            if size > limit:
+                raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+        return characters
