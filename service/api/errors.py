@@ -60,7 +60,7 @@ from service.translation.errors import (
     UnsupportedPair,
 )
 from service.translation.inspection import ModelGone
-from service.translation.markup import MalformedMarkup
+from service.translation.markup import MalformedMarkup, TooMuchMarkup
 from service.translation.store import UnknownTranslation
 
 
@@ -157,6 +157,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     DocumentTooLarge: _TOO_LARGE,
     DocumentTooDemanding: _TOO_LARGE,
     TextTooLarge: _TOO_LARGE,
+    TooMuchMarkup: _TOO_LARGE,
     SentenceTooLong: _TOO_LARGE,
     TargetTooLong: _TOO_LARGE,
     RateLimited: Refusal(HTTPStatus.TOO_MANY_REQUESTS, "rejected", "rate_limit"),

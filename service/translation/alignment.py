@@ -5,8 +5,11 @@ T, S  target and source words in word weights; target and source positions in to
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,3 +115,9 @@ def _normalised(rows: Floats) -> Floats:
 def pharaoh(links: Sequence[Link]) -> str:
     """Links in Pharaoh's notation, ``0-0 1-2``: source word, target word."""
     return " ".join(f"{link.source}-{link.target}" for link in links)
+
+
+def overlapping(spans: Sequence[Sequence[Any]], start: int, end: int) -> slice:
+    """The slice of ordered spans, by their first two numbers, that overlap ``start`` to ``end``."""
+    first = bisect_right(spans, start, key=itemgetter(1))
+    return slice(first, max(first, bisect_left(spans, end, key=itemgetter(0))))

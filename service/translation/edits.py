@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.translation.alignment import Alignment, Span
+from service.translation.alignment import Alignment, Span, overlapping
 from service.translation.words import words
 
 
@@ -76,21 +76,19 @@ def _rewritten(translation: str, edits: Sequence[Edit]) -> _Rewritten:
 
 
 def _carried_over(alignment: Alignment, found: _Rewritten) -> Alignment:
+    source_words, old_words = alignment.source_words, alignment.target_words
     target_words = words(found.text, [(start, end) for start, end, _ in found.written])
-    weights_TS = np.zeros((len(target_words), len(alignment.source_words)), np.float32)
+    weights_TS = np.zeros((len(target_words), len(source_words)), np.float32)
     for row, (start, end) in zip(weights_TS, target_words, strict=True):
-        for first, last, source in found.written:
-            if start < last and first < end:
-                for number, span in enumerate(alignment.source_words):
-                    row[number] += span[0] < source[1] and source[0] < span[1]
+        for _, _, source in found.written[overlapping(found.written, start, end)]:
+            row[overlapping(source_words, *source)] += 1.0
         if not row.any():
-            for first, last, shift in found.kept:
+            for first, last, shift in found.kept[overlapping(found.kept, start, end)]:
                 here = max(start, first) + shift, min(end, last) + shift
-                for number, word in enumerate(alignment.target_words):
-                    if here[0] < here[1] and word[0] < here[1] and here[0] < word[1]:
-                        row += alignment.weights_TS[number]
+                if here[0] < here[1]:
+                    row += alignment.weights_TS[overlapping(old_words, *here)].sum(axis=0)
         row /= row.sum() or 1.0
-    return Alignment(alignment.source_words, target_words, weights_TS)
+    return Alignment(source_words, target_words, weights_TS)
 
 
 def original_position(edits: Sequence[Edit], position: int) -> int | None:

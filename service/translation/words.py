@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import chain
 
-from service.translation.alignment import Span
+from service.translation.alignment import Span, overlapping
 
 _UNSPACED = "".join(
     (
@@ -57,9 +57,9 @@ def words(text: str, whole: Sequence[Span] = ()) -> tuple[Span, ...]:
     """
     found = [match.span() for match in _WORD.finditer(text)]
     for first, last in whole:
-        inside = [n for n, (start, end) in enumerate(found) if start < last and first < end]
-        if inside:
-            found[inside[0] : inside[-1] + 1] = [(found[inside[0]][0], found[inside[-1]][1])]
+        inside = overlapping(found, first, last)
+        if merged := found[inside]:
+            found[inside] = [(merged[0][0], merged[-1][1])]
     return tuple(found)
 
 

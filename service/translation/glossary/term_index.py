@@ -71,7 +71,7 @@ class TermIndex:
             if number in in_own_case and not sentence.startswith(term.source, start):
                 continue
             span = start, start - length
-            if _is_free(span, taken):
+            if is_free(span, taken):
                 insort(taken, span)
                 occurrences.append(TermOccurrence(term, span))
         return tuple(sorted(occurrences, key=lambda occurrence: occurrence.span))
@@ -131,6 +131,13 @@ def joined(text: str, border: int) -> bool:
     return len(sides) == 2 and LETTERS.fullmatch(sides) is not None
 
 
+def is_free(span: Span, taken: Sequence[Span]) -> bool:
+    """Whether a span overlaps none of the sorted spans in ``taken``."""
+    place = bisect_left(taken, span)
+    before_ends = place == 0 or taken[place - 1][1] <= span[0]
+    return before_ends and (place == len(taken) or span[1] <= taken[place][0])
+
+
 def _inside_words(text: str) -> bytearray:
     """For each border of a text, its ends included, whether it is inside a word; see ``joined``."""
     inside = bytearray(len(text) + 1)
@@ -160,10 +167,3 @@ def _longest_prefixes(sources: Sequence[str]) -> list[int]:
         prefixes.append(open_sources[-1] if open_sources else -1)
         open_sources.append(number)
     return prefixes
-
-
-def _is_free(span: Span, taken: Sequence[Span]) -> bool:
-    """Whether a span overlaps none of the sorted spans in ``taken``."""
-    place = bisect_left(taken, span)
-    before_ends = place == 0 or taken[place - 1][1] <= span[0]
-    return before_ends and (place == len(taken) or span[1] <= taken[place][0])

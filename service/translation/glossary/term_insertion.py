@@ -8,12 +8,14 @@ repeat it, and letters joined to it, are removed.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from service.translation.alignment import Alignment, Span
+from service.translation.alignment import Alignment, Floats, Span
 from service.translation.edits import Edit, Edited, edited
 from service.translation.glossary.term_index import TermOccurrence
 from service.translation.glossary.terms import found_in, surplus
@@ -50,15 +52,17 @@ def insist(
     if forced.given and translation.startswith(forced.given):
         taken.append((0, len(forced.given)))
     edits = []
+    looking = _Looking(alignment)
+    for span in taken:
+        looking.take(span)
     # Terms already present come first, so that no missing term is inserted into them.
     for each, place in sorted(zip(said, places, strict=True), key=lambda pair: pair[1] is None):
-        looking = _Looking(alignment, each.span)
         if place is None:
-            start, end = looking.best(taken, len(translation))
+            start, end = looking.best(each.span, len(translation))
         else:
             start, end = place
-            end = looking.behind(end, taken, translation, forced.displaced)
-        taken.append((start, end))
+            end = looking.behind(each.span, end, translation, forced.displaced)
+        looking.take((start, end))
         edits.append(Edit(start, end, each.term.target, each.span))
     return edited(translation, alignment, sorted(edits, key=lambda edit: (edit.start, edit.end)))
 
@@ -70,65 +74,79 @@ def displaced(
     missing = [
         each for each, place in zip(said, found_in(translation, said), strict=True) if place is None
     ]
-    spans = [_Looking(alignment, each.span).best((), len(translation)) for each in missing]
+    if not missing:
+        return frozenset()
+    looking = _Looking(alignment)
+    spans = [looking.best(each.span, len(translation)) for each in missing]
+    for span in spans:
+        looking.take(span)
     return frozenset(
         translation[start:end]
-        for start, end in alignment.target_words
-        if _meets((start, end), spans)
+        for (start, end), is_taken in zip(alignment.target_words, looking.taken_T, strict=True)
+        if is_taken
     )
 
 
 class _Looking:
     """Finds the target words that attend more to a source span than to any word outside it."""
 
-    def __init__(self, alignment: Alignment, span: Span) -> None:
+    def __init__(self, alignment: Alignment) -> None:
         self._words = alignment.target_words
-        columns = [
-            number
-            for number, (start, end) in enumerate(alignment.source_words)
-            if start < span[1] and span[0] < end
-        ]
-        weights_TS = alignment.weights_TS
-        self._looks_T = weights_TS[:, columns].sum(axis=1)
-        elsewhere_TS = np.delete(weights_TS, columns, axis=1)
-        self._most_T = self._looks_T > elsewhere_TS.max(axis=1, initial=0.0)
+        self._starts = [start for start, _ in alignment.target_words]
+        self._ends = [end for _, end in alignment.target_words]
+        self._source_starts = [start for start, _ in alignment.source_words]
+        self._source_ends = [end for _, end in alignment.source_words]
+        padded_TS = np.pad(alignment.weights_TS, ((0, 0), (1, 1)))
+        self._before_TS = np.maximum.accumulate(padded_TS, axis=1)
+        """The highest attention to any source word before each, and after each."""
+        self._after_TS = np.maximum.accumulate(padded_TS[:, ::-1], axis=1)[:, ::-1]
+        self._weights_TS = alignment.weights_TS
+        self.taken_T = np.zeros(len(self._words), np.bool_)
+        """Words that overlap a taken span, or follow an empty one."""
 
-    def best(self, taken: Sequence[Span], end: int) -> Span:
-        """The span of words around the one that attends most to the source span.
+    def take(self, span: Span) -> None:
+        start, end = span
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        if start == end and first < len(self._words) and self._starts[first] == start:
+            last = first + 1
+        self.taken_T[first:last] = True
+
+    def best(self, span: Span, end: int) -> Span:
+        """The free span of words around the one that attends most to source ``span``.
 
         An empty span before that word if it attends more to a word elsewhere.
         """
-        free = [n for n, word in enumerate(self._words) if not _meets(word, taken)]
-        if not free:
+        if self.taken_T.all():
             return end, end
-        best = max(free, key=lambda number: float(self._looks_T[number]))
-        if not self._most_T[best]:
-            return (self._words[best][0],) * 2
+        looks_T, most_T = self._attention(span)
+        best = int(np.where(self.taken_T, -np.inf, looks_T).argmax())
+        if not most_T[best]:
+            return (self._starts[best],) * 2
         first = last = best
-        while first - 1 in free and self._most_T[first - 1]:
+        while first > 0 and most_T[first - 1] and not self.taken_T[first - 1]:
             first -= 1
-        while last + 1 in free and self._most_T[last + 1]:
+        while last + 1 < len(most_T) and most_T[last + 1] and not self.taken_T[last + 1]:
             last += 1
-        return self._words[first][0], self._words[last][1]
+        return self._starts[first], self._ends[last]
 
-    def behind(
-        self, place: int, taken: Sequence[Span], translation: str, displaced: Collection[str]
-    ) -> int:
-        """The end of the words right after ``place`` that attend to the span or are displaced."""
+    def behind(self, span: Span, place: int, translation: str, displaced: Collection[str]) -> int:
+        """The end of the free words after ``place`` that attend to the span or are displaced."""
+        _, most_T = self._attention(span)
         end = place
-        for number, word in enumerate(self._words):
-            if word[0] < place:
-                continue
+        for number in range(bisect_left(self._starts, place), len(self._words)):
+            word = self._words[number]
             text, gap = translation[slice(*word)], translation[end : word[0]]
-            looks = self._most_T[number] or text in displaced
-            if gap.strip() or not gap or not looks or is_punctuation(text) or _meets(word, taken):
+            looks = most_T[number] or text in displaced
+            taken = self.taken_T[number]
+            if gap.strip() or not gap or not looks or is_punctuation(text) or taken:
                 break
             end = word[1]
         return end
 
-
-def _meets(word: Span, taken: Sequence[Span]) -> bool:
-    """Whether a word overlaps a taken span, or follows an empty one."""
-    return any(
-        (word[0] < end and start < word[1]) or word[0] == start == end for start, end in taken
-    )
+    def _attention(self, span: Span) -> tuple[Floats, NDArray[np.bool_]]:
+        """Each word's attention to a source span; whether it is more than to a word elsewhere."""
+        first = bisect_right(self._source_ends, span[0])
+        last = max(first, bisect_left(self._source_starts, span[1]))
+        looks_T = self._weights_TS[:, first:last].sum(axis=1)
+        elsewhere_T = np.maximum(self._before_TS[:, first], self._after_TS[:, last + 1])
+        return looks_T, looks_T > elsewhere_T

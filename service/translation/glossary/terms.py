@@ -9,10 +9,11 @@ times in a sentence, because each time is a decoding. Terms that cannot be force
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Awaitable, Callable, Sequence
 
 from service.translation.alignment import Alignment, Span
-from service.translation.glossary.term_index import LETTERS, TermOccurrence, joined
+from service.translation.glossary.term_index import LETTERS, TermOccurrence, is_free, joined
 
 Align = Callable[[str], Awaitable[Alignment]]
 """Returns the alignment of the sentence with a translation."""
@@ -71,12 +72,13 @@ def found_in(translation: str, said: Sequence[TermOccurrence]) -> list[Span | No
     """The span of each term in a translation, without overlaps; ``None`` if it does not occur."""
     places: list[Span | None] = [None] * len(said)
     taken: list[Span] = []
+    # Equal terms share their spans, because one that is taken stays taken.
+    spans = {each.term.target: iter(_spans(each.term.target, translation)) for each in said}
     for number, each in sorted(enumerate(said), key=lambda entry: -len(entry[1].term.target)):
-        for start, end in _spans(each.term.target, translation):
-            if all(end <= first or last <= start for first, last in taken):
-                places[number] = start, end
-                taken.append((start, end))
-                break
+        place = next((span for span in spans[each.term.target] if is_free(span, taken)), None)
+        if place is not None:
+            places[number] = place
+            insort(taken, place)
     return places
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.translation.markup.run import Cut, MarkedText, Run, parse
 from service.translation.markup.sentence import MarkedSentence
-from service.translation.markup.types import PLAIN, MalformedMarkup, Markup
+from service.translation.markup.types import PLAIN, MalformedMarkup, Markup, TooMuchMarkup
 
 __all__ = [
     "PLAIN",
@@ -14,5 +14,6 @@ __all__ = [
     "MarkedText",
     "Markup",
     "Run",
+    "TooMuchMarkup",
     "parse",
 ]

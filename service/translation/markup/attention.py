@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from service.translation.alignment import Alignment, Span
 from service.translation.words import words
 
+_MOST_REFINED = 32
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
@@ -53,7 +55,8 @@ def attention(
 def refined(aligned: Attention, source: str, target: str, borders: Iterable[int]) -> Attention:
     """Split words at tags inside them, as in H<sub>2</sub>O, if the target has the same word.
 
-    The same number in it is enough, as in 1<sup>st</sup>.
+    The same number in it is enough, as in 1<sup>st</sup>. At most ``_MOST_REFINED`` words are
+    split, because each one is compared with every target word; tags in others move to their edges.
     """
     inside: dict[int, list[int]] = {}
     starts = [start for start, _ in aligned.source_words]
@@ -61,7 +64,7 @@ def refined(aligned: Attention, source: str, target: str, borders: Iterable[int]
         number = bisect_right(starts, border) - 1
         if number >= 0 and starts[number] < border < aligned.source_words[number][1]:
             inside.setdefault(number, []).append(border)
-    for number in reversed(inside):
+    for number in sorted(inside)[:_MOST_REFINED][::-1]:
         start, end = aligned.source_words[number]
         cuts = [cut - start for cut in inside[number]]
         found = [

@@ -9,8 +9,8 @@ placed between two words, next to the translations of their neighbours.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -39,6 +39,10 @@ class Placement:
         self._starts = [start for start, _ in aligned.source_words]
         self._source_marks = [source[start:end] for start, end in aligned.source_words]
         self._target_marks = [target[start:end] for start, end in aligned.target_words]
+        self._peaks = aligned.weights_TS.max(axis=0, initial=0.0).tolist()
+        self._attending: dict[tuple[int, tuple[int, int]], tuple[int, float]] = {}
+        """For a source word and a place, the target word that attends most to it, and its weight.
+        Many marks may stand next to one word."""
 
     def place(self) -> None:
         """Set ``words``, ``place`` and ``order`` of all elements."""
@@ -149,23 +153,18 @@ class Placement:
             children[0].place = parent.place
             return
         labels, shares = self._labels(parent, children)
-        counts = Counter(labels)
-        free = [True] * (high - low)
+        ranges = Ranges(labels, list(map(is_punctuation, self._target_marks[low:high])))
         for number, child in sorted(
             enumerate(children, start=1),
-            key=lambda numbered: (numbered[1].pinned is None, -counts[numbered[0]]),
+            key=lambda numbered: (numbered[1].pinned is None, -ranges.count(numbered[0])),
         ):
-            if not counts[number]:
+            if not ranges.count(number):
                 continue
-            scores = [
-                self._score(low + t, label, number) + _TIE * float(shares[number][t])
-                for t, label in enumerate(labels)
-            ]
-            start, end = _best_range(scores, free, child.pinned)
+            start, end = ranges.best(number, shares[number], child.pinned)
             if start < end:
-                start, end = self._neat(child, low + start, low + end, low, free)
+                start, end = self._neat(child, low + start, low + end, low, ranges.free)
                 child.place = (start, end)
-                free[start - low : end - low] = [False] * (end - start)
+                ranges.take(start - low, end - low)
 
     def _labels(
         self, parent: Element, children: list[Element]
@@ -186,13 +185,6 @@ class Placement:
         masses[_OWN] = np.maximum(sums[:, -1] - masses.sum(axis=0), 0.0)
         labels = np.where(masses.max(axis=0) > _TIE, masses.argmax(axis=0), _UNALIGNED)
         return labels.tolist(), masses
-
-    def _score(self, word: int, label: int, number: int) -> float:
-        if label == number:
-            return 1.0
-        if label == _UNALIGNED or is_punctuation(self._target_marks[word]):
-            return _INDIFFERENT
-        return -1.0
 
     def _neat(
         self, child: Element, start: int, end: int, low: int, free: list[bool]
@@ -262,40 +254,114 @@ class Placement:
         """The neighbour to follow: preferably no comma, then one it touches, then by weight."""
 
         def weight(word: int, touches: bool) -> tuple[bool, bool, float]:
-            peak = float(self._weights_TS[:, word].max(initial=0.0))
-            return self._source_marks[word][0] not in ".,;:!?…。、", touches, peak
+            return self._source_marks[word][0] not in ".,;:!?…。、", touches, self._peaks[word]
 
         left, right = weight(before, zero.holds_left), weight(behind, zero.holds_right)
         return before if left >= right else behind
 
     def _became(self, word: int, parent: Element, least: float = _TIE) -> int | None:
         """The target word in the parent's place that attends most to source word ``word``."""
-        low, high = parent.place
-        column = self._weights_TS[low:high, word]
-        best = int(column.argmax())
-        return low + best if column[best] > least else None
+        known = self._attending.get((word, parent.place))
+        if known is None:
+            low, high = parent.place
+            column = self._weights_TS[low:high, word]
+            best = int(column.argmax())
+            known = self._attending[word, parent.place] = low + best, float(column[best])
+        target, weight = known
+        return target if weight > least else None
 
 
 def _start(content: Element | Mark) -> int:
     return content.at if isinstance(content, Mark) else content.start
 
 
-def _best_range(scores: list[float], free: list[bool], pinned: str | None) -> tuple[int, int]:
-    """The free range with the highest positive sum; a ``pinned`` one touches that end."""
-    if pinned == "right":
-        start, end = _best_range(scores[::-1], free[::-1], "left")
-        return len(scores) - end, len(scores) - start
-    if pinned == "left":
-        until = next((t for t, is_free in enumerate(free) if not is_free), len(free))
-        sums = list(accumulate(scores[:until], initial=0.0))
-        return 0, sums.index(max(sums))
-    best, best_range = 0.0, (0, 0)
-    total, start = 0.0, 0
-    for t, score in enumerate(scores):
-        if not free[t] or total <= 0.0:
-            total, start = 0.0, t if free[t] else t + 1
-        if free[t]:
-            total += score
+class Ranges:
+    """Finds the best free range of target words for each child of an element.
+
+    A word of the range scores 1 if it belongs to the child, a little less than 0 if it is unaligned
+    or punctuation, and -1 otherwise; the child's attention to it decides ties. The best range
+    begins and ends with words of the child, so only these are visited, and the time for all
+    children together grows with the number of words.
+    """
+
+    def __init__(self, labels: Sequence[int], punctuation: Sequence[bool]) -> None:
+        self.free = [True] * len(labels)
+        self._own: dict[int, list[int]] = {}
+        for t, label in enumerate(labels):
+            self._own.setdefault(label, []).append(t)
+        costs = [
+            _INDIFFERENT if label == _UNALIGNED or is_mark else -1.0
+            for label, is_mark in zip(labels, punctuation, strict=True)
+        ]
+        self._costs = list(accumulate(costs, initial=0.0))
+        self._taken: list[tuple[int, int]] = []
+
+    def count(self, number: int) -> int:
+        """The number of words of a child."""
+        return len(self._own.get(number, ()))
+
+    def take(self, start: int, end: int) -> None:
+        insort(self._taken, (start, end))
+        self.free[start:end] = [False] * (end - start)
+
+    def best(
+        self, number: int, shares_T: NDArray[np.float32], pinned: str | None
+    ) -> tuple[int, int]:
+        """The free range with the highest positive score; a ``pinned`` one touches that end.
+
+        ``shares_T`` is the attention of each word to the child. An empty range if there is none.
+        """
+        words = self._own[number]
+        ties = [0.0, *(_TIE * np.cumsum(shares_T, dtype=np.float64)).tolist()]
+        if pinned == "left":
+            return 0, self._furthest(words, ties)
+        if pinned == "right":
+            return self._furthest_back(words, ties), len(self.free)
+        best, best_range = 0.0, (0, 0)
+        total, start = 0.0, 0
+        after = 0
+        for t in words:
+            total += self._between(after, t, ties)
+            if total <= 0.0 or not self._is_free(after, t):
+                total, start = 0.0, t
+            after = t + 1
+            if not self.free[t]:
+                total, start = 0.0, after
+                continue
+            total += 1.0 + ties[t + 1] - ties[t]
             if total > best:
-                best, best_range = total, (start, t + 1)
-    return best_range
+                best, best_range = total, (start, after)
+        return best_range
+
+    def _furthest(self, words: Sequence[int], ties: Sequence[float]) -> int:
+        """The end of the best range from the first word on."""
+        best, best_end, total, after = 0.0, 0, 0.0, 0
+        for t in words:
+            if not self._is_free(after, t + 1):
+                break
+            total += self._between(after, t, ties) + 1.0 + ties[t + 1] - ties[t]
+            after = t + 1
+            if total > best:
+                best, best_end = total, after
+        return best_end
+
+    def _furthest_back(self, words: Sequence[int], ties: Sequence[float]) -> int:
+        """The start of the best range that reaches the last word."""
+        end = len(self.free)
+        best, best_start, total, before = 0.0, end, 0.0, end
+        for t in reversed(words):
+            if not self._is_free(t, before):
+                break
+            total += self._between(t + 1, before, ties) + 1.0 + ties[t + 1] - ties[t]
+            before = t
+            if total > best:
+                best, best_start = total, t
+        return best_start
+
+    def _between(self, start: int, end: int, ties: Sequence[float]) -> float:
+        """The score of words that do not belong to the child."""
+        return self._costs[end] - self._costs[start] + ties[end] - ties[start]
+
+    def _is_free(self, start: int, end: int) -> bool:
+        place = bisect_left(self._taken, (end, 0)) - 1
+        return place < 0 or self._taken[place][1] <= start

@@ -18,7 +18,7 @@ from service.translation.markup.atoms import Atom, atoms, settle
 from service.translation.markup.marks import Mark
 from service.translation.markup.sentence import MarkedSentence
 from service.translation.markup.tokens import Decoder, Token, gathered, literal
-from service.translation.markup.types import PLAIN, Markup
+from service.translation.markup.types import MOST_MARKS, PLAIN, Markup, TooMuchMarkup
 
 _LINE_BREAK = re.compile(r"(<[bB][rR] ?/?>)")
 
@@ -65,7 +65,7 @@ class Run:
         return "".join(atom.raw for atom in self.atoms)
 
     def cut(self, spans: Sequence[Span]) -> Cut:
-        """Assign the marks to sentences.
+        """Assign the marks to sentences; raises ``TooMuchMarkup``.
 
         ``spans`` are of ``text``, in order, and neither empty nor overlapping. Marks around whole
         sentences go to the separators. If an element starts in one sentence and ends in another,
@@ -188,11 +188,14 @@ class _Cutter:
         return begin, finish
 
     def marks(self, first: Place, last: Place, start: int) -> tuple[Mark, ...]:
-        return tuple(
+        marks = tuple(
             Mark(atom.kind, atom.raw, atom.at - start, atom.solid, atom.left, atom.right)
             for atom in self._atoms[first[0] : last[0] + (last[1] > 0)]
             if atom.kind != "text"
         )
+        if len(marks) > MOST_MARKS:
+            raise TooMuchMarkup(len(marks))
+        return marks
 
     def raw(self, first: Place, last: Place) -> str:
         """The raw text from one place to another."""

@@ -25,6 +25,19 @@ class Markup:
 
 PLAIN = Markup()
 
+MOST_MARKS = 1_000
+"""Tags and placeholders in one sentence. Each is placed in every hypothesis."""
+
+
+class TooMuchMarkup(TranslationError):
+    """A sentence has more tags and placeholders than can be placed quickly."""
+
+    def __init__(self, marks: int) -> None:
+        super().__init__(
+            f"a sentence has {marks} tags and placeholders; at most {MOST_MARKS} are placed"
+        )
+        self.marks = marks
+
 
 class MalformedMarkup(TranslationError, ValueError):
     """The XML is not well formed. Lines count from 1, columns from 0."""

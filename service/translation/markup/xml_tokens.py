@@ -15,13 +15,14 @@ from service.translation.markup.types import MalformedMarkup, Markup
 
 _TOKEN = re.compile(
     r"""
-      (?P<silent><!--.*?-->|<\?.*?\?>)
+      (?P<silent><!--.*?-->|<\?.*?\?>|<!DOCTYPE\s[^<>\[\]]*>)
     | (?P<cdata><!\[CDATA\[.*?\]\]>)
     | <(?P<end>/?)(?P<name>[^\s/<>]++)(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_DECLARATION = re.compile(r"\s*<\?xml\s[^>]*\?>")
+_PROLOGUE = re.compile(r"(?:\s*<\?xml\s[^>]*\?>)?(?:\s*+<!DOCTYPE\s[^<>\[\]]*>)?", re.IGNORECASE)
+"""Declaration and document type; one with declarations of its own, in brackets, is refused."""
 _ENTITY = re.compile(r"&(?:#([0-9]+)|#x([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _WRAPPER = "fragment"
@@ -105,8 +106,9 @@ def _inline(text: str, markup: Markup) -> Iterator[bool]:
 
 def _check(text: str) -> None:
     """Raise ``MalformedMarkup`` unless ``text`` is well-formed content of an element."""
-    if declaration := _DECLARATION.match(text):
-        text = re.sub(r"\S", " ", declaration[0]) + text[declaration.end() :]
+    prologue = _PROLOGUE.match(text)
+    assert prologue is not None
+    text = re.sub(r"\S", " ", prologue[0]) + text[prologue.end() :]
     parser = expat.ParserCreate("utf-8")
     depth = 0
 

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.translation.alignment import Alignment
-from service.translation.markup import PLAIN, MarkedSentence, parse
+from service.translation.markup import PLAIN, MarkedSentence, TooMuchMarkup, parse
+from service.translation.markup.placement import Ranges
 from service.translation.words import words
 from tests.translation.markup.making import HTML, aligned, rendered, translated
 
@@ -133,3 +136,46 @@ def test_no_mark_is_placed_inside_whole_spans() -> None:
     alignment = Alignment(words(sentence.text), words(target, whole), weights_TS)
     assert "C D {e f}" in sentence.render(target, alignment, whole)
     assert "C D {e f}" in sentence.render(target, None, whole)
+
+
+def plain_best_range(scores: list[float], free: list[bool], pinned: str | None) -> float:
+    """Plain twin of ``Ranges.best``: the highest score of a free range, 0 for an empty one."""
+    ranges = [
+        (start, end)
+        for start in range(len(scores))
+        for end in range(start + 1, len(scores) + 1)
+        if all(free[start:end])
+        and (pinned != "left" or start == 0)
+        and (pinned != "right" or end == len(scores))
+    ]
+    return max((sum(scores[start:end]) for start, end in ranges), default=0.0)
+
+
+WORDS = st.tuples(st.integers(-1, 2), st.booleans(), st.booleans(), st.floats(0, 1, width=32))
+
+
+@given(st.lists(WORDS, min_size=1, max_size=12), st.sampled_from([None, "left", "right"]))
+def test_range_of_words_has_the_highest_score(
+    words: list[tuple[int, bool, bool, float]], pinned: str | None
+) -> None:
+    labels = [label for label, _, _, _ in words]
+    ranges = Ranges(labels, [is_mark for _, is_mark, _, _ in words])
+    for number, (_, _, is_taken, _) in enumerate(words):
+        if is_taken:
+            ranges.take(number, number + 1)
+    if not ranges.count(1):
+        return
+    shares_T = np.array([share for _, _, _, share in words], np.float32)
+    scores = [
+        (1.0 if label == 1 else -0.25 if label == -1 or is_mark else -1.0) + 1e-3 * float(share)
+        for (label, is_mark, _, share) in words
+    ]
+    start, end = ranges.best(1, shares_T, pinned)
+    assert all(ranges.free[start:end])
+    best = max(0.0, plain_best_range(scores, ranges.free, pinned))
+    assert sum(scores[start:end]) == pytest.approx(best)
+
+
+def test_sentence_with_too_many_tags_is_refused() -> None:
+    with pytest.raises(TooMuchMarkup, match="1500 tags"):
+        rendered("Wort " + "<b></b>" * 1_500 + " Wort", "word word", [])

@@ -81,3 +81,19 @@ def test_entities_cannot_be_declared() -> None:
         parse(bomb, XML)
     with pytest.raises(MalformedMarkup):
         parse("<?xml version='1.0'?>" + bomb, XML)
+
+
+@pytest.mark.parametrize(
+    "prologue",
+    [
+        "<!DOCTYPE html>",
+        "\n<!doctype html>\n",
+        "<?xml version='1.0'?>\n<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.0//EN' 'xhtml.dtd'>",
+    ],
+)
+def test_document_type_without_declarations_is_kept(prologue: str) -> None:
+    assert shouted(f"{prologue}<a>eins <b>zwei</b></a>", XML) == (
+        f"{prologue}<a>EINS <b>ZWEI</b></a>"
+    )
+    with pytest.raises(MalformedMarkup):
+        parse(f"<a>eins</a>{prologue}", XML)
