@@ -10,6 +10,7 @@ import sys
 
 from service.bootstrap import build, configure_logging
 from service.commands.command import CommandFailed, add_bundles, settings_of
+from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import leaving_quietly, serve
@@ -44,9 +45,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _listener(host: str, port: int) -> socket.socket:
+    """A listening socket. The host ``::`` takes IPv4 connections as well."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server(
+            (host, port),
+            family=family,
+            backlog=accept_backlog(),
+            dualstack_ipv6=family == socket.AF_INET6 and socket.has_dualstack_ipv6(),
+        )
         # Accepted connections inherit it. Nagle's algorithm would delay small responses.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener

@@ -1,34 +1,95 @@
-"""uvicorn HTTP protocol with a timeout for request heads, and no error on trailing garbage."""
+"""uvicorn HTTP protocol with a limit of connections and a timeout for request heads."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
+import resource
+import sys
 from typing import ClassVar, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+logger = logging.getLogger(__name__)
+
+_OTHER_FILES = 64
+"""File descriptors for everything but connections: models, database, documents, helpers."""
+_WARNING_SECONDS = 60.0
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n"
+    b"content-length: 0\r\n\r\n"
+)
+
+
+@functools.cache
+def accept_backlog() -> int:
+    """Connections that may wait to be accepted; they are accepted in one go."""
+    return min(2048, max(8, _file_limit() // 8))
+
+
+@functools.cache
+def most_connections() -> int:
+    """Connections that may be open, so that accepting one never fails for want of a file."""
+    return max(8, _file_limit() - accept_backlog() - _OTHER_FILES)
+
+
+def _file_limit() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class PatientProtocol(H11Protocol):
     """Closes the connection if a request head is incomplete after ``head_seconds``.
 
     uvicorn waits for ever, so a few thousand clients that each send half a line could use up the
-    process's file descriptors. ``BodyLimit`` limits bodies.
+    process's file descriptors. ``BodyLimit`` limits bodies. Beyond ``most_connections``, the
+    connection that has been idle longest is closed for each new one, or the new one is refused if
+    all are in use. Garbage after a request is no error.
     """
 
     head_seconds: ClassVar[float] = 20.0
+    _warned_at: ClassVar[float] = -_WARNING_SECONDS
 
     @property
     def has_asked(self) -> bool:
         """Whether a request has come over this connection."""
         return self.cycle is not None
 
+    @property
+    def _idle(self) -> bool:
+        """Whether no request is in progress; an incomplete head is none."""
+        return self.cycle is None or self.cycle.response_complete
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._waiting: asyncio.TimerHandle | None = None
+        self._active = self.loop.time()
         super().connection_made(cast(asyncio.Transport, transport))
         self._wait_for_head()
+        if len(self.connections) > most_connections():
+            self._make_room()
+
+    def _make_room(self) -> None:
+        others = cast(set[PatientProtocol], self.connections) - {self}
+        idle = [connection for connection in others if connection._idle]
+        leaving = min(idle, key=lambda connection: connection._active, default=self)
+        if leaving is self:
+            self.transport.write(_TOO_MANY)
+        # It counts until it is lost otherwise, and another one would be closed for it.
+        self.connections.discard(leaving)
+        leaving.transport.close()
+        now = self.loop.time()
+        if now - PatientProtocol._warned_at >= _WARNING_SECONDS:
+            PatientProtocol._warned_at = now
+            logger.warning(
+                "%d connections are open, and no more file descriptors are to be used: idle "
+                "connections are closed; raise the limit of open files (ulimit -n)",
+                most_connections(),
+            )
 
     def data_received(self, data: bytes) -> None:
+        self._active = self.loop.time()
         try:
             super().data_received(data)
         except h11.LocalProtocolError:

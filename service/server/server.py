@@ -23,7 +23,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from service.api.draining import Drain
-from service.server.http_protocol import PatientProtocol
+from service.server.http_protocol import PatientProtocol, accept_backlog
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +63,7 @@ def serve(
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
+        backlog=accept_backlog(),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import time
@@ -179,3 +180,29 @@ def test_a_hangup_signal_reloads(bundles: Path) -> None:
         server.process.send_signal(signal.SIGHUP)
         while len(httpx.get(server.address + "/models").json()["models"]) < 2:
             time.sleep(0.02)
+
+
+def test_connections_beyond_the_file_limit_replace_idle_ones(bundles: Path) -> None:
+    with running(bundles, "--file-limit", "160") as server, contextlib.ExitStack() as open_ones:
+        idle = []
+        for _ in range(200):
+            idle.append(socket.create_connection(("127.0.0.1", server.port)))
+            open_ones.callback(idle[-1].close)
+        for _ in range(20):
+            assert httpx.get(server.address + "/livez").status_code == 200
+        # The oldest has been closed, and the youngest has not.
+        assert idle[0].recv(1) == b""
+        idle[-1].sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert idle[-1].recv(12) == b"HTTP/1.1 200"
+    log = server.log.read_text()
+    assert log.count("connections are open") == 1
+    assert "Traceback" not in log
+    assert len(log.splitlines()) < 20
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_server_on_all_ipv6_addresses_answers_ipv4_too(bundles: Path, host: str) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with running(bundles, host="::") as server:
+        assert httpx.get(f"http://{host}:{server.port}/livez").status_code == 200

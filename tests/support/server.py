@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -69,7 +70,10 @@ def main() -> int:
     parser.add_argument("--body-seconds", type=float, help="patience with bodies")
     parser.add_argument("--results", action="store_true", help="keep results, as the service does")
     parser.add_argument("--real", action="store_true", help="load what is in the bundles")
+    parser.add_argument("--file-limit", type=int, help="of open files")
     options, of_cli = parser.parse_known_args()
+    if options.file_limit is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (options.file_limit, options.file_limit))
     if options.head_seconds is not None:
         PatientProtocol.head_seconds = options.head_seconds
     trouble = Trouble.of(options)
