@@ -35,7 +35,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bundles: Path = Field(default=Path("bundles"), description="directory that holds the bundles")
-    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="address to listen on; `::` is every address, of IPv4 too",
+    )
     port: int = Field(
         default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one"
     )

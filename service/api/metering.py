@@ -92,4 +92,4 @@ class MeteredTranslator:
                 self._metrics.characters(translation.model, len(text))
         facts.timing = longest([translation.timing for translation in translations])
         facts.characters = sum(map(len, texts))
-        facts.tokens = sum(translation.source_tokens for translation in translations)
+        facts.tokens = sum(t.source_tokens + t.target_tokens for t in translations)

@@ -156,6 +156,12 @@ async def test_request_facts_are_sent_as_headers() -> None:
     assert headers["x-model-version"] == "7"
 
 
+async def test_tokens_of_source_and_translation_are_counted(client: httpx.AsyncClient) -> None:
+    body = {"q": ["Ja", "nein"], "source": "de", "target": "en"}
+    headers = (await client.post("/translate", json=body)).headers
+    assert headers["x-compute-tokens"] == str(2 * (len("Ja") + len("nein")))
+
+
 async def test_missing_request_facts_are_not_sent_as_headers(client: httpx.AsyncClient) -> None:
     headers = (await client.get("/livez")).headers
     present = {name for name in headers if name.startswith("x-")}
