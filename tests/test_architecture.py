@@ -1,4 +1,4 @@
-"""The decisions that a machine can check, written down where they cannot rot."""
+"""Architecture rules: imports between packages, class names, environment, dependencies, size."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def distribution(requirement: str) -> str:
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_imports_go_one_way(package: str) -> None:
+def test_packages_import_only_permitted_packages(package: str) -> None:
     for path in modules_of(package):
         for module in imports_of(path):
             # The bare package is its name and version.
@@ -226,7 +226,7 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", NEVER_IMPORTS)
-def test_a_package_does_not_know_what_is_none_of_its_business(package: str) -> None:
+def test_packages_import_no_forbidden_distribution(package: str) -> None:
     for path in modules_of(package):
         for module in imports_of(path):
             assert module.split(".")[0] not in NEVER_IMPORTS[package], (
@@ -276,15 +276,15 @@ def test_only_the_settings_read_the_environment() -> None:
             )
 
 
-def asked_for(extras: tuple[str, ...]) -> set[str]:
-    """The distributions that this project asks for with these extras, and without any."""
+def required_distributions(extras: tuple[str, ...]) -> set[str]:
+    """Direct requirements of this project with these extras, and without any."""
     requirements = list(project()["dependencies"])
     for extra in extras:
         requirements += project()["optional-dependencies"][extra]
     ours = [each for each in requirements if distribution(each) == project()["name"]]
     nested = [name for each in ours for name in re.findall(r"[a-z]+(?=[,\]])", each)]
     found = {distribution(each) for each in requirements} - {project()["name"]}
-    return found | asked_for(tuple(nested)) if nested else found
+    return found | required_distributions(tuple(nested)) if nested else found
 
 
 @pytest.mark.parametrize("package", ["dragoman", "models.bundle", "models.text", "service"])
@@ -292,7 +292,7 @@ def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
     providers = importlib.metadata.packages_distributions()
     for path in modules_of(package):
         longest = max((n for n in EXTRAS_OF if within(module_name(path), n)), key=len)
-        installed = asked_for(EXTRAS_OF[longest])
+        installed = required_distributions(EXTRAS_OF[longest])
         for module in imports_of(path):
             top = module.split(".")[0]
             if top in OURS or top in sys.stdlib_module_names:
@@ -313,7 +313,7 @@ def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
         ),
     ],
 )
-def test_nothing_heavy_comes_in_by_the_back_door(program: str, absent: set[str]) -> None:
+def test_heavy_distributions_are_not_imported_indirectly(program: str, absent: set[str]) -> None:
     check = f"{program}; import sys; print(sorted({absent!r} & set(sys.modules)))"
     outcome = subprocess.run(
         [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=False
@@ -322,7 +322,7 @@ def test_nothing_heavy_comes_in_by_the_back_door(program: str, absent: set[str])
     assert outcome.stdout.strip() == "[]"
 
 
-def test_the_lock_pins_everything_that_is_asked_for() -> None:
+def test_lock_pins_every_direct_requirement() -> None:
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert all(re.fullmatch(r"[a-z0-9-]+==[a-z0-9.]+", pin) for pin in pins)

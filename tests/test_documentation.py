@@ -1,4 +1,4 @@
-"""What the documentation says of the code, held against the code."""
+"""Tests that the documentation agrees with the code: settings, metrics, links, paths."""
 
 from __future__ import annotations
 

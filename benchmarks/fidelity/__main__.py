@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,32 +47,6 @@ class Judged:
     input: Input
     translation: str
     verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Counts for a set of inputs."""
-
-    inputs: int
-    kept: int
-    hallucinated: int
-    unknown: int
-    other_ending: int
-
-    @property
-    def kept_percent(self) -> float:
-        return 100 * self.kept / self.inputs
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """Counts for the sentences of a test set that have figures."""
-
-    sentences: int
-    kept: int
-    kept_by_references: int
-    """Human translators convert units, so that a correct translation can be below 100 %."""
-    unknown: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,7 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--failures", type=int, default=0, metavar="N", help="print up to N failures of each kind"
     )
-    parser.add_argument("--verbose", action="store_true", help="print all failures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the line of JSON here too")
     return parser
 
@@ -165,59 +138,48 @@ def _measure(
                 ]
                 print(f"{manifest.name} {manifest.version}, {source}-{target}, ", end="")
                 print(f"{options.precision}, beam {options.beam_size}, through HTTP")
-                report = print_report(judged, sys.maxsize if options.verbose else options.failures)
+                report = print_report(judged, options.failures)
                 if not options.no_news:
                     part = with_figures(news[source, target])
-                    scored = of_news(part, translate(url, part, manifest.name, options.beam_size))
-                    print_news(scored)
-                    report["news"] = asdict(scored)
+                    answers = translate(url, part, manifest.name, options.beam_size)
+                    report["news"] = count_news(part, answers)
+                    print(f"  {NEWS}: {report['news']}")
                 found[f"{source}-{target}"] = report
     about = {"version": manifest.version, "precision": options.precision}
     return {**about, "beam_size": options.beam_size, "directions": found}
 
 
-def row_of(judged: Iterable[Judged]) -> Row:
+def counts(judged: Iterable[Judged]) -> dict[str, int]:
+    """Numbers of inputs, in the columns of the table."""
     verdicts = [each.verdict for each in judged]
-    return Row(
-        len(verdicts),
-        sum(each.kept for each in verdicts),
-        sum(each.hallucinated for each in verdicts),
-        sum(each.unknown for each in verdicts),
-        sum(each.ending for each in verdicts),
-    )
+    return {
+        "inputs": len(verdicts),
+        "kept": sum(each.kept for each in verdicts),
+        "hallucinated": sum(each.hallucinated for each in verdicts),
+        "unknown": sum(each.unknown for each in verdicts),
+        "other_ending": sum(each.other_ending for each in verdicts),
+    }
 
 
 def print_report(judged: Sequence[Judged], failures: int) -> dict[str, Any]:
     """Print the table and up to ``failures`` failures of each kind; returns the same figures."""
-    kinds = {kind: row_of(group) for kind, group in _by_kind(judged).items()}
-    without_letters = row_of(each for each in judged if not has_letters(each.input.text))
-    total = row_of(judged)
-    violated = Counter(rule for each in judged for rule in each.verdict.violated)
-    print(f"  {'kind':<16} inputs   kept      %  hallucinated  unknown  other ending")
-    for name, row in {**kinds, "without letters": without_letters, "all": total}.items():
-        print(
-            f"  {name:<16} {row.inputs:6} {row.kept:6} {row.kept_percent:6.1f} "
-            f"{row.hallucinated:13} {row.unknown:8} {row.other_ending:13}"
-        )
-    print("  violated: " + ", ".join(f"{rule} {count}" for rule, count in violated.most_common()))
-    for kind, group in _by_kind(judged).items():
-        failed = [e for e in group if e.verdict.violated or e.verdict.hallucinated]
-        for each in failed[:failures]:
-            rules = [*each.verdict.violated, *(["hallucinated"] * each.verdict.hallucinated)]
-            print(f"  {kind}: {each.input.text!r} -> {each.translation!r}: {', '.join(rules)}")
-    return {
-        **asdict(total),
-        "violated": dict(violated),
-        "without_letters": asdict(without_letters),
-        "kinds": {kind: asdict(row) for kind, row in kinds.items()},
-    }
-
-
-def _by_kind(judged: Iterable[Judged]) -> dict[str, list[Judged]]:
-    found: dict[str, list[Judged]] = {}
+    groups: dict[str, list[Judged]] = {}
     for each in judged:
-        found.setdefault(each.input.kind, []).append(each)
-    return found
+        groups.setdefault(each.input.kind, []).append(each)
+    kinds = {kind: counts(group) for kind, group in groups.items()}
+    without_letters = counts(each for each in judged if not has_letters(each.input.text))
+    total = counts(judged)
+    violated = Counter(rule for each in judged for rule in each.verdict.violated)
+    print(f"  {'kind':<16}" + "".join(f"{column:>14}" for column in total))
+    for name, row in {**kinds, "without letters": without_letters, "all": total}.items():
+        print(f"  {name:<16}" + "".join(f"{count:14}" for count in row.values()))
+    print("  violated: " + ", ".join(f"{rule} {count}" for rule, count in violated.most_common()))
+    for kind, group in groups.items():
+        failed = [each for each in group if each.verdict.failures]
+        for each in failed[:failures]:
+            rules = ", ".join(each.verdict.failures)
+            print(f"  {kind}: {each.input.text!r} -> {each.translation!r}: {rules}")
+    return {**total, "violated": violated, "without_letters": without_letters, "kinds": kinds}
 
 
 def with_figures(bitext: Bitext) -> Bitext:
@@ -233,24 +195,22 @@ def with_figures(bitext: Bitext) -> Bitext:
     )
 
 
-def of_news(bitext: Bitext, translations: Sequence[str]) -> News:
+def count_news(bitext: Bitext, translations: Sequence[str]) -> dict[str, int]:
+    """Counts for sentences with figures.
+
+    Human translators convert units, so that a correct translation can be below 100 %.
+    """
     sources, languages = bitext.sources or (), (bitext.source, bitext.target)
 
     def kept(texts: Sequence[str]) -> int:
         return sum(keeps_figures(s, t, languages) for s, t in zip(sources, texts, strict=True))
 
-    unknown = sum(UNKNOWN.search(each) is not None for each in translations)
-    return News(len(sources), kept(translations), kept(bitext.references), unknown)
-
-
-def print_news(news: News) -> None:
-    share, human = (
-        100 * kept / max(news.sentences, 1) for kept in (news.kept, news.kept_by_references)
-    )
-    print(
-        f"  {NEWS}: {news.kept} of {news.sentences} sentences with figures keep them all "
-        f"({share:.1f} %; references {human:.1f} %), {news.unknown} with unknown characters"
-    )
+    return {
+        "sentences": len(sources),
+        "kept": kept(translations),
+        "kept_by_references": kept(bitext.references),
+        "unknown": sum(UNKNOWN.search(each) is not None for each in translations),
+    }
 
 
 if __name__ == "__main__":

@@ -80,12 +80,16 @@ class Verdict:
     """Names of the violated rules of keeping. Empty: everything is kept."""
     hallucinated: bool
     unknown: bool
-    ending: bool
+    other_ending: bool
     """The final punctuation differs in kind. Reported, and not part of ``violated``."""
 
     @property
     def kept(self) -> bool:
         return not self.violated
+
+    @property
+    def failures(self) -> list[str]:
+        return [*self.violated, *(["hallucinated"] * self.hallucinated)]
 
 
 def judge(
@@ -104,8 +108,9 @@ def judge(
         left = consume(left, figure.start, figure.end)
     # The full stop of "5 p.m." is also that of its sentence.
     abbreviated = any(re.search(r"[ap]\.\s?m\.$", text.strip()) for text in (source, translation))
-    ending = not abbreviated and ending_differs(left, right)
-    other_quotes, other_brackets = quotes_differ(left, right), brackets_differ(left, right)
+    other_ending = not abbreviated and ending(left) != ending(right)
+    other_quotes = quotes(left) != quotes(right)
+    other_brackets = brackets(left) != brackets(right)
     symbols, left, right = match_symbols(left, right)
     letters = has_letters(source)
     broken = {
@@ -118,14 +123,14 @@ def judge(
         # "3.30 Uhr" may become "3:30". Other words must have a translation.
         "words": has_letters(left) and not has_letters(right),
         # "42." is an ordinal in German, and "---" has nothing but punctuation.
-        "punctuation": not letters and punctuation_differs(left, right),
+        "punctuation": not letters and punctuation(left) != punctuation(right),
     }
     invented = not letters and has_letters(right)
     return Verdict(
         tuple(rule for rule, violated in broken.items() if violated),
         invented or is_too_long(source, translation) or repeats_itself(source, translation),
         UNKNOWN.search(translation) is not None and UNKNOWN.search(source) is None,
-        ending,
+        other_ending,
     )
 
 
@@ -178,29 +183,18 @@ def _without(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: CONSUMED * len(match[0]), text)
 
 
-def brackets_differ(source: str, translation: str) -> bool:
-    """Whether brackets are lost, added or unpaired."""
-
-    def count(text: str) -> Counter[str]:
-        return Counter(character for character in text if character in "()[]{}")
-
-    return count(source) != count(translation) or (_balanced(source) and not _balanced(translation))
-
-
-def _balanced(text: str) -> bool:
-    brackets = re.sub(r"[^()\[\]{}]", "", text)
-    while (inner := re.sub(r"\(\)|\[\]|\{\}", "", brackets)) != brackets:
-        brackets = inner
-    return not brackets
+def brackets(text: str) -> tuple[Counter[str], bool]:
+    """The brackets, and whether each opening one is closed by the next closing one of its kind."""
+    found = "".join(character for character in text if character in "()[]{}")
+    inner = found
+    while (shorter := re.sub(r"\(\)|\[\]|\{\}", "", inner)) != inner:
+        inner = shorter
+    return Counter(found), not inner
 
 
-def quotes_differ(source: str, translation: str) -> bool:
-    """Whether quotation marks, of any style, are lost or added. Apostrophes do not count."""
-
-    def count(text: str) -> int:
-        return len(_DOUBLE_QUOTE.findall(text)) + 2 * len(_SINGLE_QUOTED.findall(text))
-
-    return count(source) != count(translation)
+def quotes(text: str) -> int:
+    """Number of quotation marks of any style. Apostrophes do not count."""
+    return len(_DOUBLE_QUOTE.findall(text)) + 2 * len(_SINGLE_QUOTED.findall(text))
 
 
 def markers(text: str) -> list[str]:
@@ -224,26 +218,18 @@ def margins(text: str) -> tuple[str, str]:
     return text[:start], text[start + len(stripped) :]
 
 
-def ending_differs(source: str, translation: str) -> bool:
-    """Whether the final punctuation is of another kind. A full stop may replace ``!``."""
-
-    def kind(text: str) -> str:
-        match = _FINAL.search(text)
-        return match[1][-1].replace("!", ".") if match else ""
-
-    return kind(source) != kind(translation)
+def ending(text: str) -> str:
+    """Kind of the final punctuation. A full stop may replace ``!``."""
+    match = _FINAL.search(text)
+    return match[1][-1].replace("!", ".") if match else ""
 
 
-def punctuation_differs(source: str, translation: str) -> bool:
-    """Whether punctuation and other signs differ. Dashes are equal, and quotation marks."""
-
-    def count(text: str) -> Counter[str]:
-        plain = _DOUBLE_QUOTE.sub('"', re.sub(f"[{_DASHES}]", "-", text))
-        return Counter(
-            each for each in plain if not (each.isalnum() or each.isspace() or each == CONSUMED)
-        )
-
-    return count(source) != count(translation)
+def punctuation(text: str) -> Counter[str]:
+    """Punctuation and other signs. Dashes are equal, and quotation marks."""
+    plain = _DOUBLE_QUOTE.sub('"', re.sub(f"[{_DASHES}]", "-", text))
+    return Counter(
+        each for each in plain if not (each.isalnum() or each.isspace() or each == CONSUMED)
+    )
 
 
 def is_too_long(source: str, translation: str) -> bool:

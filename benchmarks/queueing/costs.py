@@ -124,12 +124,16 @@ def fit(engine: Sequence[Window], loop: Sequence[Window]) -> Fit:
 
 
 def _least_squares(work: NDArray[np.float64], seconds: NDArray[np.float64]) -> list[float]:
-    """Costs per column of ``work`` with the least squared relative error of ``seconds``."""
+    """Costs per column of ``work``, 0 or more, with the least squared relative error."""
     if (seconds <= 0).any():
         raise ValueError("a window without work says nothing about costs; measure more")
-    found: list[float] = np.linalg.lstsq(work / seconds[:, None], np.ones(len(work)), rcond=None)[
-        0
-    ].tolist()
-    if min(found) < 0:
-        raise ValueError(f"a fitted cost is negative; measure more: {found}")
-    return found
+    scaled = work / seconds[:, None]
+    positive = np.ones(work.shape[1], dtype=bool)
+    while True:
+        found = np.linalg.lstsq(scaled[:, positive], np.ones(len(work)), rcond=None)[0]
+        if (found >= 0).all():
+            break
+        positive[positive] = found >= 0
+    costs = np.zeros(work.shape[1])
+    costs[positive] = found
+    return [float(cost) for cost in costs]

@@ -12,17 +12,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fidelity import __main__ as fidelity
-from benchmarks.fidelity.inputs import LANGUAGES, PER_KIND, Input, inputs, parse, sections
+from benchmarks.fidelity.inputs import LANGUAGES, Input, inputs, parse
 from benchmarks.fidelity.scoring import (
-    brackets_differ,
-    ending_differs,
+    brackets,
+    ending,
     has_letters,
     is_too_long,
     judge,
     keeps_figures,
     margins,
     markers,
-    quotes_differ,
+    quotes,
     repeats_itself,
 )
 from training.evaluation.bitext import Bitext
@@ -331,23 +331,21 @@ def test_small_rules() -> None:
     assert margins("  ") == ("", "  ")
     assert markers("- a\n– b\n• c\n1. d\ne") == ["-", "-", "•", "1.", ""]
     assert markers("-5 °C") == [""]
-    assert not brackets_differ("a) b (c)", "a) d (e)")
-    assert not quotes_differ("It's the dogs' bowl", "Der Napf")
-    assert ending_differs("Hund", "dog.") and ending_differs("Wer?", "Who.")
-    assert not ending_differs("Halt!", "Stop.")
+    assert brackets("a) b (c)") == brackets("a) d (e)")
+    assert quotes("It's the dogs' bowl") == 0
+    assert [ending(text) for text in ("dog", "dog.", "Who?", "Stop!")] == ["", ".", "?", "."]
     assert has_letters("5 Ä") and not has_letters("5 € 🚀")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_inputs_are_reproducible_and_about_five_hundred(language: str) -> None:
+def test_inputs_are_about_five_hundred_with_seventeen_of_each_kind(language: str) -> None:
     found = inputs(language)
-    assert found == inputs(language)
     assert 500 <= len(found) <= 560
     kinds = [each.kind for each in found]
     assert len(set(kinds)) > 25
-    assert min(kinds.count(kind) for kind in kinds) >= PER_KIND
+    assert min(kinds.count(kind) for kind in kinds) >= 17
     assert all(span in each.text for each in found for span in each.spans)
-    assert not any(mark in each.text for each in found for mark in "⟦⟧⟨⟩")
+    assert not any(mark in each.text for each in found for mark in "⟦⟧")
 
 
 def test_both_languages_have_the_same_kinds() -> None:
@@ -355,9 +353,7 @@ def test_both_languages_have_the_same_kinds() -> None:
     assert list(dict.fromkeys(german)) == list(dict.fromkeys(english))
 
 
-def test_sections_skip_comments_and_read_line_breaks() -> None:
-    text = "# about\n\n## kind\n[a]\\n⟦b⟧\n"
-    assert sections(text) == {"kind": ["[a]\n⟦b⟧"]}
+def test_spans_are_read_and_their_marks_removed() -> None:
     assert parse("kind", "[a]\n⟦b⟧") == Input("kind", "[a]\nb", ("b",))
 
 
@@ -385,8 +381,8 @@ def test_news_counts_only_sentences_with_figures() -> None:
     )
     part = fidelity.with_figures(bitext)
     assert part.sources == ("2 von 5", "5 km")
-    news = fidelity.of_news(part, ["2 of 5", "5 km ⁇"])
-    assert (news.sentences, news.kept, news.kept_by_references, news.unknown) == (2, 2, 1, 1)
+    news = fidelity.count_news(part, ["2 of 5", "5 km ⁇"])
+    assert news == {"sentences": 2, "kept": 2, "kept_by_references": 1, "unknown": 1}
 
 
 def test_unusable_bundles_and_directions_are_refused(
