@@ -90,8 +90,8 @@ def captions(bundle: Bundle, data: Path) -> Sentences:
 def reader(bundle: Bundle) -> Callable[[str], tuple[int, ...]]:
     """Tokenizer of the bundle's first direction: the network's input for a text."""
     tokenizer, eos = bundle.tokenizers().source, bundle.manifest.special_ids.eos
-    prefix = bundle.manifest.directions[0].source_prefix
-    return lambda text: (*prefix, *tokenizer.encode(text), eos)
+    direction = bundle.manifest.directions[0]
+    return lambda text: direction.source_ids(tokenizer.encode(text), eos)
 
 
 def languages(bundle: Bundle) -> dict[str, str]:

@@ -37,7 +37,7 @@ from service.loading.loader import ModelObserver, announcing, load_model
 from service.loading.reloader import Reloader
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
-from service.observability.tracing import open_tracing
+from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
 from service.server.preflight import DOCUMENTS
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
@@ -201,6 +201,23 @@ async def local_translator(
         yield Translator(repository, Admission(sys.maxsize), LinguaDetector())
     finally:
         await repository.close()
+
+
+def open_tracing(address: str) -> Tracing:
+    """Tracing to an OTLP address over HTTP; a no-op for an empty address.
+
+    Raises ``TracingUnavailable`` if the extra is not installed.
+    """
+    if not address:
+        return SilentTracing()
+    try:
+        from service.observability.otlp import OtlpTracing
+    except ImportError as error:
+        raise TracingUnavailable(
+            "DRAGOMAN_TRACING is set, and OpenTelemetry is not installed; "
+            "install the extra tracing, or unset it"
+        ) from error
+    return OtlpTracing.to_address(address)
 
 
 def configure_logging(settings: Settings) -> None:

@@ -97,6 +97,10 @@ class Direction(_Part):
     target_prefix: tuple[int, ...] = ()
     """Token ids forced after ``bos``, before the search chooses."""
 
+    def source_ids(self, text_ids: tuple[int, ...], eos: int) -> tuple[int, ...]:
+        """The encoder's input for the tokens of a text."""
+        return (*self.source_prefix, *text_ids, eos)
+
     @property
     def private_use(self) -> bool:
         """Whether the source language is a private-use one, whose words may be digits."""

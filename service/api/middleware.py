@@ -38,8 +38,7 @@ from service.api.errors import (
 from service.api.responses import Json, error_body_for
 from service.observability.logging import request_id, trace_id
 from service.observability.metrics import NO_MODEL, Metrics, Outcome
-from service.observability.spans import RequestFinished, RequestSpan
-from service.observability.tracing import SilentTracing, Tracing
+from service.observability.tracing import RequestFinished, RequestSpan, SilentTracing, Tracing
 from service.translation.types import Timing
 
 logger = logging.getLogger(__name__)

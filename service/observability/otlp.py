@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import service
-from service.observability.spans import RequestFinished, RequestSpan
+from service.observability.tracing import RequestFinished, RequestSpan
 
 _NANOSECONDS = 1_000_000_000
 _SERVER_ERROR = 500

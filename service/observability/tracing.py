@@ -1,4 +1,4 @@
-"""Request tracing: OpenTelemetry if an OTLP address is set, otherwise a no-op.
+"""Interface of request tracing, what a finished request reports, and the no-op without tracing.
 
 A span has the facts of the log line: route, model, status, counts, times; never a text or a
 secret. ``service.observability.otlp`` needs the extra tracing and is imported only with an address.
@@ -8,9 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from service.observability.spans import RequestFinished, RequestSpan
+
+@dataclass(frozen=True, slots=True)
+class RequestFinished:
+    """Facts of a finished request, written to its span."""
+
+    route: str
+    status: int | None
+    outcome: str
+    request_id: str
+    model: str = ""
+    characters: int | None = None
+    tokens: int | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds per stage, in order of time."""
+
+
+class RequestSpan(Protocol):
+    """The span of one request."""
+
+    trace_id: str | None
+    """32 hexadecimal digits; ``None`` if tracing is off."""
+    sampled: bool
+    """Whether the trace is exported, so that a reference to it can be followed."""
+
+    def finish(self, finished: RequestFinished) -> None: ...
 
 
 class TracingUnavailable(Exception):
@@ -50,20 +75,3 @@ class SilentTracing:
 
     def close(self) -> None:
         pass
-
-
-def open_tracing(address: str) -> Tracing:
-    """Tracing to an OTLP address over HTTP; a no-op for an empty address.
-
-    Raises ``TracingUnavailable`` if the extra is not installed.
-    """
-    if not address:
-        return SilentTracing()
-    try:
-        from service.observability.otlp import OtlpTracing
-    except ImportError as error:
-        raise TracingUnavailable(
-            "DRAGOMAN_TRACING is set, and OpenTelemetry is not installed; "
-            "install the extra tracing, or unset it"
-        ) from error
-    return OtlpTracing.to_address(address)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from models.bundle.manifest import (
     DecodingDefaults,
@@ -124,26 +124,18 @@ class DecodingOverrides:
         longest, shortest = self._lengths(limits, source_tokens, unread, len(forced))
         try:
             return DecodingOptions(
+                **{
+                    "length_penalty": defaults.length_penalty,
+                    "length_normalisation": defaults.length_normalisation,
+                    **self._passed_on,
+                },
                 beam_size=self._beam_size(defaults),
-                patience=_or(self.patience, 1.0),
-                num_hypotheses=_or(self.num_hypotheses, 1),
-                length_penalty=_or(self.length_penalty, defaults.length_penalty),
-                length_normalisation=_or(self.length_normalisation, defaults.length_normalisation),
-                coverage_penalty=_or(self.coverage_penalty, 0.0),
-                repetition_penalty=_or(self.repetition_penalty, 1.0),
-                no_repeat_ngram_size=_or(self.no_repeat_ngram_size, 0),
-                disable_unk=_or(self.disable_unk, False),
                 suppress_sequences=constraints.suppress_sequences,
                 target_prefix=(*forced, *(() if sentence else constraints.target_prefix)),
                 forced_prefix_length=len(forced),
-                prefix_bias_beta=_or(self.prefix_bias_beta, 0.0),
                 min_decoding_length=shortest,
                 max_decoding_length=longest,
-                sampling_topk=_or(self.sampling_topk, 1),
-                sampling_topp=_or(self.sampling_topp, 1.0),
-                sampling_temperature=_or(self.sampling_temperature, 1.0),
                 all_finished=has_figures and self._chooses_by_figures(defaults, direction),
-                return_scores=self.return_scores,
                 seed=self._seed(sentence),
             )
         except ValueError as error:
@@ -161,6 +153,12 @@ class DecodingOverrides:
         _, shortest = self._lengths(limits, source_tokens)
         steps = max(source_tokens, min(shortest, limits.target_length))
         return math.ceil(steps * max(1.0, cost / defaults.beam_size))
+
+    @property
+    def _passed_on(self) -> dict[str, Any]:
+        """The options of the request that the engine takes as they are."""
+        given = {name: getattr(self, name) for name in _PASSED_ON}
+        return {name: value for name, value in given.items() if value is not None}
 
     def _chooses_by_figures(self, defaults: DecodingDefaults, direction: Direction | None) -> bool:
         """Whether one hypothesis is requested, without a score, and the search finds several."""
@@ -206,6 +204,18 @@ class DecodingOverrides:
 
 
 NO_OVERRIDES = DecodingOverrides()
+
+_RESOLVED = {
+    *("beam_size", "suppress_sequences", "target_prefix", "seed"),
+    *("min_decoding_length", "max_decoding_length"),
+}
+_PASSED_ON = sorted(
+    {option.name for option in fields(DecodingOverrides)}.intersection(
+        option.name for option in fields(DecodingOptions)
+    )
+    - _RESOLVED
+)
+"""Options of the same name and meaning here and in the engine, which has their defaults."""
 
 
 def _private_use(direction: Direction | None) -> bool:

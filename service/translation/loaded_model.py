@@ -91,7 +91,7 @@ class DirectedModel:
     def source_ids(self, text: str) -> tuple[int, ...]:
         """The encoder's input for a text."""
         eos = self.model.manifest.special_ids.eos
-        return (*self.direction.source_prefix, *self.model.tokenizers.source.encode(text), eos)
+        return self.direction.source_ids(self.model.tokenizers.source.encode(text), eos)
 
     def text_tokens(self, source_ids: tuple[int, ...]) -> int:
         """The number of ``source_ids`` without the prefix and ``eos``."""

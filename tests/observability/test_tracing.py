@@ -18,10 +18,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from service.api.middleware import RequestLog, facts_of
+from service.bootstrap import open_tracing
 from service.observability import logging as our_logging
 from service.observability.metrics import Metrics
 from service.observability.otlp import OtlpTracing
-from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable, open_tracing
+from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
 from service.translation.types import Timing
 
 pytestmark = pytest.mark.anyio

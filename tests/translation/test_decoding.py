@@ -27,6 +27,25 @@ def test_unset_options_take_the_defaults_of_the_bundle() -> None:
     )
 
 
+def test_every_option_of_a_request_reaches_the_engine() -> None:
+    given: dict[str, Any] = {
+        "patience": 2.0,
+        "num_hypotheses": 2,
+        "length_penalty": 0.3,
+        "length_normalisation": "gnmt",
+        "coverage_penalty": 0.2,
+        "repetition_penalty": 1.5,
+        "no_repeat_ngram_size": 3,
+        "disable_unk": True,
+        "prefix_bias_beta": 0.5,
+        "sampling_topp": 0.9,
+        "sampling_temperature": 0.8,
+        "return_scores": True,
+    }
+    options = resolve(**given)
+    assert {name: getattr(options, name) for name in given} == given
+
+
 def test_default_length_limit_is_three_times_the_source_plus_twenty() -> None:
     assert resolve(source_tokens=2).max_decoding_length == 26
     assert resolve(source_tokens=100).max_decoding_length == 200

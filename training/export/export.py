@@ -129,11 +129,7 @@ def _calibration(recipe: Recipe, run: RunDirectory, fits: _Fitting) -> list[IdPa
     tokenizers, special = fits.tokenizers, fits.tokenizers.target.special_ids
     pairs: list[IdPair] = [
         (
-            (
-                *fits.directions[i].source_prefix,
-                *tokenizers.source.encode(pair.source),
-                special.eos,
-            ),
+            fits.directions[i].source_ids(tokenizers.source.encode(pair.source), special.eos),
             (special.bos, *tokenizers.target.encode(pair.target)),
         )
         for i, pair in fits.pairs(recipe.data.valid, CALIBRATION_SENTENCES)

@@ -75,8 +75,8 @@ class Publication:
 
     def source_ids(self, sentence: Sentence) -> tuple[int, ...]:
         tokenizer = self.tokenizers.source
-        prefix = self.directions[sentence.direction].source_prefix
-        return (*prefix, *tokenizer.encode(sentence.source), tokenizer.special_ids.eos)
+        direction = self.directions[sentence.direction]
+        return direction.source_ids(tokenizer.encode(sentence.source), tokenizer.special_ids.eos)
 
 
 @dataclass(frozen=True, slots=True)
