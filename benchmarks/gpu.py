@@ -32,7 +32,8 @@ from service.engine.engine import Engine
 from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
 from service.runtime.backend import EncodeBatch, StepBatch
-from service.runtime.memory import HostMemory, Memory, Stretches
+from service.runtime.cuda import CudaMemory
+from service.runtime.memory import HostMemory
 from service.runtime.onnx import OnnxBackend
 from service.runtime.sessions import Device, available_device
 
@@ -132,7 +133,7 @@ def load(bundle: Bundle, precision: Precision, device: Device, slots: int) -> On
         rows_per_slot=BEAM_SIZE,
         threads=0,
         cache_bytes=64 << 30,
-        device=device,
+        memory=CudaMemory(0) if device == "cuda" else HostMemory(),
     )
 
 
@@ -182,19 +183,15 @@ def step_bytes(bundle: Bundle, precision: Precision, sentences: int) -> int:
 
 def copy_bandwidth(device: Device) -> float:
     """Bytes read and written per second by a copy within the device's memory."""
-    memory: Memory = HostMemory()
-    if device == "cuda":
-        from service.runtime.cuda import CudaMemory
-
-        memory = CudaMemory(0)
-    source, target = memory.allocate(_COPY_BYTES), memory.allocate(_COPY_BYTES)
+    source = torch.zeros(_COPY_BYTES, dtype=torch.uint8, device=device)
+    target = torch.zeros_like(source)
     seconds = []
     for _ in range(RUNS + 1):
         started = time.perf_counter()
-        memory.copy(Stretches(target, _COPY_BYTES), Stretches(source, _COPY_BYTES), _COPY_BYTES, 1)
+        target.copy_(source)
+        # Reading one element waits for the copy.
+        target[0].item()
         seconds.append(time.perf_counter() - started)
-    memory.free(source)
-    memory.free(target)
     return 2 * _COPY_BYTES / min(seconds[1:])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
+from service.runtime.cuda import CudaError, pci_bus_id
 from service.runtime.sessions import Device, DeviceUnavailable, available_device
 from service.settings import Settings
 
@@ -34,8 +35,6 @@ def watch_device(
     except ImportError:
         logger.error("the GPU is not watched: nvidia-ml-py is missing; install the extra gpu")
         return
-    from service.runtime.cuda import CudaError, pci_bus_id
-
     try:
         registry.register(DeviceCollector(pci_bus_id(0)))
     except (CudaError, DeviceUnreadable) as error:

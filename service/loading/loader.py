@@ -19,14 +19,17 @@ from typing import Protocol
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
+from models.bundle.shortlist import Shortlist
 from service.engine.engine import Engine
 from service.engine.errors import EngineError
 from service.engine.iteration import Iteration
 from service.engine.scheduler import Scheduler
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, TeacherForced
+from service.runtime.cuda import CudaError, CudaMemory
+from service.runtime.memory import HostMemory
 from service.runtime.onnx import OnnxBackend
-from service.runtime.sessions import Device, DeviceUnavailable, available_device
+from service.runtime.sessions import Device, DeviceUnavailable, available_device, usable_gpus
 from service.settings import Settings
 from service.thread_priority import lower_thread_priority
 from service.translation.attention_reader import AttentionReader
@@ -107,22 +110,34 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
         raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
     device, precision = place(manifest, settings, available)
     tokenizers = bundle.tokenizers()
-    shortlist = bundle.shortlist() if settings.shortlist else None
-    if settings.shortlist and shortlist is None:
-        raise InvalidBundle(f"{path} has no shortlist, which the service is set to use")
+    gpu = usable_gpus()[0].number if device == "cuda" else 0
     logger.info("loading %s in %s on %s", manifest.name, precision, device)
-    attention = AttentionGraph.load(bundle, precision, device=device)
-    backend = OnnxBackend.load(
-        bundle,
-        precision,
-        slots=settings.slots or _SLOTS[precision],
-        rows_per_slot=settings.max_beam_size,
-        threads=settings.threads,
-        cache_bytes=settings.cache_megabytes << 20,
-        device=device,
-        shortlist=shortlist,
-    )
+    attention = AttentionGraph.load(bundle, precision, device=device, device_id=gpu)
+    try:
+        backend = OnnxBackend.load(
+            bundle,
+            precision,
+            slots=settings.slots or _SLOTS[precision],
+            rows_per_slot=settings.max_beam_size,
+            threads=settings.threads,
+            cache_bytes=settings.cache_megabytes << 20,
+            memory=CudaMemory(gpu) if device == "cuda" else HostMemory(),
+            shortlist=_shortlist(bundle, precision) if settings.shortlist else None,
+        )
+    except (CudaError, MemoryError) as error:
+        raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
     return OpenedBundle(manifest, precision, tokenizers, backend, attention, device)
+
+
+def _shortlist(bundle: Bundle, precision: Precision) -> Shortlist | None:
+    """The bundle's shortlist; ``None`` in fp16, whose graphs compute the whole vocabulary."""
+    if precision == "fp16":
+        logger.warning("%s in fp16 uses no shortlist", bundle.manifest.name)
+        return None
+    shortlist = bundle.shortlist()
+    if shortlist is None:
+        raise InvalidBundle(f"{bundle.path} has no shortlist, which the service is set to use")
+    return shortlist
 
 
 async def load_model(

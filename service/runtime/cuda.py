@@ -1,17 +1,46 @@
-"""Key/value memory on an NVIDIA GPU, through the CUDA runtime library that ONNX Runtime uses."""
+"""Device memory on an NVIDIA GPU, through the CUDA runtime library that ONNX Runtime uses.
+
+Copies, clears and sessions of one backend use one stream, which orders them. Only ``wait`` waits.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from service.runtime.memory import Stretches
+import numpy as np
+import onnxruntime
 
-_DEVICE_TO_DEVICE = 3
+from models.bundle.manifest import Dimensions
+from service.runtime.memory import Budget, Exchange, Pool, Stretches
+
+_TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _OUT_OF_MEMORY = 2
+_NON_BLOCKING = 1
 _PCI_BUS_ID_SIZE = 32
 _LIBRARIES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
+_LINKED = ("libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libcurand.so.10")
+"""Further libraries that onnxruntime's CUDA provider is linked with or loads."""
+_CUDA_VERSION = 13
+_NO_DEVICE, _DRIVER_TOO_OLD = 100, 35
+_CAPABILITY = 75, 76
+"""Device attributes: major and minor compute capability."""
+_PROPERTIES_SIZE = 1 << 13
+"""More than ``cudaDeviceProp`` has in any version."""
+
+ARCHITECTURES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (12, 0))
+"""Compute capabilities that onnxruntime-gpu 1.31.1 has machine code for. It has no PTX, from which
+a driver could compile code for other architectures."""
+
+_EXCHANGE_BYTES = 1 << 20
+"""First size of an exchange block: the inputs of 256 sentences of 4 rows."""
+_RESERVED_ENTRIES = 256
+"""Cache length that is reserved at first use, if the budget allows it."""
+_RESERVED_SHARE = 4
+"""A reservation takes at most one part in this many of the budget."""
 
 
 class CudaError(Exception):
@@ -19,67 +48,300 @@ class CudaError(Exception):
 
 
 class CudaMemory:
-    """GPU implementation of ``service.runtime.memory.Memory``. Every call is synchronous.
-
-    ONNX Runtime uses its own stream and synchronises it at the end of a run. Copies here use the
-    default stream and synchronise too, so neither reads data of an unfinished operation.
-    """
+    """GPU implementation of ``service.runtime.memory.Memory``."""
 
     device = "cuda"
+    self_bucket = 64
+    cross_bucket = 32
+    encodes_at_once = True
 
     def __init__(self, device_id: int, runtime: Any = None) -> None:
         self.device_id = device_id
         self._runtime = runtime if runtime is not None else _load_runtime()
-        self._call("cudaSetDevice", device_id)
+        self._thread = 0
+        """The thread whose current device has been set."""
+        stream = ctypes.c_void_p()
+        # The stream must not wait for work of other threads on the default stream.
+        self.call("cudaStreamCreateWithFlags", ctypes.byref(stream), _NON_BLOCKING)
+        self.stream = stream.value or 0
+        # A run ends when its kernels are queued. ``wait`` waits for them.
+        self.run_options = onnxruntime.RunOptions()
+        self.run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        # No capture. Without an entry, onnxruntime raises and catches an exception in each run.
+        self.run_options.add_run_config_entry("gpu_graph_id", "-1")
+
+    def pool(
+        self,
+        kind: str,
+        dimensions: Dimensions,
+        slots: int,
+        budget: Budget,
+        element: type[np.floating],
+    ) -> Pool:
+        bucket = self.self_bucket if kind == "self" else self.cross_bucket
+        return CudaPool(kind, dimensions, slots, bucket, self, budget, element)
+
+    def exchange(self) -> Exchange:
+        return CudaExchange(self)
+
+    def wait(self) -> None:
+        self.call("cudaStreamSynchronize", ctypes.c_void_p(self.stream))
+
+    def close(self) -> None:
+        self.call("cudaStreamDestroy", ctypes.c_void_p(self.stream))
 
     def allocate(self, size: int) -> int:
+        """The address of ``size`` zero bytes; raises ``MemoryError``."""
         address = ctypes.c_void_p()
-        self._call("cudaMalloc", ctypes.byref(address), ctypes.c_size_t(max(size, 1)))
+        self.call("cudaMalloc", ctypes.byref(address), ctypes.c_size_t(size))
         assert address.value is not None
-        self._call("cudaMemset", address, 0, ctypes.c_size_t(max(size, 1)))
+        self.clear(Stretches(address.value, size), size, 1)
         return address.value
 
-    def resize(self, address: int, old_size: int, size: int) -> int:
-        moved = self.allocate(size)
-        kept = min(old_size, size)
-        self.copy(Stretches(moved, kept), Stretches(address, kept), kept, 1)
-        self.free(address)
-        return moved
-
     def free(self, address: int) -> None:
-        self._call("cudaFree", ctypes.c_void_p(address))
+        self.call("cudaFree", ctypes.c_void_p(address))
 
-    def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
-        self._call(
-            "cudaMemcpy2D",
+    def copy(
+        self, target: Stretches, source: Stretches, width: int, height: int, kind: int = _ON_DEVICE
+    ) -> None:
+        """Queue a copy of stretches that do not overlap."""
+        self.call(
+            "cudaMemcpy2DAsync",
             ctypes.c_void_p(target.address),
             ctypes.c_size_t(target.pitch),
             ctypes.c_void_p(source.address),
             ctypes.c_size_t(source.pitch),
             ctypes.c_size_t(width),
             ctypes.c_size_t(height),
-            _DEVICE_TO_DEVICE,
+            kind,
+            ctypes.c_void_p(self.stream),
         )
-        self._call("cudaDeviceSynchronize")
 
     def clear(self, target: Stretches, width: int, height: int) -> None:
-        self._call(
-            "cudaMemset2D",
+        """Queue filling stretches with zeros."""
+        self.call(
+            "cudaMemset2DAsync",
             ctypes.c_void_p(target.address),
             ctypes.c_size_t(target.pitch),
             0,
             ctypes.c_size_t(width),
             ctypes.c_size_t(height),
+            ctypes.c_void_p(self.stream),
         )
-        self._call("cudaDeviceSynchronize")
 
-    def _call(self, name: str, *arguments: object) -> None:
+    def call(self, name: str, *arguments: object) -> None:
         """Raises ``MemoryError`` if the device is out of memory, else ``CudaError``."""
-        code = getattr(self._runtime, name)(*arguments)
+        # The current device belongs to a thread, and loading uses another thread than decoding.
+        if self._thread != threading.get_ident():
+            self._thread = threading.get_ident()
+            self._check("cudaSetDevice", self._runtime.cudaSetDevice(self.device_id))
+        self._check(name, getattr(self._runtime, name)(*arguments))
+
+    def _check(self, name: str, code: int) -> None:
         if code == _OUT_OF_MEMORY:
             raise MemoryError(f"GPU {self.device_id} has no room for these keys and values")
         if code:
             raise CudaError(f"{name} on GPU {self.device_id} failed with error {code}")
+
+
+class CudaExchange(Exchange):
+    """A page-locked block of the host and a block of the GPU."""
+
+    def __init__(self, memory: CudaMemory) -> None:
+        super().__init__()
+        self._memory = memory
+        self._pinned = 0
+        self.reserve(_EXCHANGE_BYTES // 2)
+
+    def send(self, start: int, stop: int) -> None:
+        self._copy(self.address + start, self._pinned + start, stop - start, _TO_DEVICE)
+
+    def receive(self, size: int) -> None:
+        self._copy(self._pinned, self.address, size, _TO_HOST)
+
+    def close(self) -> None:
+        if self._pinned:
+            self._memory.wait()
+            self._memory.free(self.address)
+            self._memory.call("cudaFreeHost", ctypes.c_void_p(self._pinned))
+        self._pinned = self.address = 0
+
+    def _allocate(self, size: int) -> None:
+        pinned = ctypes.c_void_p()
+        self._memory.call("cudaHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(size), 0)
+        assert pinned.value is not None
+        self._pinned = pinned.value
+        self.host = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(pinned.value))
+        self.host[...] = 0
+        self.address = self._memory.allocate(size)
+
+    def _copy(self, target: int, source: int, size: int, kind: int) -> None:
+        memory = self._memory
+        memory.call(
+            "cudaMemcpyAsync",
+            ctypes.c_void_p(target),
+            ctypes.c_void_p(source),
+            ctypes.c_size_t(size),
+            kind,
+            ctypes.c_void_p(memory.stream),
+        )
+
+
+class CudaPool(Pool):
+    """A pool on a GPU. All arrays are in one block, so that one call moves or clears a slot in
+    every array, and the block is reserved once."""
+
+    def __init__(
+        self,
+        kind: str,
+        dimensions: Dimensions,
+        slots: int,
+        bucket: int,
+        memory: CudaMemory,
+        budget: Budget,
+        element: type[np.floating],
+    ) -> None:
+        super().__init__(kind, dimensions, slots, bucket, budget, element)
+        self._memory = memory
+        self._base = 0
+        self._aside = 0
+
+    def move(self, origin: int, slot: int, length: int) -> None:
+        # The whole slot, because its entries are contiguous in each array.
+        width, arrays = self._slot_bytes, len(self._addresses)
+        target = Stretches(self._base + slot * width, self._reserved)
+        source = Stretches(self._base + origin * width, self._reserved)
+        self._memory.copy(target, source, width, arrays)
+
+    def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
+        first, count = slots[0], len(slots)
+        if list(slots) != list(range(first, first + count)):
+            raise ValueError(f"the slots {slots} are not in a row")
+        self.clear(first, count)
+        filled = length * self._entry
+        for name, source in zip(self._addresses, sources, strict=True):
+            target = Stretches(self.place(name, first), self.length * self._entry)
+            self._memory.copy(target, Stretches(source, filled), filled, count * self.heads)
+
+    def clear(self, first_slot: int, slots: int) -> None:
+        width = slots * self._slot_bytes
+        if width:
+            target = Stretches(self._base + first_slot * self._slot_bytes, self._reserved)
+            self._memory.clear(target, width, len(self._addresses))
+
+    def release(self) -> None:
+        self._memory.wait()
+        for address in (self._aside, self._base):
+            if address:
+                self._memory.free(address)
+        self._addresses = {}
+
+    @property
+    def _slot_bytes(self) -> int:
+        return self.heads * self.length * self._entry
+
+    def _reserve(self, length: int) -> None:
+        arrays = len(self._addresses)
+        size = self._size(length)
+        if not self._reserved:
+            wanted = self._size(max(length, _RESERVED_ENTRIES))
+            size = max(size, min(wanted, self._budget.size // _RESERVED_SHARE // arrays))
+            size -= size % (self.heads * self._entry)
+        self._budget.take((size - self._reserved) * arrays)
+        try:
+            base, aside = self._blocks(size, arrays)
+        except MemoryError:
+            self._budget.take((self._reserved - size) * arrays)
+            raise
+        if self._base:
+            kept = min(size, self._reserved)
+            target, source = Stretches(base, size), Stretches(self._base, self._reserved)
+            self._memory.copy(target, source, kept, arrays)
+            addresses, self._addresses = self._addresses, {}
+            self.release()
+            self._addresses = addresses
+        self._base, self._aside, self._reserved = base, aside, size
+        self._addresses = {name: base + i * size for i, name in enumerate(self._addresses)}
+
+    def _blocks(self, size: int, arrays: int) -> tuple[int, int]:
+        base = self._memory.allocate(size * arrays)
+        try:
+            return base, self._memory.allocate(size)
+        except MemoryError:
+            self._memory.free(base)
+            raise
+
+    def _shrink(self, length: int) -> None:
+        """The reservation stays: allocating it again would wait for the GPU."""
+
+    def _scratch(self, size: int) -> int:
+        return self._aside
+
+    def _copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
+        self._memory.copy(target, source, width, height)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that this process may see."""
+
+    number: int
+    name: str
+    capability: tuple[int, int]
+    """Compute capability, which names the architecture."""
+
+    @property
+    def supported(self) -> bool:
+        """Whether onnxruntime has machine code for it. Code of a minor version runs on later ones
+        of the same major version."""
+        major, minor = self.capability
+        return any(major == a and minor >= b for a, b in ARCHITECTURES)
+
+
+def find_gpus(runtime: Any = None) -> list[Gpu]:
+    """The GPUs that this process may see; raises ``CudaError`` with the reason if there is none.
+
+    The CUDA runtime counts them, because containers and WSL2 lack the driver's files in /proc.
+    """
+    runtime = runtime if runtime is not None else _load_runtime()
+    for library in _LINKED:
+        try:
+            ctypes.CDLL(library)
+        except OSError as error:
+            raise CudaError(f"{error}: install dragoman with its extra gpu") from error
+    count, version = ctypes.c_int(), ctypes.c_int()
+    code = runtime.cudaGetDeviceCount(ctypes.byref(count))
+    if code == _DRIVER_TOO_OLD:
+        runtime.cudaDriverGetVersion(ctypes.byref(version))
+        if not version.value:
+            raise CudaError("there is no NVIDIA driver")
+        major, minor = version.value // 1000, version.value % 1000 // 10
+        raise CudaError(
+            f"the NVIDIA driver is too old: it runs CUDA {major}.{minor}; onnxruntime needs CUDA "
+            f"{_CUDA_VERSION}"
+        )
+    if code == _NO_DEVICE or (not code and not count.value):
+        raise CudaError("there is no NVIDIA GPU that this process may see")
+    if code:
+        raise CudaError(f"cudaGetDeviceCount failed with error {code}")
+    return [_describe(runtime, number) for number in range(count.value)]
+
+
+def _describe(runtime: Any, number: int) -> Gpu:
+    properties = ctypes.create_string_buffer(_PROPERTIES_SIZE)
+    capability = ctypes.c_int(), ctypes.c_int()
+    codes = [
+        runtime.cudaGetDeviceProperties(properties, number),
+        *(
+            runtime.cudaDeviceGetAttribute(ctypes.byref(value), attribute, number)
+            for value, attribute in zip(capability, _CAPABILITY, strict=True)
+        ),
+    ]
+    if any(codes):
+        raise CudaError(f"the properties of GPU {number} cannot be read: errors {codes}")
+    # The first field of the properties is the name.
+    name = ctypes.string_at(properties).decode(errors="replace")
+    return Gpu(number, name, (capability[0].value, capability[1].value))
 
 
 def pci_bus_id(device_id: int, runtime: Any = None) -> str:

@@ -1,7 +1,8 @@
-"""Raw key/value memory: zeroed byte blocks that ONNX Runtime reads and writes in place.
+"""Memory that ONNX Runtime reads and writes in place: exchange blocks and key/value pools.
 
-Copies are two-dimensional (``height`` stretches of ``width`` bytes, ``pitch`` bytes apart), which
-every device supports; see ``service.runtime.cuda``.
+This module keeps it in host memory; ``service.runtime.cuda`` keeps it on a GPU.
+
+P  slots    C  entries of a cache    D  width of a head    H  heads    (other axes: backend.py)
 """
 
 from __future__ import annotations
@@ -9,61 +10,140 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 
+from models.bundle.manifest import Dimensions
+from service.runtime.backend import CacheUse
 
-@dataclass(frozen=True, slots=True)
-class Stretches:
-    """Byte stretches at ``address``, ``address + pitch``, ``address + 2 * pitch``, …"""
+ALIGNMENT = 256
+"""Alignment in bytes of the arrays in an exchange block. It suits SIMD and GPU copies."""
 
-    address: int
-    pitch: int
+_SPARE = 4
+"""Memory is released when it is this many times the needed size."""
+
+
+class Exchange:
+    """One block of bytes through which the host and a device exchange the arrays of a call.
+
+    In host memory, the device's block is the host's block and nothing is copied.
+    """
+
+    def __init__(self) -> None:
+        self.host: NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self.address = 0
+        """The device's address of the block."""
+        self.holder: object = None
+        """Whose arrays are in the block; ``None`` after an allocation."""
+
+    def reserve(self, size: int) -> None:
+        """Allocate a larger block if ``size`` bytes do not fit. Its content is lost."""
+        if size > len(self.host):
+            self.close()
+            self._allocate(2 * size)
+            self.holder = None
+
+    def view(self, offset: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """The array at an offset of the host's block."""
+        return np.ndarray(shape, dtype, self.host, offset)
+
+    def send(self, start: int, stop: int) -> None:
+        """Copy bytes from the host to the device, in the order of the device's work."""
+
+    def receive(self, size: int) -> None:
+        """Copy the first bytes from the device to the host. ``Memory.wait`` completes the copy."""
+
+    def close(self) -> None:
+        """Free the block. Arrays in it may not be used afterwards."""
+
+    def _allocate(self, size: int) -> None:
+        block = np.zeros(size + ALIGNMENT, np.uint8)
+        start = -block.ctypes.data % ALIGNMENT
+        self.host = block[start : start + size]
+        self.address = self.host.ctypes.data
 
 
 class Memory(Protocol):
-    """Allocator of one device's memory."""
+    """The memory of one device, for one backend."""
 
     device: str
     """ONNX Runtime's device name."""
     device_id: int
+    stream: int
+    """The CUDA stream of sessions that use the memory; 0 for none."""
+    run_options: onnxruntime.RunOptions | None
+    """For every run of a session that uses the memory."""
+    self_bucket: int
+    """Cache lengths are multiples of a bucket, so that shapes repeat. On a GPU, repeated shapes are
+    faster; on a CPU, fewer entries to read."""
+    cross_bucket: int
+    encodes_at_once: bool
+    """Whether one padded batch is faster than several of similar lengths."""
 
-    def allocate(self, size: int) -> int:
-        """The address of ``size`` zero bytes; raises ``MemoryError``."""
+    def pool(
+        self,
+        kind: str,
+        dimensions: Dimensions,
+        slots: int,
+        budget: Budget,
+        element: type[np.floating],
+    ) -> Pool: ...
 
-    def resize(self, address: int, old_size: int, size: int) -> int:
-        """Resize a block; returns its address afterwards.
+    def exchange(self) -> Exchange: ...
 
-        Keeps the bytes that fit; added bytes are zero. Raises ``MemoryError`` and leaves the block
-        unchanged if there is no room.
-        """
+    def wait(self) -> None:
+        """Wait for the end of all copies and runs. Raises the errors of the device."""
 
-    def free(self, address: int) -> None:
-        """Free a block; ``address`` comes from ``allocate`` or ``resize``."""
-
-    def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
-        """Copy stretches that do not overlap."""
-
-    def clear(self, target: Stretches, width: int, height: int) -> None:
-        """Fill stretches with zeros."""
+    def close(self) -> None:
+        """Free what the device keeps for this object, after pools and exchange blocks."""
 
 
 class HostMemory:
-    """Anonymous memory maps: aligned for SIMD, zero until written, returned to the system on free.
+    """Host implementation of ``Memory``: pools are anonymous memory maps.
 
+    They are aligned for SIMD, zero until written, and returned to the system when they are freed.
     Pages that were never written take no memory.
     """
 
     device = "cpu"
     device_id = 0
+    stream = 0
+    run_options = None
+    self_bucket = 16
+    cross_bucket = 1
+    encodes_at_once = False
 
     def __init__(self) -> None:
         self._blocks: dict[int, mmap.mmap] = {}
 
+    def pool(
+        self,
+        kind: str,
+        dimensions: Dimensions,
+        slots: int,
+        budget: Budget,
+        element: type[np.floating],
+    ) -> Pool:
+        bucket = self.self_bucket if kind == "self" else self.cross_bucket
+        return HostPool(kind, dimensions, slots, bucket, self, budget, element)
+
+    def exchange(self) -> Exchange:
+        return Exchange()
+
+    def wait(self) -> None:
+        """Runs and copies on the host have ended when they return."""
+
+    def close(self) -> None:
+        """Pools have freed their memory themselves."""
+
     def allocate(self, size: int) -> int:
+        """The address of ``size`` zero bytes; raises ``MemoryError``."""
         try:
             block = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
@@ -71,6 +151,11 @@ class HostMemory:
         return self._keep(block)
 
     def resize(self, address: int, old_size: int, size: int) -> int:
+        """Resize a block; returns its address afterwards.
+
+        Keeps the bytes that fit; added bytes are zero. Raises ``MemoryError`` and leaves the block
+        unchanged if there is no room.
+        """
         block = self._blocks[address]
         if sys.platform != "linux":
             # Only Linux has mremap.
@@ -95,11 +180,13 @@ class HostMemory:
         self._blocks[address] = block
         return address
 
-    def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
-        _view(target, width, height)[...] = _view(source, width, height)
 
-    def clear(self, target: Stretches, width: int, height: int) -> None:
-        _view(target, width, height)[...] = 0
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Byte stretches at ``address``, ``address + pitch``, ``address + 2 * pitch``, …"""
+
+    address: int
+    pitch: int
 
 
 def _view(stretches: Stretches, width: int, height: int) -> NDArray[np.uint8]:
@@ -107,3 +194,220 @@ def _view(stretches: Stretches, width: int, height: int) -> NDArray[np.uint8]:
     array = (ctypes.c_uint8 * length).from_address(stretches.address)
     memory = np.frombuffer(memoryview(array), np.uint8)
     return np.ndarray((height, width), np.uint8, memory, strides=(stretches.pitch, 1))
+
+
+class CacheFull(MemoryError):
+    """Keys and values need more memory than the budget allows."""
+
+    def __init__(self, needed: int, budget: int) -> None:
+        super().__init__(
+            f"keys and values of this batch take {needed >> 20} MiB; {budget >> 20} MiB are allowed"
+        )
+
+
+class Budget:
+    """Shared memory budget of all pools of a backend, in bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._taken = 0
+
+    def take(self, size: int) -> None:
+        """Reserve ``size`` bytes, or release if negative; raises ``CacheFull`` over budget."""
+        if size > 0 and self._taken + size > self.size:
+            raise CacheFull(self._taken + size, self.size)
+        self._taken += size
+
+    @property
+    def use(self) -> CacheUse:
+        return CacheUse(self._taken, self.size)
+
+
+class Pool(ABC):
+    """A key and a value array ``[P, H, length, D]`` for every decoder layer.
+
+    ``length`` is a multiple of ``bucket``. Unused entries must hold finite numbers: attention
+    multiplies them by zero, and zero times NaN is NaN.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        dimensions: Dimensions,
+        slots: int,
+        bucket: int,
+        budget: Budget,
+        element: type[np.floating],
+    ) -> None:
+        self.heads, self.width = dimensions.heads, dimensions.head_width
+        self.element = element
+        self._entry = self.width * np.dtype(element).itemsize
+        self._slots = slots
+        self._bucket = bucket
+        self._budget = budget
+        self.length = 0
+        self._reserved = 0
+        """Allocated bytes of each array."""
+        self._addresses = {
+            f"{kind}_{part}.{layer}": 0
+            for layer in range(dimensions.decoder_layers)
+            for part in ("keys", "values")
+        }
+
+    def resize(self, needed: int, used_slots: int) -> bool:
+        """Resize to about ``needed`` entries per slot; true if shapes have changed.
+
+        The first ``used_slots`` slots keep the entries that fit. Raises ``CacheFull`` and changes
+        nothing if the budget is exceeded.
+        """
+        length = max(-(-needed // self._bucket), 1) * self._bucket
+        # Shrinking copies all entries, so up to 40 % unused length is accepted.
+        if length == self.length or 0.6 * self.length < length < self.length:
+            return False
+        if self._size(length) > self._reserved:
+            self._reserve(length)
+        self._spread(length, used_slots)
+        if self._size(length) * _SPARE <= self._reserved:
+            self._shrink(length)
+        self.length = length
+        return True
+
+    def place(self, name: str, slot: int) -> int:
+        """Address of a slot in the array ``name``."""
+        return self._addresses[name] + slot * self.heads * self.length * self._entry
+
+    def arrays(self) -> Iterator[tuple[str, int]]:
+        """Name and address of every array."""
+        yield from self._addresses.items()
+
+    @abstractmethod
+    def move(self, origin: int, slot: int, length: int) -> None:
+        """Copy at least the first ``length`` entries of slot ``origin`` to ``slot``."""
+
+    @abstractmethod
+    def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
+        """Copy ``[len(slots), H, length, D]`` into each array, in the order of ``arrays``.
+
+        ``sources`` are addresses. Entries behind ``length`` are zero afterwards.
+        """
+
+    @abstractmethod
+    def clear(self, first_slot: int, slots: int) -> None:
+        """Fill slots with zeros."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Free all memory. The pool cannot be used afterwards."""
+
+    @abstractmethod
+    def _reserve(self, length: int) -> None:
+        """Reallocate all arrays for ``length`` entries, or change nothing and raise an error."""
+
+    @abstractmethod
+    def _shrink(self, length: int) -> None:
+        """Release memory beyond ``length`` entries."""
+
+    def _spread(self, length: int, used_slots: int) -> None:
+        """Move the entries of the used slots to the layout of another length."""
+        kept = min(length, self.length) * self._entry
+        rows = used_slots * self.heads
+        if not kept or not rows:
+            return
+        old_pitch, pitch = self.length * self._entry, length * self._entry
+        # Old and new layout overlap, so each array is copied through a scratch buffer.
+        scratch = Stretches(self._scratch(kept * rows), kept)
+        for address in self._addresses.values():
+            self._copy(scratch, Stretches(address, old_pitch), kept, rows)
+            self._copy(Stretches(address, pitch), scratch, kept, rows)
+
+    @abstractmethod
+    def _scratch(self, size: int) -> int:
+        """Address of at least ``size`` bytes."""
+
+    @abstractmethod
+    def _copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
+        """Copy stretches that do not overlap."""
+
+    def _size(self, length: int) -> int:
+        return self._slots * self.heads * length * self._entry
+
+
+class HostPool(Pool):
+    """A pool in host memory. Touched memory is kept while it fits, because a new page costs more
+    than a copied one."""
+
+    def __init__(
+        self,
+        kind: str,
+        dimensions: Dimensions,
+        slots: int,
+        bucket: int,
+        memory: HostMemory,
+        budget: Budget,
+        element: type[np.floating],
+    ) -> None:
+        super().__init__(kind, dimensions, slots, bucket, budget, element)
+        self._memory = memory
+        self._aside, self._aside_size = memory.allocate(0), 0
+        self._addresses = {name: memory.allocate(0) for name in self._addresses}
+
+    def move(self, origin: int, slot: int, length: int) -> None:
+        pitch = self.length * self._entry
+        for name in self._addresses:
+            target = Stretches(self.place(name, slot), pitch)
+            source = Stretches(self.place(name, origin), pitch)
+            self._copy(target, source, length * self._entry, self.heads)
+
+    def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
+        for name, source in zip(self._addresses, sources, strict=True):
+            self._put(name, source, slots, length)
+
+    def _put(self, name: str, source: int, slots: Sequence[int], length: int) -> None:
+        pitch, filled = self.length * self._entry, length * self._entry
+        for number, slot in enumerate(slots):
+            target = self.place(name, slot)
+            origin = Stretches(source + number * self.heads * filled, filled)
+            self._copy(Stretches(target, pitch), origin, filled, self.heads)
+            if filled < pitch:
+                _view(Stretches(target + filled, pitch), pitch - filled, self.heads)[...] = 0
+
+    def clear(self, first_slot: int, slots: int) -> None:
+        width = slots * self.heads * self.length * self._entry
+        if not width:
+            return
+        for name in self._addresses:
+            _view(Stretches(self.place(name, first_slot), width), width, 1)[...] = 0
+
+    def release(self) -> None:
+        for address in (self._aside, *self._addresses.values()):
+            self._memory.free(address)
+        self._addresses = {}
+
+    def _reserve(self, length: int) -> None:
+        size = self._size(length)
+        difference = (size - self._reserved) * len(self._addresses)
+        self._budget.take(difference)
+        grown: list[str] = []
+        try:
+            for name, address in self._addresses.items():
+                self._addresses[name] = self._memory.resize(address, self._reserved, size)
+                grown.append(name)
+        except MemoryError:
+            for name in grown:
+                address = self._addresses[name]
+                self._addresses[name] = self._memory.resize(address, size, self._reserved)
+            self._budget.take(-difference)
+            raise
+        self._reserved = size
+
+    def _shrink(self, length: int) -> None:
+        self._reserve(length)
+
+    def _scratch(self, size: int) -> int:
+        if size > self._aside_size:
+            self._aside = self._memory.resize(self._aside, self._aside_size, size)
+            self._aside_size = size
+        return self._aside
+
+    def _copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
+        _view(target, width, height)[...] = _view(source, width, height)

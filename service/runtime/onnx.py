@@ -3,9 +3,7 @@
 A sentence has one self-attention cache, shared by its rows. A step writes one entry per row into
 entries that no live row sees. An additive mask shows each row the entries of its own ancestors. So
 forking beams reorders and concatenates nothing, and entries that no live row sees are free again.
-Arrays and I/O bindings of a step are kept for later steps of the same shape.
-
-    P  slots    C  entries of a cache    (other axes: backend.py)
+I/O bindings of a step are kept for later steps of the same shape. Shapes: backend.py, memory.py.
 """
 
 from __future__ import annotations
@@ -22,17 +20,12 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import Dimensions, Precision
 from models.bundle.shortlist import Shortlist
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
-from service.runtime.binding import StepBinding
-from service.runtime.caches import Ancestry, Budget, Pool
-from service.runtime.memory import HostMemory, Memory
-from service.runtime.sessions import Device, int8_saturates, open_session
-from service.runtime.shortlists import BatchShortlist
+from service.runtime.binding import Ancestry, BatchShortlist, StepBinding
+from service.runtime.memory import Budget, HostMemory, Memory
+from service.runtime.sessions import int8_saturates, open_session
 
 logger = logging.getLogger(__name__)
 
-_SELF_BUCKET = 16
-_CROSS_BUCKETS: dict[str, int] = {"cpu": 1, "cuda": 8}
-"""On a GPU, repeated shapes are faster; on a CPU, fewer entries to read."""
 _KEPT_BINDINGS = 64
 _FEW_TOKENS = 128
 """Below this batch size, encoding time hardly depends on the number of tokens."""
@@ -65,16 +58,9 @@ class OnnxBackend:
         self._vocabulary_size = dimensions.vocabulary_size
         self._memory = memory
         self._budget = budget = Budget(cache_bytes)
-        self._own = Pool("self", dimensions, limits.slots, _SELF_BUCKET, memory, budget, element)
-        self._cross = Pool(
-            "cross",
-            dimensions,
-            limits.slots,
-            _CROSS_BUCKETS[memory.device],
-            memory,
-            budget,
-            element,
-        )
+        self._own = memory.pool("self", dimensions, limits.slots, budget, element)
+        self._cross = memory.pool("cross", dimensions, limits.slots, budget, element)
+        self._sources, self._inputs, self._outputs = (memory.exchange() for _ in range(3))
         self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
         self._shortlist = BatchShortlist(shortlist, limits.slots) if shortlist else None
         self._source_lengths_P = np.zeros(limits.slots, np.int64)
@@ -95,22 +81,20 @@ class OnnxBackend:
         rows_per_slot: int,
         threads: int,
         cache_bytes: int = 1 << 30,
-        device: Device = "cpu",
-        device_id: int = 0,
+        memory: Memory | None = None,
         shortlist: Shortlist | None = None,
     ) -> OnnxBackend:
         """Open and check the encoder and step graphs of a precision.
 
-        ``threads`` 0 means one for each core. Keys and values take at most ``cache_bytes``. A
-        ``shortlist`` restricts the target tokens of every sentence. Raises ``InvalidBundle`` as
-        ``open_session`` does.
+        ``threads`` 0 means one for each core. The graphs run where ``memory`` is, on the CPU by
+        default. Keys and values take at most ``cache_bytes``. A ``shortlist`` restricts the target
+        tokens of every sentence. Raises ``InvalidBundle`` as ``open_session`` does, and
+        ``ValueError`` for a shortlist in fp16, whose graphs use none.
         """
+        if shortlist is not None and precision == "fp16":
+            raise ValueError("graphs in fp16 use no shortlist")
         manifest = bundle.manifest
-        memory: Memory = HostMemory()
-        if device == "cuda":
-            from service.runtime.cuda import CudaMemory
-
-            memory = CudaMemory(device_id)
+        memory = memory or HostMemory()
         if precision == "int8" and int8_saturates():
             logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
         opened = partial(
@@ -118,8 +102,9 @@ class OnnxBackend:
             bundle,
             precision=precision,
             threads=threads,
-            device=device,
-            device_id=device_id,
+            device="cuda" if memory.device == "cuda" else "cpu",
+            device_id=memory.device_id,
+            stream=memory.stream,
         )
         encoder, step = opened(graph="encoder"), opened(graph="step")
         return cls(
@@ -145,9 +130,11 @@ class OnnxBackend:
         lengths = [len(source) for source in batch.sources]
         if self._cross.resize(max(*lengths, self._longest_source()), first):
             self._bindings.clear()
-        for places in alike(lengths):
+        groups = [list(range(count))] if self._memory.encodes_at_once else alike(lengths)
+        for places in groups:
             self._encode(first, places, batch.sources)
         self._own.clear(first, count)
+        self._memory.wait()
         self._ancestry.clear(first, count)
         if self._shortlist is not None:
             self._shortlist.put(first, batch.sources)
@@ -158,27 +145,35 @@ class OnnxBackend:
     def _encode(self, first: int, places: Sequence[int], sources: Sequence[Ids]) -> None:
         """Encode some of the new sentences as one padded batch."""
         chosen = [sources[place] for place in places]
-        source_ids_BS = np.full((len(chosen), max(map(len, chosen))), self._pad_id, np.int32)
+        count, bucket = len(chosen), self._memory.cross_bucket
+        # The network has no positions beyond the limit.
+        padded = -(-max(map(len, chosen)) // bucket) * bucket
+        shape = count, min(padded, self.limits.source_length)
+        length = shape[1]
+        self._sources.reserve(count * length * np.dtype(np.int32).itemsize)
+        source_ids_BS = self._sources.view(0, shape, np.int32)
+        source_ids_BS[...] = self._pad_id
         for row, source in zip(source_ids_BS, chosen, strict=True):
             row[: len(source)] = source
+        self._sources.send(0, source_ids_BS.nbytes)
         binding = self._encoder.io_binding()
-        binding.bind_cpu_input("source_ids", source_ids_BS)
+        place = self._memory.device, self._memory.device_id
+        binding.bind_input("source_ids", *place, np.int32, shape, self._sources.address)
         slots = [first + place for place in places]
-        count, length = source_ids_BS.shape
         names = [name for name, _ in self._cross.arrays()]
-        cross, place = self._cross, (self._memory.device, self._memory.device_id)
+        cross, options = self._cross, self._memory.run_options
         if length == cross.length and slots == list(range(slots[0], slots[0] + count)):
-            shape = count, cross.heads, length, cross.width
+            outputs = count, cross.heads, length, cross.width
             for name in names:
                 address = cross.place(name, slots[0])
-                binding.bind_output(name, *place, cross.element, shape, address)
-            self._encoder.run_with_iobinding(binding)
+                binding.bind_output(name, *place, cross.element, outputs, address)
+            self._encoder.run_with_iobinding(binding, options)
             return
         for name in names:
             binding.bind_output(name, *place)
-        self._encoder.run_with_iobinding(binding)
-        for name, output in zip(names, binding.get_outputs(), strict=True):
-            cross.put(name, slots, output.data_ptr(), length)
+        self._encoder.run_with_iobinding(binding, options)
+        found = binding.get_outputs()
+        cross.put([output.data_ptr() for output in found], slots, length)
 
     def step(self, batch: StepBatch) -> Candidates:
         sentences, rows = batch.parents_BK.shape
@@ -217,10 +212,13 @@ class OnnxBackend:
 
     def close(self) -> None:
         self._bindings.clear()
+        for part in (self._sources, self._inputs, self._outputs):
+            part.close()
         self._own.release()
         self._cross.release()
         # Tracebacks of failed calls may hold on to the backend for a while yet.
         del self._encoder, self._step
+        self._memory.close()
 
     def _keep(self, slots: int) -> None:
         """Discard sentences beyond the first ``slots``, and shrink the pools to fit."""
@@ -251,7 +249,13 @@ class OnnxBackend:
         binding = self._bindings.get(key)
         if binding is None:
             binding = StepBinding(
-                self._step, self._own, self._cross, self._memory, sentences, rows, key[2]
+                self._step,
+                self._own,
+                self._cross,
+                self._memory,
+                self._inputs,
+                self._outputs,
+                *key,
             )
             self._bindings[key] = binding
             if len(self._bindings) > _KEPT_BINDINGS:

@@ -6,6 +6,7 @@ import logging
 import platform
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +15,14 @@ import onnxruntime
 from models.bundle.bundle import Bundle
 from models.bundle.graphs import Signature, TensorType, check_signature, signature
 from models.bundle.manifest import GraphName, InvalidBundle, Precision
+from service.runtime.cuda import ARCHITECTURES, CudaError, Gpu, find_gpus
 
 logger = logging.getLogger(__name__)
 
 Device = Literal["cpu", "cuda"]
+
+_PLAIN_ATTENTION = 16
+"""ONNX Runtime's ``AttentionBackend::MATH``: two matrix products and a softmax, for any shape."""
 
 
 class DeviceUnavailable(Exception):
@@ -27,27 +32,49 @@ class DeviceUnavailable(Exception):
 def available_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
     """The device to run on; ``auto`` takes a GPU if this ONNX Runtime can use one.
 
-    Raises ``DeviceUnavailable`` if a GPU is asked for by name and cannot be used.
+    Raises ``DeviceUnavailable`` if a GPU is asked for by name and cannot be used. For ``auto``, the
+    reason is logged once.
     """
     if wanted == "cpu":
         return "cpu"
-    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+    try:
+        usable_gpus()
+    except DeviceUnavailable as error:
         if wanted == "cuda":
-            raise DeviceUnavailable(
-                "this onnxruntime cannot use a GPU: install dragoman with its extra gpu"
-            )
-        return "cpu"
-    # CUDA and cuDNN are installed as wheels, which the dynamic loader does not search.
-    onnxruntime.preload_dlls()
-    if _count_gpus() == 0:
-        if wanted == "cuda":
-            raise DeviceUnavailable("there is no NVIDIA GPU, or its driver is not loaded")
+            raise
+        _log_once(str(error))
         return "cpu"
     return "cuda"
 
 
-def _count_gpus() -> int:
-    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+def usable_gpus() -> list[Gpu]:
+    """The GPUs that ONNX Runtime can use; raises ``DeviceUnavailable`` if there is none."""
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        raise DeviceUnavailable(
+            "this onnxruntime cannot use a GPU: install dragoman with its extra gpu"
+        )
+    # CUDA and cuDNN are installed as wheels, which the dynamic loader does not search.
+    onnxruntime.preload_dlls()
+    try:
+        found = find_gpus()
+    except CudaError as error:
+        raise DeviceUnavailable(str(error)) from error
+    usable = [gpu for gpu in found if gpu.supported]
+    if not usable:
+        named = ", ".join(
+            f"{gpu.name} (compute capability {gpu.capability[0]}.{gpu.capability[1]})"
+            for gpu in found
+        )
+        supported = ", ".join(f"{major}.{minor}" for major, minor in ARCHITECTURES)
+        raise DeviceUnavailable(
+            f"onnxruntime has no machine code for {named}; it has code for {supported}"
+        )
+    return usable
+
+
+@cache
+def _log_once(reason: str) -> None:
+    logger.warning("models run on the CPU: %s", reason)
 
 
 def open_session(
@@ -58,13 +85,15 @@ def open_session(
     threads: int,
     device: Device = "cpu",
     device_id: int = 0,
+    stream: int = 0,
     prepack: bool = True,
 ) -> onnxruntime.InferenceSession:
     """Open a graph and check its inputs and outputs.
 
-    Without ``prepack`` a session is slower, but does not copy the weights into the layout of
-    matrix products. Raises ``InvalidBundle`` if the bundle does not offer the precision, or if the
-    graph cannot be opened or its inputs and outputs differ from the manifest.
+    A ``stream`` is the CUDA stream of all runs. Without ``prepack`` a session is slower, but does
+    not copy the weights into the layout of matrix products. Raises ``InvalidBundle`` if the bundle
+    does not offer the precision, or if the graph cannot be opened or its inputs and outputs differ
+    from the manifest.
     """
     manifest = bundle.manifest
     if precision not in manifest.precisions:
@@ -85,7 +114,7 @@ def open_session(
         session = onnxruntime.InferenceSession(
             path,
             options,
-            providers=_providers(device, device_id),
+            providers=_providers(device, device_id, stream),
             # The fused operator is several times slower on a CPU than the two it replaces.
             disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
         )
@@ -100,14 +129,20 @@ def open_session(
     return session
 
 
-def _providers(device: Device, device_id: int) -> list[str | tuple[str, dict[str, Any]]]:
+def _providers(
+    device: Device, device_id: int, stream: int
+) -> list[str | tuple[str, dict[str, Any]]]:
     if device == "cpu":
         return ["CPUExecutionProvider"]
     settings: dict[str, Any] = {
         "device_id": device_id,
         # By default the arena doubles at each extension and never shrinks.
         "arena_extend_strategy": "kSameAsRequested",
+        # By default cuDNN builds and caches a plan for each batch size, which takes up to 200 ms.
+        "sdpa_kernel": _PLAIN_ATTENTION,
     }
+    if stream:
+        settings["user_compute_stream"] = stream
     return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"]
 
 

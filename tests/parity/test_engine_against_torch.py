@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,12 @@ from models.bundle.tokenizer import SPECIAL_IDS
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
+from service.runtime.memory import HostMemory, Memory
 from service.runtime.onnx import OnnxBackend
 from tests.engine.batch_runner import decode_arriving
 from tests.engine.options import any_options
 from tests.engine.reference import reference_decode
+from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
 from tests.support.networks import CONFIG, random_network, write_bundle
 from training.export.session import GraphDecoder
 from training.search.beam import Decoder, Hypothesis, PrefixDecoder, beam_search
@@ -50,14 +52,47 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return write_bundle(NETWORK, tmp_path_factory.mktemp("bundles") / "random")
 
 
+@pytest.fixture(scope="module", params=["host", "gpu"])
+def memories(request: pytest.FixtureRequest) -> Iterator[Callable[[], Memory]]:
+    """The memory of the CPU, and that of a simulated GPU, which has inputs by value."""
+    if request.param == "host":
+        yield HostMemory
+        return
+    runtime = Runtime()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        bind_by_value(monkeypatch, runtime)
+        yield lambda: SimulatedGpu(runtime)
+
+
 @pytest.fixture(scope="module")
-def backends(bundle: Bundle) -> dict[Precision, OnnxBackend]:
+def backends(bundle: Bundle, memories: Callable[[], Memory]) -> dict[Precision, OnnxBackend]:
     """Shared by all examples, so that each starts with memory used by earlier ones."""
-    return {precision: make_backend(bundle, precision) for precision in ("fp32", "int8")}
+    return {
+        precision: make_backend(bundle, precision, memories()) for precision in ("fp32", "int8")
+    }
 
 
-def make_backend(bundle: Bundle, precision: Precision) -> OnnxBackend:
-    return OnnxBackend.load(bundle, precision, slots=SLOTS, rows_per_slot=ROWS, threads=1)
+@pytest.fixture(scope="module")
+def shortlisted(bundle: Bundle, memories: Callable[[], Memory]) -> OnnxBackend:
+    return make_backend(bundle, "fp32", memories(), SHORTLIST)
+
+
+def make_backend(
+    bundle: Bundle,
+    precision: Precision,
+    memory: Memory | None = None,
+    shortlist: Shortlist | None = None,
+) -> OnnxBackend:
+    return OnnxBackend.load(
+        bundle,
+        precision,
+        slots=SLOTS,
+        rows_per_slot=ROWS,
+        threads=1,
+        cache_bytes=1 << 24,
+        memory=memory,
+        shortlist=shortlist,
+    )
 
 
 SHORTLIST = Shortlist(
@@ -65,17 +100,6 @@ SHORTLIST = Shortlist(
     offsets=np.arange(0, 31 * 3, 3, dtype=np.int32),
     targets=np.random.default_rng(3).integers(1, 30, 90, np.int32),
 )
-
-
-@functools.cache
-def shortlisted_at(path: Path) -> OnnxBackend:
-    return OnnxBackend.load(
-        Bundle.open(path), "fp32", slots=SLOTS, rows_per_slot=ROWS, threads=1, shortlist=SHORTLIST
-    )
-
-
-def shortlisted(bundle: Bundle) -> OnnxBackend:
-    return shortlisted_at(bundle.path)
 
 
 def search_alone(
@@ -100,7 +124,7 @@ def decode_all(
     return decode_arriving(backend, scheduler, arriving, rng)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
 def test_fp32_translation_in_any_batch_equals_pytorch_on_the_sentence_alone(
     backends: dict[Precision, OnnxBackend], requests: list[Request], rng: random.Random
@@ -129,20 +153,20 @@ class Attending:
         return logits[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(0).numpy()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     requests=st.lists(st.tuples(sources, any_options(st.integers(4, 29))), min_size=1, max_size=6),
     rng=st.randoms(),
     restricted=st.booleans(),
 )
 def test_every_decoding_option_scores_as_the_reference_search_in_pytorch(
-    bundle: Bundle,
     backends: dict[Precision, OnnxBackend],
+    shortlisted: OnnxBackend,
     requests: list[Request],
     rng: random.Random,
     restricted: bool,
 ) -> None:
-    backend = shortlisted(bundle) if restricted else backends["fp32"]
+    backend = shortlisted if restricted else backends["fp32"]
     results = decode_all(backend, requests, rng)
     for i, (source_ids, wanted) in enumerate(requests):
         allowed = set(SHORTLIST.ids_for(source_ids).tolist()) if restricted else None
@@ -163,7 +187,7 @@ def test_every_decoding_option_scores_as_the_reference_search_in_pytorch(
         )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
 def test_int8_scores_do_not_depend_on_batch_composition(
     bundle: Bundle,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from models.bundle.manifest import Dimensions
 from service.runtime.backend import CacheUse
-from service.runtime.caches import Ancestry, Budget, CacheFull, Pool
-from service.runtime.memory import HostMemory
+from service.runtime.binding import Ancestry
+from service.runtime.memory import Budget, CacheFull, HostMemory, Memory, Pool
+from tests.runtime.simulated_gpu import NO_MEMORY, Runtime, SimulatedGpu
 
 DIMENSIONS = Dimensions(
     encoder_layers=1, decoder_layers=2, width=4, heads=2, feed_forward=4, vocabulary_size=9
@@ -23,6 +24,8 @@ HIDDEN = -1e9
 
 class ShortMemory(HostMemory):
     """Raises ``MemoryError`` after ``blocks`` growths."""
+
+    self_bucket = 4
 
     def __init__(self, blocks: int) -> None:
         super().__init__()
@@ -36,8 +39,21 @@ class ShortMemory(HostMemory):
         return super().resize(address, old_size, size)
 
 
-def make_pool(memory: HostMemory, budget: int = 1 << 20) -> Pool:
-    return Pool("self", DIMENSIONS, SLOTS, 4, memory, Budget(budget), np.float32)
+class SmallBuckets(HostMemory):
+    self_bucket = 4
+
+
+class GpuWithSmallBuckets(SimulatedGpu):
+    self_bucket = 4
+
+
+@pytest.fixture(params=[SmallBuckets, GpuWithSmallBuckets])
+def memory(request: pytest.FixtureRequest) -> Memory:
+    return request.param()  # type: ignore[no-any-return]
+
+
+def make_pool(memory: Memory, budget: int = 1 << 20) -> Pool:
+    return memory.pool("self", DIMENSIONS, SLOTS, Budget(budget), np.float32)
 
 
 def contents(pool: Pool) -> dict[str, NDArray[np.float32]]:
@@ -51,12 +67,11 @@ def contents(pool: Pool) -> dict[str, NDArray[np.float32]]:
 
 def put(pool: Pool, slot: int, length: int, value: float) -> None:
     source = np.full((1, HEADS, length, WIDTH), value, np.float32)
-    for name, _ in pool.arrays():
-        pool.put(name, [slot], source.ctypes.data, length)
+    pool.put([source.ctypes.data] * ARRAYS, [slot], length)
 
 
-def test_entries_survive_growing_shrinking_and_moving() -> None:
-    pool = make_pool(HostMemory())
+def test_entries_survive_growing_shrinking_and_moving(memory: Memory) -> None:
+    pool = make_pool(memory)
     assert pool.resize(3, 0)
     for slot in range(3):
         put(pool, slot, 3, slot + 1)
@@ -73,8 +88,8 @@ def test_entries_survive_growing_shrinking_and_moving() -> None:
         assert not array[:2, :, 3:].any()
 
 
-def test_put_clears_the_entries_behind_a_shorter_sentence() -> None:
-    pool = make_pool(HostMemory())
+def test_put_clears_the_entries_behind_a_shorter_sentence(memory: Memory) -> None:
+    pool = make_pool(memory)
     pool.resize(4, 0)
     put(pool, 1, 4, float("nan"))
     put(pool, 1, 2, 5)
@@ -87,7 +102,7 @@ def test_put_clears_the_entries_behind_a_shorter_sentence() -> None:
 
 @pytest.mark.parametrize("budget_arrays", [1, 7])
 def test_a_pool_over_budget_raises_cache_full_and_is_unchanged(budget_arrays: int) -> None:
-    pool = make_pool(HostMemory(), budget=budget_arrays * SLOTS * 4 * ENTRY)
+    pool = make_pool(SmallBuckets(), budget=budget_arrays * SLOTS * 4 * ENTRY)
     if budget_arrays == 1:
         with pytest.raises(CacheFull, match="are allowed"):
             pool.resize(1, 0)
@@ -105,7 +120,7 @@ def test_a_pool_over_budget_raises_cache_full_and_is_unchanged(budget_arrays: in
 
 def test_budget_use_follows_growing_and_shrinking() -> None:
     budget = Budget(1 << 20)
-    pool = Pool("self", DIMENSIONS, SLOTS, 4, HostMemory(), budget, np.float32)
+    pool = SmallBuckets().pool("self", DIMENSIONS, SLOTS, budget, np.float32)
     assert budget.use == CacheUse(0, 1 << 20)
     pool.resize(400, 0)
     assert budget.use == CacheUse(ARRAYS * SLOTS * 400 * ENTRY, 1 << 20)
@@ -122,6 +137,38 @@ def test_a_pool_out_of_memory_while_growing_is_unchanged() -> None:
         pool.resize(5, 3)
     assert pool.length == 4
     assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
+
+
+def test_gpu_pool_out_of_memory_while_growing_is_unchanged() -> None:
+    runtime = Runtime()
+    budget = Budget(4 * 1024 * ARRAYS)
+    pool = GpuWithSmallBuckets(runtime).pool("self", DIMENSIONS, SLOTS, budget, np.float32)
+    pool.resize(1, 0)
+    put(pool, 2, 1, 7)
+    reserved = budget.use.taken
+    runtime.failing = NO_MEMORY
+    with pytest.raises(MemoryError):
+        pool.resize(40, 3)
+    assert budget.use.taken == reserved
+    assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
+    runtime.failing = 0
+    assert pool.resize(40, 3)
+    assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
+    pool.release()
+    assert not runtime.blocks
+
+
+def test_gpu_pool_is_reserved_once_and_moves_a_slot_with_one_call() -> None:
+    runtime = Runtime()
+    pool = make_pool(SimulatedGpu(runtime))
+    pool.resize(1, 0)
+    allocated = runtime.calls["allocate"]
+    for needed in (70, 130, 1, 250):
+        assert pool.resize(needed, 2)
+    assert runtime.calls["allocate"] == allocated
+    copies = runtime.calls["copy"]
+    pool.move(2, 0, 3)
+    assert runtime.calls["copy"] == copies + 1
 
 
 @given(st.data())

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import onnxruntime
 import pytest
 
-from service.runtime.sessions import int8_saturates
+from service.runtime import cuda, sessions
+from service.runtime.sessions import (
+    DeviceUnavailable,
+    available_device,
+    int8_saturates,
+    usable_gpus,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +37,112 @@ def test_int8_saturates_on_x86_64_without_vnni(
 def test_int8_does_not_saturate_on_other_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert not int8_saturates()
+
+
+class FakeDriver:
+    """The functions of the CUDA runtime that find GPUs. A GPU is a name and its capability."""
+
+    def __init__(self, *gpus: tuple[str, int, int], code: int = 0, version: int = 0) -> None:
+        self._gpus, self._code, self._version = gpus, code, version
+
+    def cudaGetDeviceCount(self, count: Any) -> int:  # noqa: N802
+        count._obj.value = len(self._gpus)
+        return self._code
+
+    def cudaDriverGetVersion(self, version: Any) -> int:  # noqa: N802
+        version._obj.value = self._version
+        return 0
+
+    def cudaGetDeviceProperties(self, properties: Any, number: int) -> int:  # noqa: N802
+        properties.value = self._gpus[number][0].encode()
+        return 0
+
+    def cudaDeviceGetAttribute(self, value: Any, attribute: int, number: int) -> int:  # noqa: N802
+        value._obj.value = self._gpus[number][{75: 1, 76: 2}[attribute]]
+        return 0
+
+
+H200, V100, B200 = ("NVIDIA H200", 9, 0), ("Tesla V100", 7, 0), ("NVIDIA B200", 10, 0)
+Install = Callable[[FakeDriver | None], None]
+ORIN = ("Jetson AGX Orin", 8, 7)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Sets the driver of this machine; ``None`` is a machine without the CUDA runtime."""
+
+    def install(found: FakeDriver | None) -> None:
+        if found is None:
+            monkeypatch.setattr(cuda, "_LIBRARIES", ("libcudart-of-nobody.so",))
+        else:
+            monkeypatch.setattr(cuda, "_load_runtime", lambda: found)
+
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(cuda, "_LINKED", ())
+    sessions._log_once.cache_clear()
+    return install
+
+
+def test_gpus_with_machine_code_are_usable(driver: Install) -> None:
+    driver(FakeDriver(V100, H200, ORIN))
+    assert [(gpu.number, gpu.name) for gpu in usable_gpus()] == [
+        (1, "NVIDIA H200"),
+        (2, "Jetson AGX Orin"),
+    ]
+    assert available_device("auto") == available_device("cuda") == "cuda"
+    assert available_device("cpu") == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        (FakeDriver(V100, B200), ["Tesla V100", "7.0", "NVIDIA B200", "10.0", "12.0"]),
+        (FakeDriver(code=100), ["no NVIDIA GPU"]),
+        (FakeDriver(), ["no NVIDIA GPU"]),
+        (FakeDriver(code=35), ["no NVIDIA driver"]),
+        (FakeDriver(code=35, version=12040), ["driver", "12.4", "CUDA 13"]),
+        (FakeDriver(code=3), ["error 3"]),
+        (None, ["libcudart", "extra gpu"]),
+    ],
+    ids=["architecture", "no GPU", "none seen", "no driver", "old driver", "error", "no library"],
+)
+def test_unusable_gpu_has_one_line_that_says_why(
+    driver: Install,
+    found: FakeDriver | None,
+    named: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driver(found)
+    with pytest.raises(DeviceUnavailable) as caught:
+        available_device("cuda")
+    assert all(name in str(caught.value) for name in named)
+    assert [available_device("auto") for _ in range(2)] == ["cpu", "cpu"]
+    (line,) = caplog.messages
+    assert str(caught.value) in line
+
+
+def test_missing_library_of_the_provider_is_named(
+    driver: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver(FakeDriver(H200))
+    monkeypatch.setattr(cuda, "_LINKED", ("libcudnn-of-nobody.so.9",))
+    with pytest.raises(DeviceUnavailable, match=r"libcudnn-of-nobody\.so\.9"):
+        usable_gpus()
+
+
+def test_onnxruntime_without_cuda_asks_for_the_extra(
+    driver: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver(FakeDriver(H200))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(DeviceUnavailable, match="extra gpu"):
+        available_device("cuda")
+
+
+def test_attention_kernels_are_named_so_that_no_plan_is_built() -> None:
+    ((provider, options), cpu) = sessions._providers("cuda", 1, 77)
+    assert (provider, cpu) == ("CUDAExecutionProvider", "CPUExecutionProvider")
+    assert isinstance(options, dict)
+    assert options["sdpa_kernel"] == 16
+    assert (options["device_id"], options["user_compute_stream"]) == (1, 77)
