@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import Bundle, weights_file
 from models.bundle.manifest import InvalidBundle, Precision
 from models.transformer.config import Activation, Positions, TransformerConfig
 from models.transformer.layers import sinusoids
@@ -41,7 +41,8 @@ def read_network(bundle: Bundle) -> tuple[TransformerConfig, dict[str, Tensor]]:
     has default dropout rates, because a bundle does not record them. Raises ``InvalidBundle`` if
     the graph does not have the weights of the network that the manifest describes.
     """
-    precision = next(each for each in PREFERRED if each in bundle.manifest.precisions)
+    # Graphs in fp16 may share the weights of int8.
+    precision = next(each for each in PREFERRED if weights_file(each) in bundle.manifest.files)
     path = bundle.graph("attention", precision)
     graph = onnx.load(path).graph
     try:

@@ -39,7 +39,10 @@ def graph_file(graph: str, precision: Precision) -> str:
 
 
 def weights_file(precision: Precision) -> str:
-    """The name of the weights file that the graphs of one precision share."""
+    """The name of the weights file that the graphs of one precision share.
+
+    Graphs in fp16 may share the file of int8 instead.
+    """
     return f"weights.{precision}.bin"
 
 
@@ -168,7 +171,8 @@ def _required(manifest: Manifest) -> list[str]:
     names = [*(sorted(_OF_ONE_SIDE) if of_one_side else [TOKENIZER]), MODEL_CARD]
     for precision in manifest.precisions:
         names += [graph_file(graph, precision) for graph in GRAPHS]
-        names.append(weights_file(precision))
+        if not (precision == "fp16" and "int8" in manifest.precisions):
+            names.append(weights_file(precision))
     return names
 
 

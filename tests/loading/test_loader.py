@@ -25,7 +25,8 @@ from service.loading.loader import (
     place,
 )
 from service.observability.metrics import Metrics
-from service.runtime.scripted import ScriptedBackend
+from service.runtime.backend import FloatArray
+from service.runtime.scripted import Script, ScriptedBackend
 from service.runtime.sessions import Device
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
@@ -63,15 +64,20 @@ def example(source: str = "ab", target: str = "AB") -> Example:
 class Opened:
     """Stands in for ``open_bundle``."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.manifest = manifest
-        self.backend = ScriptedBackend(shouting, make_limits())
-        self.attention = make_attention(manifest)
+    def __init__(
+        self, manifest: Manifest, device: Device = "cpu", script: Script = shouting
+    ) -> None:
+        self.manifest, self.device = manifest, device
+        self.backend = ScriptedBackend(script, make_limits())
+        self.attention = make_attention(manifest, script)
         self.thread = ""
 
     def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
         self.thread = threading.current_thread().name
-        return OpenedBundle(self.manifest, "int8", Both(TOKENIZER), self.backend, self.attention)
+        tokenizers = Both(TOKENIZER)
+        return OpenedBundle(
+            self.manifest, "int8", tokenizers, self.backend, self.attention, self.device
+        )
 
 
 async def load(opened: Opened) -> LoadedModel:
@@ -124,6 +130,35 @@ async def test_failed_example_raises_invalid_bundle_and_closes_the_model(
     assert opened.attention.closed
     started = set(threading.enumerate()) - before
     assert "engine" not in {thread.name for thread in started}
+
+
+def hesitating(margin: float) -> Script:
+    """Shouts, but Y is better than X by ``margin`` nats at each token."""
+
+    def script(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+        logits = shouting(source, prefix)
+        (x,), (y,) = TOKENIZER.encode("X"), TOKENIZER.encode("Y")
+        if logits[x] == logits.max():
+            logits[y] = logits[x] + margin
+        return logits
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("device", "margin", "accepted"),
+    [("cuda", 0.01, True), ("cuda", 0.2, False), ("cpu", 0.01, False)],
+)
+async def test_example_may_differ_on_a_gpu_by_rounding_only(
+    device: Device, margin: float, accepted: bool
+) -> None:
+    opened = Opened(with_examples(example("xxx", "XXX")), device, hesitating(margin))
+    if accepted:
+        await (await load(opened)).close()
+        return
+    with pytest.raises(InvalidBundle, match="does not reproduce its example 'xxx' in int8"):
+        await load(opened)
+    assert opened.backend.closed
 
 
 async def test_bundle_opened_after_cancellation_is_closed() -> None:

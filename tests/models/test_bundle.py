@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import InvalidBundle, Manifest
+from models.bundle.bundle import MODEL_CARD, TOKENIZER, Bundle, graph_file
+from models.bundle.manifest import GRAPHS, InvalidBundle, Manifest, Precision
 from models.bundle.tokenizer import train_tokenizer
 from tests.models.tiny import DIGITS, MANIFEST, tiny_files
 
@@ -132,6 +132,24 @@ def test_precision_without_its_graphs_is_refused(bundle: Bundle) -> None:
     edit_manifest(bundle, precisions=["fp32", "int8"])
     with pytest.raises(InvalidBundle, match=r"does not list encoder\.int8\.onnx"):
         Bundle.open(bundle.path)
+
+
+@pytest.mark.parametrize(("precisions", "complete"), [(("int8", "fp16"), True), (("fp16",), False)])
+def test_graphs_in_fp16_may_share_the_weights_of_int8_only(
+    tmp_path: Path, precisions: tuple[Precision, ...], complete: bool
+) -> None:
+    files = tiny_files(tmp_path / "files")
+    shared = {name for name in files if name in (TOKENIZER, MODEL_CARD)}
+    names = [graph_file(graph, each) for graph in GRAPHS for each in ("int8", "fp16")]
+    listed = {name: files[name] for name in shared}
+    listed |= dict.fromkeys([*names, "weights.int8.bin"], files["weights.fp32.bin"])
+    manifest = MANIFEST.model_copy(update={"precisions": precisions, "examples": ()})
+    if complete:
+        bundle = Bundle.write(tmp_path / "tiny", manifest, listed)
+        assert bundle.graph("step", "fp16").is_file()
+        return
+    with pytest.raises(InvalidBundle, match=r"does not list weights\.fp16\.bin"):
+        Bundle.write(tmp_path / "tiny", manifest, listed)
 
 
 @pytest.mark.parametrize("name", ["extra.onnx", "weights.int8.bin"])

@@ -124,7 +124,7 @@ def decode_all(
     return decode_arriving(backend, scheduler, arriving, rng)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
 def test_fp32_translation_in_any_batch_equals_pytorch_on_the_sentence_alone(
     backends: dict[Precision, OnnxBackend], requests: list[Request], rng: random.Random
@@ -153,7 +153,7 @@ class Attending:
         return logits[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(0).numpy()
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     requests=st.lists(st.tuples(sources, any_options(st.integers(4, 29))), min_size=1, max_size=6),
     rng=st.randoms(),
@@ -187,7 +187,7 @@ def test_every_decoding_option_scores_as_the_reference_search_in_pytorch(
         )
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
 def test_int8_scores_do_not_depend_on_batch_composition(
     bundle: Bundle,

@@ -85,10 +85,12 @@ def write_bundle(
     source: str = "de",
     target: str = "en",
     directions: tuple[Direction, ...] = (),
+    share_weights: bool = False,
 ) -> Bundle:
     """A bundle of a network whose pieces are the words w0, w1 …; without parity proof.
 
-    Sides of different sizes have separate tokenizers. ``directions`` may replace the one from
+    With ``share_weights``, fp16 reads the weights of int8, which precedes it. Sides of different
+    sizes have separate tokenizers. ``directions`` may replace the one from
     ``source`` to ``target``.
     """
     scratch = path.parent / f".scratch-{path.name}"
@@ -104,7 +106,8 @@ def write_bundle(
         train_tokenizer(words, files[file_name], vocabulary_size=size, kind="word", threads=1)
     ranges = random_ranges(network)
     for precision in precisions:
-        weights = collect_weights(network, precision, ranges)
+        if not (share_weights and precision == "fp16"):
+            weights = collect_weights(network, precision, ranges)
         files[weights.name] = scratch / weights.name
         for graph in GRAPHS:
             file = scratch / f"{graph}.{precision}.onnx"

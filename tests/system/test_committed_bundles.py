@@ -94,7 +94,7 @@ def test_blanks_and_lines_are_preserved(client: httpx.Client) -> None:
 @pytest.mark.parametrize("name", ["everyday-de-en", "everyday-en-de"])
 def test_committed_bundle_is_complete_and_states_its_quality(name: str) -> None:
     manifest = Bundle.open(BUNDLES / name).manifest
-    assert manifest.precisions == ("int8",)
+    assert manifest.precisions == ("int8", "fp16")
     assert len(manifest.examples) >= 3
     assert {score.metric for score in manifest.provenance.scores} >= {
         "BLEU, lower-cased and tokenised",

@@ -7,16 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from models.bundle.bundle import Bundle
-from models.bundle.manifest import InvalidBundle, Precision
+from models.bundle.manifest import DecodingDefaults, InvalidBundle, Precision
+from models.bundle.tokenizer import SPECIAL_IDS
 from models.transformer.transformer import Transformer
 from tests.support.networks import CONFIG, random_network, random_ranges, write_bundle
 from tests.support.tiny_training import CHOICES, tiny_network
 from training.bundle_weights import read_network
-from training.export.parity import Translated, check_attention
+from training.export.parity import (
+    Translated,
+    check_attention,
+    check_translations,
+    translate_all,
+)
 from training.export.weights import collect_weights
 from training.search.beam import Hypothesis
+from training.search.settings import searching_of
 
 COMMITTED = Path(__file__).parents[2] / "bundles" / "everyday-de-en"
 
@@ -114,7 +122,31 @@ def test_dequantised_network_decodes_like_the_original(tmp_path: Path, norm: str
     assert (found.argmax(-1, keepdim=True) == best).float().mean() > 0.95
 
 
-def test_network_of_a_committed_int8_bundle_computes_what_its_graphs_compute() -> None:
+@pytest.mark.parametrize(
+    "other",
+    [{"norm": "after"}, *OTHERS[:3], {"tying": "decoder", "source_vocabulary": 40}],
+    ids=str,
+)
+def test_fp16_graphs_of_int8_weights_compute_what_the_dequantised_network_computes(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    network = random_network(replace(CONFIG, **other))
+    path = tmp_path / "bundle"
+    bundle = write_bundle(network, path, ("int8", "fp16"), share_weights=True)
+    assert "weights.fp16.bin" not in bundle.manifest.files
+    config, weights = read_network(bundle)
+    dequantised = Transformer(config).eval()
+    dequantised.load_state_dict(weights)
+    sources = [(5, 9, 17, 3), (8, 3), (6, 7, 11, 4, 15, 3)]
+    searching = searching_of(DecodingDefaults(), SPECIAL_IDS, ())
+    translated = translate_all(dequantised, path, ["fp16"], sources, searching)
+    check_translations(translated)
+    check_attention(dequantised, path, translated, SPECIAL_IDS, "fp16")
+
+
+@pytest.fixture(scope="module")
+def committed() -> tuple[Bundle, Transformer, list[Translated]]:
+    """A committed bundle, its network in fp32 with dequantised weights, and its examples."""
     bundle = Bundle.open(COMMITTED)
     config, weights = read_network(bundle)
     network = Transformer(config).eval()
@@ -123,7 +155,36 @@ def test_network_of_a_committed_int8_bundle_computes_what_its_graphs_compute() -
         Translated(each.source_ids, [Hypothesis(each.target_ids["int8"], 0.0)], {})
         for each in bundle.manifest.examples
     ]
-    check_attention(network, bundle.path, examples, bundle.manifest.special_ids, "int8")
+    return bundle, network, examples
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_network_of_a_committed_bundle_computes_what_its_graphs_compute(
+    committed: tuple[Bundle, Transformer, list[Translated]], precision: Precision
+) -> None:
+    bundle, network, examples = committed
+    check_attention(network, bundle.path, examples, bundle.manifest.special_ids, precision)
+
+
+def test_activations_of_a_committed_bundle_are_far_from_the_limit_of_fp16(
+    committed: tuple[Bundle, Transformer, list[Translated]],
+) -> None:
+    _, network, examples = committed
+    largest = 0.0
+
+    def note(_: nn.Module, __: object, output: object) -> None:
+        nonlocal largest
+        if isinstance(output, torch.Tensor):
+            largest = max(largest, float(output.abs().max()))
+
+    handles = [module.register_forward_hook(note) for module in network.modules()]
+    with torch.inference_mode():
+        for each in examples:
+            source = torch.tensor([each.source_ids])
+            network(source, torch.tensor([(SPECIAL_IDS.bos, *each.network[0].token_ids)]))
+    for handle in handles:
+        handle.remove()
+    assert 0 < largest < torch.finfo(torch.float16).max / 2
 
 
 def test_graph_that_contradicts_the_manifest_is_refused(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_run_goes_from_text_to_a_bundle(
     manifest = Bundle.open(tmp_path / "bundles" / "tiny").manifest
     (direction,) = manifest.directions
     assert (direction.source, direction.target) == ("x-digits", "x-reversed")
-    assert manifest.precisions == ("fp32", "int8")
+    assert manifest.precisions == ("fp32", "int8", "fp16")
     assert manifest.decoding.beam_size == 2
     assert manifest.provenance.recipe == "tiny"
     assert [(corpus.name, corpus.pairs) for corpus in manifest.provenance.data] == [("train", 200)]

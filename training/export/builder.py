@@ -147,6 +147,10 @@ class GraphBuilder:
     def has_weight(self, name: str) -> bool:
         return name in self._weights.arrays
 
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """The element type of a weight in the file."""
+        return self._weights.arrays[name].dtype
+
     def constant(self, value: object, dtype: type[np.generic]) -> str:
         """A small tensor stored in the graph itself."""
         array = np.array(value, dtype)

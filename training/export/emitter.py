@@ -16,11 +16,13 @@ import onnx
 from models.bundle.manifest import Precision
 from models.transformer.config import TransformerConfig
 from training.export.builder import MICROSOFT, GraphBuilder
+from training.export.weights import FP16_LOWEST
 
 HIDDEN = -1e9
 """Mask value added to a score: far below any score, and finite, so that no NaN arises."""
 HIDDEN_FP16 = -6e4
 """Mask value for fp16, whose lowest number is about -65,504."""
+_FLOAT, _FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Emitter:
     precision: Precision
     _seen: dict[tuple[str, str], str] = field(default_factory=dict)
     """Already quantised inputs: several matrices may read the same one."""
+    _dequantised: dict[str, str] = field(default_factory=dict)
+    """Weights of an int8 file that a graph in fp16 reads."""
 
     @property
     def branches(self) -> bool:
@@ -42,7 +46,7 @@ class Emitter:
         """``[…]`` ids and positions to ``[…, W]``: embedding (· √W) + position."""
         g, config = self.graph, self.config
         table = "source" if side == "source" and config.tying != "all" else "target"
-        embedded = g.op("Gather", g.weight(f"{table}.weight"), ids)
+        embedded = g.op("Gather", self.weight(f"{table}.weight"), ids)
         if self.precision == "int8":
             embedded = g.op("Cast", embedded, to=onnx.TensorProto.FLOAT)
             scale = g.op("Gather", g.weight(f"{table}.weight_scale"), ids)
@@ -50,8 +54,8 @@ class Emitter:
         if config.scaled_embeddings:
             embedded = g.op("Mul", embedded, self.number(math.sqrt(config.width)))
         own = side == "target" and g.has_weight("target_position_table")
-        table = g.weight("target_position_table" if own else "position_table")
-        at = g.op("Gather", table, positions)
+        positions_PW = self.weight("target_position_table" if own else "position_table")
+        at = g.op("Gather", positions_PW, positions)
         return g.op("Add", embedded, at)
 
     def number(self, value: float) -> str:
@@ -64,8 +68,35 @@ class Emitter:
         if self.precision == "int8":
             scale, zero = self._input(reads)
             return self._integer_product(self._quantised(x, scale, zero), scale, zero, name)
-        bias = [g.weight(f"{name}.bias")] if g.has_weight(f"{name}.bias") else []
-        return g.op("Gemm", x, g.weight(f"{name}.weight"), *bias, transB=1)
+        bias = [self.weight(f"{name}.bias", reads)] if g.has_weight(f"{name}.bias") else []
+        return g.op("Gemm", x, self.weight(f"{name}.weight"), *bias, transB=1)
+
+    def weight(self, name: str, reads: str = "") -> str:
+        """A weight in the graph's precision; ``reads`` names the input of a bias's matrix.
+
+        A graph in fp16 may share the file of the int8 graphs. Its weights are then dequantised by
+        nodes of constants only, which ONNX Runtime computes once, when it opens the graph.
+        """
+        g = self.graph
+        if self.precision != "fp16" or g.dtype(name) == np.float16:
+            return g.weight(name)
+        if name not in self._dequantised:
+            self._dequantised[name] = g.op("Cast", self._float(name, reads), to=_FLOAT16)
+        return self._dequantised[name]
+
+    def _float(self, name: str, reads: str) -> str:
+        """A weight of an int8 file in fp32."""
+        g = self.graph
+        if g.dtype(name) == np.int8:
+            scale = g.op("Unsqueeze", g.weight(f"{name}_scale"), g.constant([-1], np.int64))
+            return g.op("Mul", g.op("Cast", g.weight(name), to=_FLOAT), scale)
+        if g.dtype(name) == np.int32:
+            # Biases are in units of the product.
+            scale_name = f"{name.removesuffix('bias')}weight_scale"
+            scale = g.op("Mul", g.weight(scale_name), g.weight(f"{reads}.input_scale"))
+            bias = g.op("Mul", g.op("Cast", g.weight(name), to=_FLOAT), scale)
+            return g.op("Max", bias, g.constant(FP16_LOWEST, np.float32))
+        return g.weight(name)
 
     def _input(self, reads: str) -> tuple[str, str]:
         """Scale and zero point of an input."""
@@ -100,7 +131,7 @@ class Emitter:
         g = self.graph
         if not g.has_weight(f"{name}.scale"):
             return x
-        scale, bias = g.weight(f"{name}.scale"), g.weight(f"{name}.bias")
+        scale, bias = self.weight(f"{name}.scale"), self.weight(f"{name}.bias")
         return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
 
     def residual(self, x: str, name: str, sublayer: Callable[[str], str]) -> str:
@@ -171,9 +202,9 @@ class Emitter:
         if self.precision == "int8":
             scale, zero = self._input("generator")
             return self._integer_product(self._quantised(x, scale, zero), scale, zero, name, rows)
-        parts = [g.weight(f"{name}.weight")]
+        parts = [self.weight(f"{name}.weight")]
         if g.has_weight(f"{name}.bias"):
-            parts.append(g.weight(f"{name}.bias"))
+            parts.append(self.weight(f"{name}.bias", "generator"))
         if rows:
             parts = [g.op("Gather", part, rows) for part in parts]
         product = g.op("Gemm", x, *parts, transB=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,21 +74,36 @@ def translate_all(
     ]
 
 
-def check_translations(translated: Sequence[Translated]) -> None:
+def tolerance_of(precision: Precision, weights: Precision) -> Tolerance:
+    """The tolerance of graphs in one precision that read the weights of another."""
+    return max(TOLERANCES[precision], TOLERANCES[weights], key=lambda each: each.score)
+
+
+def check_translations(
+    translated: Sequence[Translated], weights: Mapping[Precision, Precision] | None = None
+) -> None:
     """Raises ``ParityError`` unless each precision's scores equal the network's.
 
     Two hypotheses with equal scores are a tie, which rounding decides; so equal scores are accepted
-    as equal tokens.
+    as equal tokens. ``weights`` are the precisions of the weights, where a precision has not its
+    own.
     """
     for precision in translated[0].graphs if translated else ():
         apart = torch.tensor(
             [abs(s.graphs[precision][0].score - s.network[0].score) for s in translated]
         )
-        _require(precision, "scores", apart, TOLERANCES[precision].score)
+        tolerance = tolerance_of(precision, (weights or {}).get(precision, precision))
+        _require(precision, "scores", apart, tolerance.of, tolerance.score)
 
 
-def _require(precision: Precision, what: str, apart: Tensor, allowed: float) -> None:
-    measured = float(TOLERANCES[precision].of(apart))
+def _require(
+    precision: Precision,
+    what: str,
+    apart: Tensor,
+    measure: Callable[[Tensor], Tensor],
+    allowed: float,
+) -> None:
+    measured = float(measure(apart))
     # This form of the comparison also rejects NaN.
     if not measured <= allowed:
         raise ParityError(
@@ -103,8 +118,11 @@ def check_attention(
     translated: Sequence[Translated],
     special: SpecialIds,
     precision: Precision = "fp32",
+    weights: Precision | None = None,
 ) -> None:
     """Raises ``ParityError`` unless an attention graph gives the network's maps.
+
+    ``weights`` is the precision of its weights, by default its own.
 
     Sentences of different lengths form one batch, which also proves the padding masks.
     """
@@ -137,7 +155,7 @@ def check_attention(
         "cross_attention": found["cross_attention"] - torch.stack(maps.cross, 1),
         "target_log_probs": (found["target_log_probs"] - log_probs_BT)[real_BT],
     }
-    tolerance = TOLERANCES[precision]
+    tolerance = tolerance_of(precision, weights or precision)
     for name, difference in differences.items():
         allowed = tolerance.score if name == "target_log_probs" else tolerance.map
-        _require(precision, name, difference.abs(), allowed)
+        _require(precision, name, difference.abs(), tolerance.of, allowed)

@@ -28,6 +28,7 @@ from models.bundle.manifest import (
 from models.bundle.tokenizer import Tokenizers
 from models.transformer.transformer import Transformer
 from training.evaluation.scores import bleu_for
+from training.export.builder import WeightFile
 from training.export.calibration import Pair, calibrate
 from training.export.graphs import build_graph, dimensions_of
 from training.export.parity import Translated, check_attention, check_translations, translate_all
@@ -98,29 +99,38 @@ def publish(
 ) -> tuple[Bundle, Proof]:
     """Publish ``bundles/<name>`` in the given precisions, each of them proved.
 
+    With int8, graphs in fp16 that share its weights are added, so that the bundle runs on a GPU.
     ``calibration`` may be empty except for int8. Raises ``ParityError``, and publishes nothing, if
     graphs and network disagree.
     """
     network, special = publication.network, publication.tokenizers.target.special_ids
     # fp32 is compared with the network, and the published precisions with fp32.
+    shares = "int8" in precisions and "fp16" not in precisions
+    if shares:
+        precisions = (*precisions, "fp16")
     written: tuple[Precision, ...] = tuple(p for p in PRECISIONS if p in {"fp32", *precisions})
+    stored: dict[Precision, Precision] = {p: p for p in written}
+    if shares:
+        stored["fp16"] = "int8"
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         ranges = calibrate(network, calibration) if "int8" in written else None
         version = ""
+        files: dict[Precision, WeightFile] = {}
         for precision in written:
-            weights = collect_weights(network, precision, ranges)
+            if stored[precision] == precision:
+                files[precision] = collect_weights(network, precision, ranges)
+                files[precision].write(directory / weights_file(precision))
             for graph in GRAPHS:
-                model = build_graph(graph, weights, network.config, precision)
+                model = build_graph(graph, files[stored[precision]], network.config, precision)
                 onnx.save(model, directory / graph_file(graph, precision))
-            weights.write(directory / weights.name)
             # Hash the fp32 weights, which always exist: the version depends on weights alone.
-            version = version or sha256_of(directory / weights.name)[:12]
+            version = version or sha256_of(directory / weights_file(precision))[:12]
         translated = _translate(publication, directory, written, sentences)
-        check_translations(translated)
+        check_translations(translated, stored)
         for precision in written:
             few = translated[:: max(1, len(translated) // ATTENTION_SENTENCES)]
-            check_attention(network, directory, few, special, precision)
+            check_attention(network, directory, few, special, precision, stored[precision])
         proof = _proof(publication, sentences, translated, written)
         logger.info("%s", proof)
         manifest = Manifest(
@@ -137,13 +147,14 @@ def publish(
         )
         card = directory / MODEL_CARD
         card.write_text(render_card(manifest), encoding="utf-8")
-        files = {**publication.tokenizer_files, MODEL_CARD: card}
+        published = {**publication.tokenizer_files, MODEL_CARD: card}
         if publication.shortlist is not None:
-            files[SHORTLIST] = publication.shortlist
+            published[SHORTLIST] = publication.shortlist
         for precision in precisions:
-            names = [*(graph_file(graph, precision) for graph in GRAPHS), weights_file(precision)]
-            files |= {name: directory / name for name in names}
-        return Bundle.write(bundles / publication.name, manifest, files), proof
+            names = [graph_file(graph, precision) for graph in GRAPHS]
+            names.append(weights_file(stored[precision]))
+            published |= {name: directory / name for name in names}
+        return Bundle.write(bundles / publication.name, manifest, published), proof
 
 
 def _translate(

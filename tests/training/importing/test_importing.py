@@ -70,7 +70,7 @@ def test_published_bundle_matches_the_checkpoint_and_its_card(
     assert [(d.source, d.target, d.source_prefix) for d in manifest.directions] == [
         ("de", "en", ())
     ]
-    assert manifest.precisions == ("int8", "fp32")
+    assert manifest.precisions == ("int8", "fp32", "fp16")
     assert (manifest.decoding.beam_size, manifest.decoding.length_penalty) == (4, 1.0)
     assert manifest.limits.source_length == manifest.limits.target_length == 96
     assert SHORTLIST not in manifest.files
@@ -144,7 +144,7 @@ def test_texts_need_a_known_language(m2m100: Path, text: Path, tmp_path: Path) -
     arguments = ["import", str(m2m100), "-o", str(tmp_path), "--languages", "de", "en"]
     assert main([*arguments, "--calibrate", f"deu_Latn={text}"]) == 0
     manifest = Bundle.open(tmp_path / "m2m").manifest
-    assert manifest.precisions == ("int8",)
+    assert manifest.precisions == ("int8", "fp16")
     assert {example.direction for example in manifest.examples} <= {0}
 
 
