@@ -73,7 +73,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Install:
 
     def install(found: FakeDriver | None) -> None:
         if found is None:
-            monkeypatch.setattr(cuda, "_LIBRARIES", ("libcudart-of-nobody.so",))
+            monkeypatch.setattr(cuda, "_LIBRARIES", ("libcudart-missing.so",))
         else:
             monkeypatch.setattr(cuda, "_load_runtime", lambda: found)
 
@@ -126,8 +126,8 @@ def test_missing_library_of_the_provider_is_named(
     driver: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver(FakeDriver(H200))
-    monkeypatch.setattr(cuda, "_LINKED", ("libcudnn-of-nobody.so.9",))
-    with pytest.raises(DeviceUnavailable, match=r"libcudnn-of-nobody\.so\.9"):
+    monkeypatch.setattr(cuda, "_LINKED", ("libcudnn-missing.so.9",))
+    with pytest.raises(DeviceUnavailable, match=r"libcudnn-missing\.so\.9"):
         usable_gpus()
 
 
