@@ -32,6 +32,8 @@ class DocumentOrder:
     terms: tuple[Term, ...] = ()
     model: str | None = None
     decoding: DecodingOverrides = NO_OVERRIDES
+    caller: str | None = field(default=None, repr=False)
+    """Whose share of the document readers is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class DocumentWork:
         self._repository.offer.language(order.target, "targets")
         if order.source is not None:
             self._checked(order.source, order)
-        document = await self._reader.read(order.filename, order.content)
+        document = await self._reader.read(order.filename, order.content, order.caller)
         source = order.source
         if source is None:
             source = await asyncio.to_thread(self._detect, document.said, order.target)

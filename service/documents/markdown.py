@@ -20,8 +20,8 @@ from service.documents.prose import Lines, written_cell, written_heading, writte
 from service.documents.splicing import Place, SplicedDocument
 from service.documents.types import BrokenDocument, Document
 
-_CHARACTERS = 50_000
-"""Largest paragraph. Parsing time is quadratic in the number of unmatched brackets."""
+_CHARACTERS = 10_000
+"""Largest paragraph. Parsing time is quadratic in unmatched brackets and asterisks."""
 _FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\r?\n(?:.*\r?\n)*?(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n(?:.*\r?\n)*?\+\+\+)"
     r"[ \t]*(?:\r?\n|\Z)"

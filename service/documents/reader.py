@@ -33,7 +33,10 @@ class ReadingLimits:
     at_once: int = 2
     """Number of documents that are read or written at once."""
     seconds: float = 120.0
-    """Time limit to read or write one document."""
+    """Time limit to read or write one document of any size."""
+    seconds_per_megabyte: float = 20.0
+    """Time limit for each megabyte of the file, and for the first one begun. Markdown can be
+    written so that parsing it takes time in proportion to its square."""
     memory_bytes: int = 768 << 20
     """Memory limit for one document. A Word file with 30 MB of unpacked text takes 560 MB."""
 
@@ -54,6 +57,7 @@ class ReadDocument:
     """Beginning of the text without markup, enough for language detection."""
     batches: tuple[bytes, ...] = field(repr=False)
     """Serialised texts, see ``service.documents.batches``."""
+    caller: str | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -64,7 +68,9 @@ class ReadDocument:
 class Reader(Protocol):
     """See ``DocumentReader``."""
 
-    async def read(self, filename: str, content: bytes) -> ReadDocument: ...
+    async def read(
+        self, filename: str, content: bytes, caller: str | None = None
+    ) -> ReadDocument: ...
 
     async def write(self, document: ReadDocument, translated: Sequence[bytes]) -> bytes: ...
 
@@ -73,6 +79,7 @@ class DocumentReader:
     """Pool of document readers. Belongs to one event loop. Cancelling a call ends its work."""
 
     def __init__(self, limits: ReadingLimits = ReadingLimits()) -> None:
+        self._limits = limits
         self._helpers = Helpers(
             worker.__name__,
             count=limits.at_once,
@@ -81,14 +88,16 @@ class DocumentReader:
             memory_bytes=limits.memory_bytes,
         )
 
-    async def read(self, filename: str, content: bytes) -> ReadDocument:
+    async def read(self, filename: str, content: bytes, caller: str | None = None) -> ReadDocument:
         """Read a document in the format of its extension.
+
+        ``caller`` never occupies all processes; ``None`` is unknown and may.
 
         Raises ``UnsupportedDocument`` for an unknown extension, ``BrokenDocument`` if the content
         is not in that format, ``DocumentTooDemanding`` and ``DocumentFailed``.
         """
         name = "document" + extension_of(filename)
-        outcome, *parts = await self._ask(worker.READ, name.encode(), content)
+        outcome, *parts = await self._ask(caller, worker.READ, name.encode(), content)
         if outcome == worker.BROKEN:
             raise BrokenDocument(b"".join(parts).decode(errors="replace"))
         try:
@@ -104,6 +113,7 @@ class DocumentReader:
             outline.length,
             outline.said,
             tuple(parts[1:]),
+            caller,
         )
 
     async def write(self, document: ReadDocument, translated: Sequence[bytes]) -> bytes:
@@ -114,7 +124,7 @@ class DocumentReader:
         """
         name = "document" + extension_of(document.filename)
         outcome, *parts = await self._ask(
-            worker.WRITE, name.encode(), document.content, *translated
+            document.caller, worker.WRITE, name.encode(), document.content, *translated
         )
         if outcome == worker.LOST:
             raise MarkupLost
@@ -126,9 +136,14 @@ class DocumentReader:
     async def close(self) -> None:
         await self._helpers.close()
 
-    async def _ask(self, *parts: bytes) -> list[bytes]:
+    async def _ask(
+        self, caller: str | None, what: bytes, name: bytes, content: bytes, *translated: bytes
+    ) -> list[bytes]:
+        seconds = self._limits.seconds_per_megabyte * (1 + len(content) / 2**20)
         try:
-            return await self._helpers.ask(*parts)
+            return await self._helpers.ask(
+                what, name, content, *translated, caller=caller, seconds=seconds
+            )
         except (HelperTooSlow, HelperOutOfMemory) as error:
             logger.warning("a document was given up: %s", error)
             raise DocumentTooDemanding from error

@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 from service.helpers.messages import (
     NUMBER,
@@ -51,7 +52,8 @@ class Helpers:
     """Pool of up to ``count`` processes that call the function ``answer`` of ``module``.
 
     Belongs to one event loop. ``seconds`` and ``answer_bytes`` limit each answer. ``memory_bytes``
-    limits the memory of a process beyond its size at the start; only Linux enforces it.
+    limits the memory of a process beyond its size at the start; only Linux enforces it. One caller
+    occupies all processes but one at most.
     """
 
     def __init__(
@@ -64,9 +66,10 @@ class Helpers:
         memory_bytes: int | None = None,
     ) -> None:
         self._turns = asyncio.Semaphore(count)
-        self._all = tuple(
-            _Helper(module, seconds, answer_bytes, memory_bytes) for _ in range(count)
-        )
+        self._seconds = seconds
+        self._shares: dict[str, _Share] = {}
+        """Of callers that have calls in progress or waiting."""
+        self._all = tuple(_Helper(module, answer_bytes, memory_bytes) for _ in range(count))
         self._idle = list(self._all)
         self._count = count
         self._closed = False
@@ -76,20 +79,40 @@ class Helpers:
         """Process ids of the running helpers."""
         return [helper.pid for helper in self._all if helper.pid is not None]
 
-    async def ask(self, *parts: bytes) -> list[bytes]:
+    async def ask(
+        self, *parts: bytes, caller: str | None = None, seconds: float | None = None
+    ) -> list[bytes]:
         """Wait for a free helper and return the parts of its answer; raises ``HelperFailed``.
 
-        Cancelling the call kills the helper that works on it.
+        ``caller`` is whose share of the processes is used; ``None`` has no share of its own.
+        ``seconds`` is a shorter time limit than that of the pool. Cancelling the call kills the
+        helper that works on it.
         """
-        async with self._turns:
+        async with self._share(caller), self._turns:
             if self._closed:
                 raise HelperFailed("the service is shutting down")
             # The most recently used helper, so that no more processes start than needed.
             helper = self._idle.pop()
             try:
-                return await helper.ask(parts)
+                return await helper.ask(parts, min(self._seconds, seconds or self._seconds))
             finally:
                 self._idle.append(helper)
+
+    @asynccontextmanager
+    async def _share(self, caller: str | None) -> AsyncIterator[None]:
+        """Waits until ``caller`` may occupy another process."""
+        if caller is None:
+            yield
+            return
+        share = self._shares.setdefault(caller, _Share(asyncio.Semaphore(max(1, self._count - 1))))
+        share.calls += 1
+        try:
+            async with share.turns:
+                yield
+        finally:
+            share.calls -= 1
+            if not share.calls:
+                del self._shares[caller]
 
     async def close(self) -> None:
         """End all helpers for good. Pending and later calls raise ``HelperFailed``."""
@@ -105,12 +128,15 @@ class Helpers:
             self._turns.release()
 
 
+@dataclass(slots=True)
+class _Share:
+    turns: asyncio.Semaphore
+    calls: int = 0
+
+
 class _Helper:
-    def __init__(
-        self, module: str, seconds: float, answer_bytes: int, memory_bytes: int | None
-    ) -> None:
+    def __init__(self, module: str, answer_bytes: int, memory_bytes: int | None) -> None:
         self._module = module
-        self._seconds = seconds
         self._answer_bytes = answer_bytes
         self._memory_bytes = memory_bytes
         self._process: Process | None = None
@@ -119,8 +145,8 @@ class _Helper:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def ask(self, parts: Sequence[bytes]) -> list[bytes]:
-        scope = asyncio.timeout(self._seconds)
+    async def ask(self, parts: Sequence[bytes], seconds: float) -> list[bytes]:
+        scope = asyncio.timeout(seconds)
         try:
             async with scope:
                 outcome, *answer = await self._exchange(await self._started(), parts)
@@ -129,7 +155,7 @@ class _Helper:
             # A later answer could no longer be matched to its request, so end the process.
             code = await self.end(going=isinstance(error, EOFError | ConnectionError))
             if isinstance(error, TimeoutError) and scope.expired():
-                raise HelperTooSlow(f"no answer within {self._seconds:g} seconds") from error
+                raise HelperTooSlow(f"no answer within {seconds:g} seconds") from error
             if code == OUT_OF_MEMORY:
                 raise HelperOutOfMemory(
                     f"{self._memory_bytes} bytes of memory were not enough"

@@ -7,5 +7,5 @@ from service.documents.worker import answer
 
 
 class ReaderHere(DocumentReader):
-    async def _ask(self, *parts: bytes) -> list[bytes]:
+    async def _ask(self, caller: str | None, *parts: bytes) -> list[bytes]:
         return answer(parts)

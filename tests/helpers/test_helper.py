@@ -54,6 +54,32 @@ async def test_the_first_call_starts_a_helper_and_later_calls_reuse_it() -> None
         assert helpers.processes == [first]
 
 
+async def test_one_caller_never_occupies_all_helpers() -> None:
+    async with helping(count=2) as helpers:
+        slow = [asyncio.create_task(helpers.ask(b"sleep", b"60", caller="greedy")) for _ in "abc"]
+        while not helpers.processes:
+            await asyncio.sleep(0)
+        for caller in ("other", None):
+            assert await helpers.ask(b"say", b"done", caller=caller) == [b"done"]
+        for task in slow:
+            task.cancel()
+        await asyncio.wait(slow)
+        assert await helpers.ask(b"say", b"done", caller="greedy") == [b"done"]
+
+
+async def test_one_helper_serves_every_caller() -> None:
+    async with helping(count=1) as helpers:
+        calls = [helpers.ask(b"say", caller.encode(), caller=caller) for caller in "aab"]
+        assert await asyncio.gather(*calls) == [[b"a"], [b"a"], [b"b"]]
+
+
+async def test_time_limit_of_a_call_is_at_most_that_of_the_pool() -> None:
+    async with helping(seconds=0.2) as helpers:
+        for limits in ({}, {"seconds": 60.0}, {"seconds": 0.1}):
+            with pytest.raises(HelperTooSlow):
+                await helpers.ask(b"sleep", b"60", **limits)
+
+
 async def test_at_most_count_helpers_are_started() -> None:
     async with helping(count=2) as helpers:
         asked = [asyncio.create_task(helper_pid(helpers)) for _ in range(6)]

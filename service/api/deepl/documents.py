@@ -112,6 +112,7 @@ def create_router(
             ),
             model=wanted.model,
             decoding=wanted.overrides(1),
+            caller=caller.counted_as,
         )
 
     @router.post(

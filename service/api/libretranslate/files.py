@@ -85,6 +85,7 @@ def create_files_router(
             read(parameters.target, offer.targets),
             read_source(parameters.source, offer.sources),
             model=parameters.model,
+            caller=caller.counted_as,
         )
         try:
             job = await at_work.translate(order, partial(access.charge, caller, documents=1))
