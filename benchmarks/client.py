@@ -43,8 +43,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """Outcome of a request: its body, and the time of its answer and the latency in seconds."""
+class Outcome:
+    """Number of the body, time of the answer, and latency in seconds."""
 
     body: int
     at: float
@@ -61,12 +61,12 @@ def arrivals(plan: Plan) -> Iterator[float]:
         yield due
 
 
-def send(url: str, plan: Plan) -> list[Heard]:
+def send(url: str, plan: Plan) -> list[Outcome]:
     """Run a plan in another process; raises ``RuntimeError`` if that fails."""
     return send_since(url, plan)[1]
 
 
-def send_since(url: str, plan: Plan) -> tuple[float, list[Heard]]:
+def send_since(url: str, plan: Plan) -> tuple[float, list[Outcome]]:
     """As ``send``; also returns when the plan started, by ``time.perf_counter``.
 
     On Linux that clock is the same in all processes.
@@ -81,7 +81,7 @@ def send_since(url: str, plan: Plan) -> tuple[float, list[Heard]]:
     if finished.returncode:
         raise RuntimeError(f"the clients of {url} failed: {finished.stderr.strip()}")
     result = json.loads(finished.stdout)
-    return result["started"], [Heard(*each) for each in result["heard"]]
+    return result["started"], [Outcome(*each) for each in result["outcomes"]]
 
 
 class _Connection:
@@ -93,7 +93,7 @@ class _Connection:
         self._head = f"POST /translate HTTP/1.1\r\nHost: {parts.netloc}\r\n".encode()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, body: bytes) -> bool:
+    async def post(self, body: bytes) -> bool:
         """Whether the service answered with a translation."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(*self._address)
@@ -118,7 +118,7 @@ class _Connection:
             self._streams = None
 
 
-class _Crowd:
+class _LoadGenerator:
     """Sends the requests of a plan and records their outcomes."""
 
     def __init__(self, url: str, plan: Plan) -> None:
@@ -127,22 +127,22 @@ class _Crowd:
         self._bodies = [body.encode() for body in plan.bodies]
         self._idle: list[_Connection] = []
         self.started = 0.0
-        self.heard: list[Heard] = []
+        self.outcomes: list[Outcome] = []
 
     async def run(self) -> None:
         self.started = time.perf_counter()
         if self._plan.clients:
-            await asyncio.gather(*(self._take_turns(i) for i in range(self._plan.clients)))
+            await asyncio.gather(*(self._run_closed_loop(i) for i in range(self._plan.clients)))
         else:
-            await self._rain()
+            await self._run_open_loop()
 
-    async def _take_turns(self, first: int) -> None:
+    async def _run_closed_loop(self, first: int) -> None:
         body = first
         while self._now() < self._plan.seconds:
             await self._request(body % len(self._bodies), self._now())
             body += self._plan.clients
 
-    async def _rain(self) -> None:
+    async def _run_open_loop(self) -> None:
         plan, number = self._plan, 0
         waiting: set[asyncio.Task[None]] = set()
         for due in arrivals(plan):
@@ -159,12 +159,12 @@ class _Crowd:
         for task in list(waiting):
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        self.heard += [Heard(0, self._now(), LOST)] * (number - len(self.heard))
+        self.outcomes += [Outcome(0, self._now(), LOST)] * (number - len(self.outcomes))
 
     async def _request(self, body: int, due: float) -> None:
         connection = self._idle.pop() if self._idle else _Connection(self._url)
         try:
-            answered = await connection.ask(self._bodies[body])
+            answered = await connection.post(self._bodies[body])
             self._idle.append(connection)
         except (OSError, EOFError):
             connection.close()
@@ -173,7 +173,7 @@ class _Crowd:
             connection.close()
             raise
         now = self._now()
-        self.heard.append(Heard(body, now, now - due if answered else LOST))
+        self.outcomes.append(Outcome(body, now, now - due if answered else LOST))
 
     def _now(self) -> float:
         return time.perf_counter() - self.started
@@ -181,10 +181,10 @@ class _Crowd:
 
 def main(arguments: Sequence[str]) -> int:
     plan = Plan(**json.load(sys.stdin))
-    crowd = _Crowd(arguments[0], plan)
-    asyncio.run(crowd.run())
-    heard = [(each.body, each.at, each.latency) for each in crowd.heard]
-    print(json.dumps({"started": crowd.started, "heard": heard}))
+    generator = _LoadGenerator(arguments[0], plan)
+    asyncio.run(generator.run())
+    outcomes = [(each.body, each.at, each.latency) for each in generator.outcomes]
+    print(json.dumps({"started": generator.started, "outcomes": outcomes}))
     return 0
 
 

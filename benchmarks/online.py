@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.base import CACHE, base_bundle
-from benchmarks.client import LOST, Heard, Plan, send
+from benchmarks.client import LOST, Outcome, Plan, send
 from benchmarks.engines import SETTINGS, CTranslate2, Dragoman, Engine, Search
 from benchmarks.peers.ctranslate2 import COMPUTE_TYPE, converted
 from benchmarks.server import free_port, running, serving
@@ -124,7 +124,7 @@ class Subject:
             "--port": port,
         }
         flat = [str(part) for pair in arguments.items() for part in pair]
-        return running(["-m", f"benchmarks.peers.{name}", *flat], port, peer.environment)
+        return running(["-m", "benchmarks.peers.server", name, *flat], port, peer.environment)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,18 +204,18 @@ def highest_rate(levels: Sequence[Level]) -> float:
 
 
 def measure_rate(url: str, subject: Subject, rate: float, seconds: float) -> Level:
-    heard = send(url, Plan(subject.bodies, seconds, rate=rate))
-    return Level(rate, len(heard), *_percentiles(heard))
+    outcomes = send(url, Plan(subject.bodies, seconds, rate=rate))
+    return Level(rate, len(outcomes), *_percentiles(outcomes))
 
 
 def measure_crowd(url: str, subject: Subject, clients: int, offline: Done, seconds: float) -> Crowd:
     """Tokens of the requests that were answered while all clients were active."""
-    heard = send(url, Plan(subject.bodies, seconds, clients=clients))
-    lost = sum(each.latency == LOST for each in heard)
+    outcomes = send(url, Plan(subject.bodies, seconds, clients=clients))
+    lost = sum(each.latency == LOST for each in outcomes)
     if lost:
-        raise RuntimeError(f"{url} refused {lost} of {len(heard)} requests of {clients} clients")
+        raise RuntimeError(f"{url} refused {lost} of {len(outcomes)} requests of {clients} clients")
     (translations,) = offline.translations
-    counted = [each for each in heard if _WARMING_SECONDS <= each.at <= seconds]
+    counted = [each for each in outcomes if _WARMING_SECONDS <= each.at <= seconds]
     tokens = sum(len(translations[each.body]) + 1 for each in counted)
     speed = tokens / (seconds - _WARMING_SECONDS)
     return Crowd(clients, speed, speed / offline.tokens_per_second, *_percentiles(counted))
@@ -227,8 +227,8 @@ def _settle(url: str, subject: Subject) -> None:
     machine.wait_until_quiet(20)
 
 
-def _percentiles(heard: Sequence[Heard]) -> tuple[float, float]:
-    latencies = sorted(each.latency for each in heard) or [LOST]
+def _percentiles(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+    latencies = sorted(each.latency for each in outcomes) or [LOST]
     at = min(len(latencies) - 1, int(0.99 * len(latencies)))
     return statistics.median(latencies), latencies[at]
 

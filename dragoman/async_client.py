@@ -184,8 +184,8 @@ class AsyncClient:
         into = packer(texts, concurrency, texts_per_request, characters_per_request)
 
         def translate(pack: list[str]) -> Coroutine[Any, Any, list[Translation]]:
-            wanted: TranslateOptions = {"priority": "bulk", **options}
-            return self.translate(pack, target=target, source=source, **wanted)
+            in_bulk: TranslateOptions = {"priority": "bulk", **options}
+            return self.translate(pack, target=target, source=source, **in_bulk)
 
         return async_in_order(translate, async_packs(texts, into), concurrency)
 

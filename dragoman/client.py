@@ -180,8 +180,8 @@ class Client:
         into = packer(texts, concurrency, texts_per_request, characters_per_request)
 
         def translate(pack: list[str]) -> list[Translation]:
-            wanted: TranslateOptions = {"priority": "bulk", **options}
-            return self.translate(pack, target=target, source=source, **wanted)
+            in_bulk: TranslateOptions = {"priority": "bulk", **options}
+            return self.translate(pack, target=target, source=source, **in_bulk)
 
         return in_order(translate, packs(texts, into), concurrency)
 

@@ -142,19 +142,19 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
     A date is relative to the ``Date`` of the same response, so clocks need not agree.
     """
-    said = headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(said):
-        return float(said)
-    then = _date(said)
+    header = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(header):
+        return float(header)
+    then = _date(header)
     if then is None:
         return None
     now = _date(headers.get("date", "")) or datetime.now(UTC)
     return max(0.0, (then - now).total_seconds())
 
 
-def _date(said: str) -> datetime | None:
+def _date(header: str) -> datetime | None:
     try:
-        date = parsedate_to_datetime(said)
+        date = parsedate_to_datetime(header)
     except ValueError:
         return None
     # "-0000" is UTC without a time zone (RFC 5322).
@@ -164,13 +164,13 @@ def _date(said: str) -> datetime | None:
 def _sentence(body: bytes) -> str:
     """The error message in a body; the first 200 characters if it is not JSON."""
     try:
-        said = json.loads(body)
+        content = json.loads(body)
     except ValueError:
         return " ".join(body[: 4 * _LONGEST_SHOWN].decode(errors="replace").split())[
             :_LONGEST_SHOWN
         ]
-    if isinstance(said, dict):
+    if isinstance(content, dict):
         for name in ("error", "message"):
-            if isinstance(said.get(name), str):
-                return str(said[name])
+            if isinstance(content.get(name), str):
+                return str(content[name])
     return ""

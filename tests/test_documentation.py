@@ -1,4 +1,4 @@
-"""Tests that the documentation agrees with the code: settings, metrics, links, paths."""
+"""Tests that the documentation agrees with the code: settings, metrics, links."""
 
 from __future__ import annotations
 

@@ -129,12 +129,12 @@ def _measure(
         (served / bundle.path.name).symlink_to(bundle.path, target_is_directory=True)
         with serving(served, PRECISION=options.precision) as url:
             for source, target in pairs:
-                asked = inputs(source)
-                bitext = Bitext("fidelity", source, target, (), tuple(each.text for each in asked))
+                texts = inputs(source)
+                bitext = Bitext("fidelity", source, target, (), tuple(each.text for each in texts))
                 answers = translate(url, bitext, manifest.name, options.beam_size)
                 judged = [
                     Judged(each, answer, judge(each.text, answer, each.spans, (source, target)))
-                    for each, answer in zip(asked, answers, strict=True)
+                    for each, answer in zip(texts, answers, strict=True)
                 ]
                 print(f"{manifest.name} {manifest.version}, {source}-{target}, ", end="")
                 print(f"{options.precision}, beam {options.beam_size}, through HTTP")

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.client import LOST, Heard, Plan, send_since
+from benchmarks.client import LOST, Outcome, Plan, send_since
 from benchmarks.queueing.costs import Window, Work
 from benchmarks.server import serving_process
 from models.bundle.bundle import Bundle
@@ -73,18 +73,18 @@ class Service:
             while not wait([sending], _SAMPLING_SECONDS).done:
                 samples.append(self._sample(client))
             samples.append(self._sample(client))
-        started, heard = sending.result()
-        if lost := sum(each.latency == LOST for each in heard):
+        started, outcomes = sending.result()
+        if lost := sum(each.latency == LOST for each in outcomes):
             raise RuntimeError(
-                f"{lost} of {len(heard)} requests were refused or lost; the load is above what "
+                f"{lost} of {len(outcomes)} requests were refused or lost; the load is above what "
                 "this machine can do, or something else kept it from answering"
             )
-        heard.sort(key=lambda each: each.at - each.latency)
+        outcomes.sort(key=lambda each: each.at - each.latency)
         return Run(
             plan,
-            tuple(each.latency for each in heard),
-            _window(samples[0], samples[-1], started, heard),
-            tuple(_window(one, other, started, heard) for one, other in pairwise(samples)),
+            tuple(each.latency for each in outcomes),
+            _window(samples[0], samples[-1], started, outcomes),
+            tuple(_window(one, other, started, outcomes) for one, other in pairwise(samples)),
         )
 
     def lengths(self, bodies: Sequence[str]) -> tuple[tuple[int, int], ...]:
@@ -143,7 +143,7 @@ def isolated_service(bundle: Bundle) -> Iterator[Service]:
             os.sched_setaffinity(0, cores)
 
 
-def _window(one: Sample, other: Sample, started: float, heard: Sequence[Heard]) -> Window:
+def _window(one: Sample, other: Sample, started: float, outcomes: Sequence[Outcome]) -> Window:
     first, last = one.at - started, other.at - started
     metrics = {name: other.metrics[name] - one.metrics[name] for name in other.metrics}
     busy, encoding = metrics.pop("busy_seconds"), metrics.pop("encode_seconds")
@@ -151,8 +151,8 @@ def _window(one: Sample, other: Sample, started: float, heard: Sequence[Heard]) 
     return Window(
         ends=last,
         work=Work(**metrics),
-        received=sum(first < each.at - each.latency <= last for each in heard),
-        answered=sum(first < each.at <= last for each in heard),
+        received=sum(first < each.at - each.latency <= last for each in outcomes),
+        answered=sum(first < each.at <= last for each in outcomes),
         engine_seconds=engine,
         # Wall-clock shares serve, since interruptions are independent of the kind of work.
         encode_seconds=engine * encoding / busy if busy > 0 else 0.0,

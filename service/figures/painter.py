@@ -27,7 +27,7 @@ class Painter:
     def __init__(self) -> None:
         self._waiting = 0
         self._helpers = Helpers(
-            "service.figures.worker", count=1, seconds=_SECONDS, answer_bytes=_PICTURE_BYTES
+            "service.figures.heatmap", count=1, seconds=_SECONDS, answer_bytes=_PICTURE_BYTES
         )
 
     async def heatmap(self, maps: Maps) -> bytes:

@@ -64,15 +64,15 @@ def serving(state: Path, **settings: str) -> Iterator[str]:
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     announced = "Dragoman listens on "
     for _ in range(ANSWERS_WITHIN * 10):
-        said = log.read_text(encoding="utf-8")
+        text = log.read_text(encoding="utf-8")
         if process.poll() is not None:
-            raise AssertionError(f"the service did not start:\n{said}")
-        if announced in said:
-            address = said.split(announced)[1].split()[0] + "/"
+            raise AssertionError(f"the service did not start:\n{text}")
+        if announced in text:
+            address = text.split(announced)[1].split()[0] + "/"
             if httpx.get(f"{address}readyz").status_code == 200:
                 return address
         time.sleep(0.1)
-    raise AssertionError(f"the service is not ready:\n{said}")
+    raise AssertionError(f"the service is not ready:\n{text}")
 
 
 @dataclass
@@ -87,9 +87,9 @@ class Visit:
     def __post_init__(self) -> None:
         self.page.on("request", lambda request: self.requests.append(request))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._heard)
+        self.page.on("console", self._record_message)
 
-    def _heard(self, message: Any) -> None:
+    def _record_message(self, message: Any) -> None:
         if message.type in {"error", "warning"}:
             self.complaints.append(message.text)
 
@@ -116,7 +116,7 @@ class Visit:
 
     def forgive(self, words: str) -> None:
         """Accept console errors that contain ``words``: browsers report each error answer."""
-        self.complaints[:] = [said for said in self.complaints if words not in said]
+        self.complaints[:] = [text for text in self.complaints if words not in text]
 
     def explain(self, text: str = TEXT) -> None:
         """Translate from German to English, open the panel, and wait for its maps."""
