@@ -6,12 +6,15 @@ the graphs, and nothing is unpickled.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from io import BufferedReader
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,6 +31,12 @@ _OF_ONE_SIDE = frozenset({SOURCE_TOKENIZER, TARGET_TOKENIZER})
 MODEL_CARD = "README.md"
 SHORTLIST = "shortlist.npz"
 """The only optional file."""
+
+_LARGEST_MANIFEST = 1 << 26
+"""Bytes. The manifest of a thousand directions has fewer than a million."""
+
+_NO_PLAIN_FILE = (errno.ELOOP, errno.ENXIO)
+"""Errors of opening a link or a socket."""
 
 # An ONNX Runtime session may load these, also as external data, without consulting the manifest.
 _LOADABLE = (".onnx", ".bin")
@@ -55,11 +64,13 @@ class Bundle:
 
     path: Path
     manifest: Manifest
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Files that ``read`` finds here instead of on disk."""
 
     @classmethod
     def open(cls, path: Path) -> Bundle:
         """Read and verify a bundle without loading it; raises ``InvalidBundle``."""
-        bundle = cls(path, _read_manifest(path))
+        bundle = cls(path, read_manifest(path))
         bundle._verify()
         return bundle
 
@@ -93,6 +104,28 @@ class Bundle:
             shutil.rmtree(staging, ignore_errors=True)
         return cls(path, complete)
 
+    def read(self, name: str) -> bytes:
+        """The content of a file, verified after reading; raises ``InvalidBundle``."""
+        if name in self.contents:
+            return self.contents[name]
+        path, expected = self.path / name, self.manifest.files[name]
+        with _opened(path, expected) as file:
+            # One byte more shows that the file has grown.
+            content = file.read(expected.size + 1)
+        if hashlib.sha256(content).hexdigest() != expected.sha256:
+            raise InvalidBundle(f"{path} is not the file the manifest was written for")
+        return content
+
+    def in_memory(self, precision: Precision) -> Bundle:
+        """This bundle with the graphs and weights of a precision in memory, each read once."""
+        names = [graph_file(graph, precision) for graph in GRAPHS] + [self.weights(precision)]
+        return replace(self, contents={name: self.read(name) for name in names})
+
+    def weights(self, precision: Precision) -> str:
+        """The name of the weights file that the graphs of a precision read."""
+        own = weights_file(precision)
+        return own if own in self.manifest.files else weights_file("int8")
+
     def graph(self, graph: str, precision: Precision) -> Path:
         """The file of one of ``GRAPHS``; raises ``InvalidBundle`` for a missing precision."""
         if precision not in self.manifest.precisions:
@@ -112,7 +145,7 @@ class Bundle:
         )
 
     def _tokenizer(self, name: str, *sizes: int) -> Tokenizer:
-        tokenizer = Tokenizer.load(self.path / name)
+        tokenizer = Tokenizer.from_bytes(self.read(name), self.path / name)
         if tokenizer.special_ids != self.manifest.special_ids:
             raise InvalidBundle(
                 f"{self.path}: {name} has {tokenizer.special_ids!r}, "
@@ -133,7 +166,7 @@ class Bundle:
         """
         if SHORTLIST not in self.manifest.files:
             return None
-        shortlist = Shortlist.load(self.path / SHORTLIST)
+        shortlist = Shortlist.from_bytes(self.read(SHORTLIST), self.path / SHORTLIST)
         shape = self.manifest.dimensions
         if shortlist.source_vocabulary_size != shape.source_vocabulary:
             raise InvalidBundle(
@@ -176,36 +209,58 @@ def _required(manifest: Manifest) -> list[str]:
     return names
 
 
-def _read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> Manifest:
+    """The manifest in a bundle's directory; raises ``InvalidBundle``."""
     try:
-        text = (path / MANIFEST).read_text(encoding="utf-8")
+        # Not blocking: opening a FIFO would wait for a writer.
+        descriptor = os.open(path / MANIFEST, os.O_RDONLY | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidBundle(f"{path / MANIFEST} is not a plain file")
+            content = file.read(_LARGEST_MANIFEST + 1)
+        if len(content) > _LARGEST_MANIFEST:
+            raise InvalidBundle(f"{path / MANIFEST} has more than {_LARGEST_MANIFEST} bytes")
+        return Manifest.from_json(content.decode())
     except FileNotFoundError as error:
         raise InvalidBundle(f"{path} has no {MANIFEST}") from error
     except OSError as error:
         raise InvalidBundle(f"{path / MANIFEST} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidBundle(f"{path / MANIFEST} is not UTF-8: {error}") from error
-    try:
-        return Manifest.from_json(text)
     except InvalidBundle as error:
         raise InvalidBundle(f"{path / MANIFEST}: {error}") from error
 
 
-def _compare(path: Path, expected: File) -> None:
+@contextmanager
+def _opened(path: Path, expected: File) -> Iterator[BufferedReader]:
+    """A listed file, open for reading; raises ``InvalidBundle`` if it is not as the manifest says.
+
+    Links are refused. What is no plain file is opened without waiting.
+    """
     try:
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InvalidBundle(f"{path} is not a plain file")
-        if status.st_size != expected.size:
-            raise InvalidBundle(
-                f"{path} has {status.st_size} bytes; the manifest says {expected.size}"
-            )
-        if sha256_of(path) != expected.sha256:
-            raise InvalidBundle(f"{path} is not the file the manifest was written for")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidBundle(f"{path} is not a plain file")
+            if status.st_size != expected.size:
+                raise InvalidBundle(
+                    f"{path} has {status.st_size} bytes; the manifest says {expected.size}"
+                )
+            yield file
     except FileNotFoundError as error:
         raise InvalidBundle(f"{path.parent} lacks {path.name}") from error
     except OSError as error:
+        if error.errno in _NO_PLAIN_FILE:
+            raise InvalidBundle(f"{path} is not a plain file") from error
         raise InvalidBundle(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _compare(path: Path, expected: File) -> None:
+    with _opened(path, expected) as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected.sha256:
+        raise InvalidBundle(f"{path} is not the file the manifest was written for")
 
 
 def _describe(path: Path) -> File:

@@ -74,6 +74,11 @@ class Shortlist:
             content = path.read_bytes()
         except OSError as error:
             raise InvalidBundle(f"the shortlist {path} cannot be read: {error.strerror}") from error
+        return cls.from_bytes(content, path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: Path) -> Shortlist:
+        """The shortlist in a file's content; ``path`` names the file in errors."""
         # NumPy would treat any other file as a pickle, and its error would say so.
         if not zipfile.is_zipfile(io.BytesIO(content)):
             raise InvalidBundle(f"{path} is not an npz archive")

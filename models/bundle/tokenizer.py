@@ -75,11 +75,17 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
         """Read a SentencePiece model; raises ``InvalidBundle`` if the file is not one."""
-        processor = sentencepiece.SentencePieceProcessor()
         try:
-            processor.load_from_serialized_proto(path.read_bytes())
+            return cls.from_bytes(path.read_bytes(), path)
         except OSError as error:
             raise InvalidBundle(f"the tokenizer {path} cannot be read: {error.strerror}") from error
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: Path) -> Tokenizer:
+        """The tokenizer in a file's content; ``path`` names the file in errors."""
+        processor = sentencepiece.SentencePieceProcessor()
+        try:
+            processor.load_from_serialized_proto(content)
         except RuntimeError as error:
             raise InvalidBundle(f"{path} is not a SentencePiece model") from error
         try:

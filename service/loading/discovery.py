@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from models.bundle.bundle import MANIFEST
-from models.bundle.manifest import InvalidBundle, Manifest
+from models.bundle.bundle import MANIFEST, read_manifest
+from models.bundle.manifest import InvalidBundle
 from service.translation.repository import FoundBundle, Stamp
 from service.translation.types import LanguagePair
 
@@ -58,7 +58,7 @@ def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle
 def pairs_of(bundle: FoundBundle) -> frozenset[LanguagePair] | None:
     """The language pairs in a bundle's manifest; ``None`` if it cannot be read."""
     try:
-        manifest = Manifest.from_json((bundle.path / MANIFEST).read_text(encoding="utf-8"))
-    except (InvalidBundle, OSError, UnicodeDecodeError):
+        manifest = read_manifest(bundle.path)
+    except InvalidBundle:
         return None
     return frozenset(LanguagePair(d.source, d.target) for d in manifest.directions)

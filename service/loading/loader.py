@@ -116,6 +116,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     except DeviceUnavailable as error:
         raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
     device, precision = place(manifest, settings, available)
+    bundle = bundle.in_memory(precision)
     tokenizers = bundle.tokenizers()
     gpu = usable_gpus()[0].number if device == "cuda" else 0
     logger.info("loading %s in %s on %s", manifest.name, precision, device)

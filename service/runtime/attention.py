@@ -1,8 +1,8 @@
 """Runs a bundle's ``attention`` graph with ONNX Runtime: maps and log-probabilities of a sentence.
 
-One sentence at a time, without padding. The weights are memory-mapped from the file that the other
-graphs share. They are not prepacked, because that would copy them. An open graph costs a few
-megabytes and is fast enough for interactive inspection.
+One sentence at a time, without padding. The weights are not prepacked, because that would copy them
+once more. An open graph takes the memory of the weights and is fast enough for interactive
+inspection.
 """
 
 from __future__ import annotations

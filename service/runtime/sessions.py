@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import re
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 import onnxruntime
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import Bundle, graph_file
 from models.bundle.graphs import Signature, TensorType, check_signature, signature
 from models.bundle.manifest import GraphName, InvalidBundle, Precision
 from service.runtime.cuda import ARCHITECTURES, CudaError, Gpu, find_gpus
@@ -100,19 +101,27 @@ def open_session(
         raise InvalidBundle(
             f"{bundle.path} offers {', '.join(manifest.precisions)}, not {precision}"
         )
-    path = bundle.graph(graph, precision)
+    path = bundle.path / graph_file(graph, precision)
+    content, weights = bundle.read(path.name), bundle.weights(precision)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     # Idle threads of one session must not spin on the cores that another one needs.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    # In memory, because a file that is memory-mapped may be changed or truncated by others.
+    stored = bundle.read(weights)
+    options.add_external_initializers_from_files_in_memory([weights], [stored], [len(stored)])
+    # A graph may read no other file. Relative names would otherwise be of the working directory.
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", os.devnull
+    )
     if not prepack:
         options.add_session_config_entry("session.disable_prepacking", "1")
     if precision == "int8" and int8_saturates():
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session = onnxruntime.InferenceSession(
-            path,
+            content,
             options,
             providers=_providers(device, device_id, stream),
             # The fused operator is several times slower on a CPU than the two it replaces.

@@ -270,11 +270,7 @@ def test_graph_that_disagrees_with_the_manifest_raises_invalid_bundle(
         make_backend(Bundle(bundle.path, wrong), "fp32")
 
 
-def test_a_graph_that_onnx_runtime_cannot_read_is_refused(bundle: Bundle, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    for file in bundle.path.iterdir():
-        (broken / file.name).write_bytes(file.read_bytes())
-    (broken / "step.fp32.onnx").write_bytes(b"not a graph")
+def test_a_graph_that_onnx_runtime_cannot_read_is_refused(bundle: Bundle) -> None:
+    broken = Bundle(bundle.path, bundle.manifest, {"step.fp32.onnx": b"not a graph"})
     with pytest.raises(InvalidBundle, match="cannot be opened by ONNX Runtime"):
-        make_backend(Bundle(broken, bundle.manifest), "fp32")
+        make_backend(broken, "fp32")

@@ -39,10 +39,22 @@ def test_run_on_a_closed_graph_raises_runtime_error(bundle: Bundle) -> None:
         graph.run((5, 3), ())
 
 
-def test_a_graph_that_onnx_runtime_cannot_read_is_refused(bundle: Bundle, tmp_path: Path) -> None:
-    (tmp_path / "attention.fp32.onnx").write_bytes(b"not a graph")
+def test_a_graph_that_onnx_runtime_cannot_read_is_refused(bundle: Bundle) -> None:
+    broken = Bundle(bundle.path, bundle.manifest, {"attention.fp32.onnx": b"not a graph"})
     with pytest.raises(InvalidBundle, match="cannot be opened by ONNX Runtime"):
-        AttentionGraph.load(Bundle(tmp_path, bundle.manifest), "fp32")
+        AttentionGraph.load(broken, "fp32")
+
+
+def test_a_graph_that_reads_another_file_is_refused(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, other = "weights.fp32.bin", "elsewhere32.data"
+    (tmp_path / other).write_bytes(bundle.read(weights))
+    monkeypatch.chdir(tmp_path)
+    graph = bundle.read("attention.fp32.onnx").replace(weights.encode(), other.encode())
+    reading = Bundle(bundle.path, bundle.manifest, {"attention.fp32.onnx": graph})
+    with pytest.raises(InvalidBundle, match=other):
+        AttentionGraph.load(reading, "fp32")
 
 
 @given(st.integers(0, 8), st.integers(0, 8))
