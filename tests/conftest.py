@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 # Hypothesis imports this in the middle of the first test that needs it. Should the collector then
 # report a task that failed, CPython 3.11 parses source for the traceback while it parses this
@@ -21,8 +22,8 @@ settings.load_profile("dragoman")
 
 
 @pytest.fixture(autouse=True)
-def what_a_process_shares() -> Iterator[None]:
-    """Set back what a command that is called in this process sets for all of it."""
+def restored_process_state() -> Iterator[None]:
+    """Restores logging and the switch interval, which commands change for the whole process."""
     root = logging.getLogger()
     handlers, level, interval = root.handlers[:], root.level, sys.getswitchinterval()
     yield
@@ -45,3 +46,16 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def shouting_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``dragoman translate`` uses the upper-casing model, and logs nothing."""
+    from service.bootstrap import local_translator
+    from service.commands import translate
+    from tests.support.shouting import load_shouting
+
+    monkeypatch.setattr(
+        translate, "local_translator", partial(local_translator, load=load_shouting)
+    )
+    monkeypatch.setattr(translate, "configure_logging", lambda _: None)

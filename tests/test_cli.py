@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,31 +16,18 @@ import pytest
 import service
 from models.bundle.bundle import Bundle
 from service import cli
-from service.bootstrap import local_translator
-from service.commands import translate as command
-from service.settings import Settings
 from service.state.database import Database
 from service.state.keys import KeyStore
-from service.translation.translator import Translator
-from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
-from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
+from tests.support.shouting import put_broken_bundle, put_bundle
 
 
 @pytest.fixture
-def bundles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bundles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shouting_command: None) -> Path:
     """Bundle directory with an upper-casing model, and the command line configured for it."""
     directory = tmp_path / "bundles"
     put_bundle(directory, "shout", "de", "en")
     monkeypatch.setenv("DRAGOMAN_BUNDLES", str(directory))
-
-    def shouting_translator(
-        settings: Settings, pair: LanguagePair
-    ) -> AbstractAsyncContextManager[Translator]:
-        return local_translator(settings, pair, load_shouting)
-
-    monkeypatch.setattr(command, "local_translator", shouting_translator)
-    monkeypatch.setattr(command, "configure_logging", lambda _: None)
     return directory
 
 

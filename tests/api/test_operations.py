@@ -122,7 +122,7 @@ async def test_models_are_listed_with_their_metadata(client: httpx.AsyncClient) 
     assert model["precision"] == "int8"
     assert model["precisions"] == ["fp32", "int8"]
     assert model["scores"][0]["metric"] == "BLEU"
-    assert model["data"] == [{"name": "none", "licence": "CC0-1.0", "pairs": 1}]
+    assert model["data"] == [{"name": "digits", "licence": "CC0-1.0", "pairs": 4}]
 
 
 async def test_reload_requires_admin_and_updates_models(

@@ -34,7 +34,7 @@ def test_pairs_are_selected_by_disturbance_and_not_by_speed() -> None:
 def test_wrong_output_length_error_names_the_engine() -> None:
     work = Workload("fixed-1", (((5, 6, EOS),),))
     check_lengths("ours", work, done(1.0, tokens=2))
-    with pytest.raises(LengthsDiffer, match="theirs wrote 2 tokens for a source of 3 in fixed-1"):
+    with pytest.raises(LengthsDiffer, match=r"theirs .*2 .*3 .*fixed-1"):
         check_lengths("theirs", work, done(1.0, tokens=1))
 
 

@@ -34,10 +34,10 @@ def test_news_sentences_have_the_lengths_of_news() -> None:
 
 
 def test_workload_without_data_error_says_what_to_do() -> None:
-    with pytest.raises(CorpusError, match="--data or TRAINING_DATA"):
+    with pytest.raises(CorpusError, match="TRAINING_DATA"):
         workload("newstest2014", BUNDLE, Path("nowhere"))
 
 
 def test_unknown_workload_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="there is no workload fixed; known are fixed-1, "):
+    with pytest.raises(ValueError, match="fixed-1"):
         workload("fixed", BUNDLE, Path("nowhere"))

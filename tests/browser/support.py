@@ -69,7 +69,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
             raise AssertionError(f"the service did not start:\n{text}")
         if announced in text:
             address = text.split(announced)[1].split()[0] + "/"
-            if httpx.get(f"{address}readyz").status_code == 200:
+            if httpx.get(f"{address}readyz", timeout=ANSWERS_WITHIN).status_code == 200:
                 return address
         time.sleep(0.1)
     raise AssertionError(f"the service is not ready:\n{text}")

@@ -3,34 +3,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from service import cli
-from service.bootstrap import local_translator
 from service.bulk.output import ResumableFile
 from service.bulk.reading import BlockSize
 from service.commands import translate as command
-from service.settings import Settings
-from service.translation.translator import Translator
-from service.translation.types import LanguagePair
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.shouting import put_bundle
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shouting_command: None) -> Path:
     """A working directory with a model in ``bundles`` that translates to upper case."""
     put_bundle(tmp_path / "bundles", "shout", "de", "en")
-
-    def shouting_translator(
-        settings: Settings, pair: LanguagePair
-    ) -> AbstractAsyncContextManager[Translator]:
-        return local_translator(settings, pair, load_shouting)
-
-    monkeypatch.setattr(command, "local_translator", shouting_translator)
-    monkeypatch.setattr(command, "configure_logging", lambda _: None)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -242,7 +242,7 @@ def test_no_call_of_the_asynchronous_client_outlasts_its_timeout() -> None:
     async def talk() -> None:
         http = httpx.AsyncClient(transport=httpx.MockTransport(_hang))
         async with http, AsyncClient(http_client=http, timeout=0.01) as client:
-            with pytest.raises(Exception, match=r"no answer within 0\.01 seconds"):
+            with pytest.raises(Exception, match=r"0\.01"):
                 await client.translate("Hund", target="en")
 
     asyncio.run(talk())

@@ -15,13 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from models.bundle.manifest import (
-    Corpus,
     DecodingDefaults,
-    Dimensions,
     Direction,
     Manifest,
-    Provenance,
-    Score,
     SentenceLimits,
     SpecialIds,
 )
@@ -36,6 +32,7 @@ from service.translation.attention_reader import AttentionReader
 from service.translation.loaded_model import LoadedModel, Tokenizer
 from service.translation.repository import FoundBundle
 from service.translation.result_cache import ResultCache
+from tests.models.tiny import invented_provenance, tiny_dimensions
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_IDS = SpecialIds(pad=PAD, unk=UNK, bos=BOS, eos=EOS)
@@ -108,34 +105,12 @@ def make_manifest(name: str, source: str, target: str, version: str = "1") -> Ma
         name=name,
         version=version,
         directions=(Direction(source=source, target=target),),
-        dimensions=Dimensions(
-            encoder_layers=1,
-            decoder_layers=1,
-            width=8,
-            heads=2,
-            feed_forward=16,
-            vocabulary_size=_VOCABULARY,
-        ),
+        dimensions=tiny_dimensions(_VOCABULARY),
         special_ids=SPECIAL_IDS,
         limits=SentenceLimits(source_length=SOURCE_LENGTH, target_length=TARGET_LENGTH),
         precisions=("fp32", "int8"),
         decoding=DecodingDefaults(beam_size=2),
-        provenance=Provenance(
-            recipe="shouting",
-            commit="0" * 40,
-            created="2026-11-21T00:00:00Z",
-            data=(Corpus(name="none", licence="CC0-1.0", pairs=1),),
-            scores=(
-                Score(
-                    metric="BLEU",
-                    value=100.0,
-                    test_set="itself",
-                    precision="int8",
-                    beam_size=2,
-                    signature="none",
-                ),
-            ),
-        ),
+        provenance=invented_provenance("shouting", "int8", beam_size=2),
     )
 
 
