@@ -1,0 +1,136 @@
+"""How often a backend on a GPU calls the driver, counted with a simulated GPU."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from models.bundle.bundle import Bundle
+from models.bundle.tokenizer import SPECIAL_IDS
+from service.engine.scheduler import Scheduler, Sequence
+from service.engine.types import DecodingOptions
+from service.runtime.backend import EncodeBatch, StepBatch
+from service.runtime.onnx import OnnxBackend
+from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
+from tests.support.networks import random_network, write_bundle
+
+SLOTS, ROWS = 32, 4
+MOST_CALLS_OF_AN_ENCODE = 24
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return write_bundle(random_network(), tmp_path_factory.mktemp("bundles") / "random", ("fp16",))
+
+
+@pytest.fixture
+def gpu(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[OnnxBackend, Runtime]]:
+    runtime = Runtime()
+    bind_by_value(monkeypatch, runtime)
+    backend = OnnxBackend.load(
+        bundle,
+        "fp16",
+        slots=SLOTS,
+        rows_per_slot=ROWS,
+        threads=1,
+        cache_bytes=1 << 26,
+        memory=SimulatedGpu(runtime),
+    )
+    yield backend, runtime
+    backend.close()
+    assert not runtime.blocks
+    assert not runtime.pinned
+
+
+def calls(runtime: Runtime) -> Counter[str]:
+    """The calls since the last time."""
+    counted, runtime.calls = runtime.calls, Counter()
+    return counted
+
+
+def sources(count: int, length: int = 6) -> list[tuple[int, ...]]:
+    rng = random.Random(count)
+    return [(*(rng.randint(4, 29) for _ in range(length)), 3) for _ in range(count)]
+
+
+def step(backend: OnnxBackend, sentences: int, position: int) -> None:
+    shape = sentences, ROWS
+    batch = StepBatch(
+        np.zeros(shape, np.int32),
+        np.full(shape, 7, np.int32),
+        np.full(sentences, position, np.int32),
+        2 * ROWS,
+    )
+    assert np.isfinite(backend.step(batch).log_probs_BKN).all()
+
+
+def test_encode_of_any_number_of_sentences_is_the_same_small_number_of_calls(
+    gpu: tuple[OnnxBackend, Runtime],
+) -> None:
+    backend, runtime = gpu
+    backend.encode(EncodeBatch(0, sources(2)))
+    step(backend, 2, 0)
+    calls(runtime)
+    counted = []
+    for count in (1, 8, 30):
+        backend.encode(EncodeBatch(2, sources(count)))
+        counted.append(calls(runtime))
+    assert counted[0] == counted[1] == counted[2]
+    assert counted[0].total() <= MOST_CALLS_OF_AN_ENCODE
+    assert counted[0]["wait"] == counted[0]["to device"] == 1
+
+
+def test_steady_step_is_a_copy_in_a_copy_out_and_a_wait(gpu: tuple[OnnxBackend, Runtime]) -> None:
+    backend, runtime = gpu
+    backend.encode(EncodeBatch(0, sources(8)))
+    step(backend, 8, 0)
+    calls(runtime)
+    for position in range(1, 12):
+        step(backend, 8, position)
+        assert calls(runtime) == {"to device": 1, "to host": 1, "wait": 1}
+
+
+def test_sentence_that_leaves_costs_one_copy_for_each_pool(
+    gpu: tuple[OnnxBackend, Runtime],
+) -> None:
+    backend, runtime = gpu
+    backend.encode(EncodeBatch(0, sources(8)))
+    step(backend, 8, 0)
+    calls(runtime)
+    backend.move(7, 2)
+    assert calls(runtime) == {"copy": 2}
+    step(backend, 7, 1)
+    assert calls(runtime) == {"to device": 1, "to host": 1, "wait": 1}
+
+
+def test_a_thousand_steps_with_arrivals_and_departures_allocate_nothing(
+    gpu: tuple[OnnxBackend, Runtime],
+) -> None:
+    backend, runtime = gpu
+    scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=400)
+    rng = random.Random(7)
+    options = DecodingOptions(beam_size=ROWS, max_decoding_length=16)
+    steps = number = ended = 0
+    while steps < 1000:
+        while number - ended < SLOTS and rng.random() < 0.5:
+            scheduler.add(Sequence(number, sources(1, rng.randint(1, 10))[0], options))
+            number += 1
+        if not scheduler.has_work:
+            continue
+        plan = scheduler.schedule()
+        for origin, slot in plan.moves:
+            backend.move(origin, slot)
+        if plan.encode is not None:
+            backend.encode(plan.encode)
+        assert plan.step is not None
+        ended += len(scheduler.apply(backend.step(plan.step)))
+        steps += 1
+        if steps == 1:
+            calls(runtime)
+    counted = calls(runtime)
+    assert number > 100
+    assert counted["allocate"] == counted["free"] == 0
