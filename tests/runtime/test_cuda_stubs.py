@@ -1,0 +1,93 @@
+"""onnxruntime-gpu on stubs of the CUDA libraries: node placement and calls of the driver.
+
+Skipped without ``build/cuda-stubs``, which ``tests/runtime/cuda_stubs/build.sh`` makes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STUBS = Path(os.environ.get("CUDA_STUBS", ROOT / "build" / "cuda-stubs"))
+LAUNCHES_OF_A_STEP = 112
+"""Kernels and cuBLAS calls of the committed bundles, which have three decoder layers."""
+MOST_CALLS_OF_AN_ENCODE = 24
+
+pytestmark = pytest.mark.skipif(
+    not (STUBS / "env.sh").exists(), reason="no CUDA stubs; see tests/runtime/cuda_stubs/build.sh"
+)
+
+
+@pytest.fixture(scope="module")
+def observed() -> dict[str, Any]:
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": str(STUBS / "lib"),
+        "PYTHONPATH": f"{STUBS / 'site'}:{ROOT}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.runtime.cuda_stubs.observe", "bundles/everyday-de-en"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("graph", "on_cpu"),
+    [
+        ("encoder", {"Concat", "Squeeze"}),
+        ("step", {"Concat"}),
+        ("attention", {"Concat", "Squeeze"}),
+    ],
+)
+def test_only_shapes_are_computed_on_the_cpu_and_no_node_copies(
+    observed: dict[str, Any], graph: str, on_cpu: set[str]
+) -> None:
+    nodes = observed["placement"][graph]
+    assert set(nodes["CPU"]) == on_cpu
+    assert len(nodes["CPU"]) <= 4
+    assert not [name for name in nodes["CUDA"] if name.startswith("Memcpy")]
+
+
+def test_dequantised_weights_are_computed_when_the_graph_is_opened(
+    observed: dict[str, Any],
+) -> None:
+    assert "Max" not in observed["placement"]["step"]["CUDA"]
+    # Of the inputs and of the logits.
+    assert observed["placement"]["step"]["CUDA"].count("Cast") == 2
+
+
+def test_step_copies_once_each_way_waits_once_and_allocates_nothing(
+    observed: dict[str, Any],
+) -> None:
+    for step in [*observed["steps"], observed["after"]]:
+        assert (step["COPY H2D"], step["COPY D2H"]) == (1, 1)
+        assert {name for name in step if name.startswith("SYNC")} == {"SYNC stream"}
+        assert step["SYNC stream"] == 1
+        assert not {"MALLOC", "FREE", "COPY H2H"} & step.keys()
+        assert step["KERNEL"] + step["CUBLAS"] <= LAUNCHES_OF_A_STEP
+
+
+def test_no_plan_of_cudnn_is_built(observed: dict[str, Any]) -> None:
+    for calls in (observed["encode"], *observed["steps"]):
+        assert {name for name in calls if name.startswith("CUDNN")} <= {"CUDNN cudnnReduceTensor"}
+
+
+def test_encode_and_departure_take_few_calls_of_the_driver(observed: dict[str, Any]) -> None:
+    kernels = ("KERNEL", "CUBLAS")
+    calls = {name: n for name, n in observed["encode"].items() if name not in kernels}
+    assert sum(calls.values()) <= MOST_CALLS_OF_AN_ENCODE
+    assert "MALLOC" not in calls
+    assert observed["departure"] == {"COPY D2D": 2}
