@@ -27,7 +27,8 @@ from benchmarks.contest import Cell, Contest, Result
 from benchmarks.workloads import NAMES, workload
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
-from training.data.corpus import CorpusError, default_data_directory
+from training.data import default_data_directory
+from training.data.corpus import CorpusError
 
 QUICK = ("fixed-1/*", "fixed-32/*", "newstest/*", "multi30k/*")
 COMMITTED = Path("bundles/everyday-de-en")

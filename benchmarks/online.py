@@ -38,7 +38,8 @@ from benchmarks.workloads import (
 )
 from models.bundle.bundle import TOKENIZER, Bundle
 from models.bundle.manifest import Precision
-from training.data.corpus import CorpusError, default_data_directory
+from training.data import default_data_directory
+from training.data.corpus import CorpusError
 
 SERVERS = ("dragoman", "windowed", "libretranslate")
 SENTENCES = 256

@@ -25,7 +25,8 @@ from benchmarks.server import serving
 from models.bundle.bundle import MODEL_CARD, Bundle
 from models.bundle.card import render_card
 from models.bundle.manifest import InvalidBundle, Precision, Score
-from training.data.corpus import default_data_directory, read_lines
+from training.data import default_data_directory
+from training.data.corpus import read_lines
 from training.evaluation import scores
 from training.evaluation.bitext import Bitext, check_aligned, find_bitext
 from training.evaluation.bundles import asked, directions_of

@@ -17,7 +17,7 @@ RIDDLES = re.compile(
 EXCEPTIONS = {
     "tests/test_language.py": "the words themselves",
     "tests/training/figures/test_command.py": "an error message: runs that cannot be told apart",
-    "tests/training/test_translate.py": "the name of a bundle that does not exist",
+    "tests/training/data/test_translate.py": "the name of a bundle that does not exist",
     "tests/translation/test_inspection.py": "the name of a model that does not exist",
     "training/commands/figures.py": "an error message: runs that cannot be told apart",
 }

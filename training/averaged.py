@@ -23,7 +23,9 @@ def take_best(run: RunDirectory) -> int:
     """
     found = checkpoint.checkpoints(run.path)
     if not found:
-        raise checkpoint.CheckpointError(f"{run.path} has no checkpoint; train first")
+        raise checkpoint.CheckpointError(
+            f"{run.path} has no checkpoint; run `python -m training train RECIPE` first"
+        )
     step = checkpoint.load(found[-1])["progress"]["best_step"]
     best = checkpoint.path_of(run.path, step)
     if best not in found:

@@ -136,6 +136,13 @@ def prune(directory: Path, keep: int, spared: Set[int] = frozenset()) -> None:
             path.unlink()
 
 
+def remove_after(path: Path) -> None:
+    """Remove the run's checkpoints of later steps than ``path``."""
+    for later in checkpoints(path.parent):
+        if step_of(later) > step_of(path):
+            later.unlink()
+
+
 def step_of(path: Path) -> int:
     """The step after which a checkpoint was saved, from its file name."""
     found = _NAME.fullmatch(path.name)
@@ -147,7 +154,9 @@ def step_of(path: Path) -> int:
 def average(paths: Sequence[Path]) -> dict[str, Any]:
     """The mean of several checkpoints' weights (section 6.1), ready for ``restore``."""
     if not paths:
-        raise CheckpointError("there is no checkpoint to average; train first")
+        raise CheckpointError(
+            "there is no checkpoint to average; run `python -m training train RECIPE` first"
+        )
     first: dict[str, Any] = {}
     sums: dict[str, Tensor] = {}
     steps: list[int] = []

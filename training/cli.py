@@ -9,10 +9,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
-import torch
-
-from models.bundle.manifest import InvalidBundle
 from training.commands import (
     Commands,
     average,
@@ -22,6 +20,7 @@ from training.commands import (
     export,
     figures,
     import_,
+    new,
     prepare,
     recipes,
     report,
@@ -38,6 +37,7 @@ from training.refusal import Refusal
 COMMANDS = (
     recipes,
     show,
+    new,
     run,
     translate,
     prepare,
@@ -53,21 +53,27 @@ COMMANDS = (
     figures,
     import_,
 )
-REFUSALS = (Refusal, InvalidBundle, FileNotFoundError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    # Imported after ``--help`` has been answered.
+    from models.bundle.manifest import InvalidBundle
+
     if getattr(options, "threads", 0):
+        import torch
+
         torch.set_num_threads(options.threads)
     try:
         # Hops that know the size of their output raise ``CannotWrite`` themselves.
         with writing_to(lambda: _places(options)):
             options.perform(options)
             sys.stdout.flush()
-    except REFUSALS as error:
-        print(f"training: {error}", file=sys.stderr)
+    except (Refusal, InvalidBundle, FileNotFoundError) as error:
+        missing = error.filename if isinstance(error, FileNotFoundError) else None
+        message = f"{missing} does not exist" if missing else str(error)
+        print(f"training: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(
@@ -90,8 +96,15 @@ def _places(options: argparse.Namespace) -> dict[str, Path]:
     return {**places, "the variable TMPDIR": Path(tempfile.gettempdir())}
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"training: {message}; `{self.prog} --help` lists the options\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="python -m training",
         description="Train a Transformer and export it as a bundle.",
     )

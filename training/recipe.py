@@ -45,7 +45,8 @@ class Corpus:
     __pydantic_config__ = _CHECKED
 
     name: Annotated[str, Field(min_length=1)]
-    licence: str
+    licence: str = "unstated"
+    """Shown in the model card."""
     generator: Generator | None = None
     pairs: Annotated[int, Field(ge=0)] = 0
     """Number of pairs to generate."""
@@ -191,7 +192,7 @@ class Vocabulary:
 
     __pydantic_config__ = _CHECKED
 
-    size: Annotated[int, Field(ge=5)]
+    size: Annotated[int, Field(ge=5)] = 8000
     """Of each side, if the sides do not share one. Includes the four special pieces."""
     kind: Literal["unigram", "bpe", "word"] = "unigram"
     shared: bool = True
@@ -213,11 +214,11 @@ class Network:
 
     __pydantic_config__ = _CHECKED
 
-    encoder_layers: Count
-    decoder_layers: Count
-    width: Count
-    heads: Count
-    feed_forward: Count
+    encoder_layers: Count = 3
+    decoder_layers: Count = 3
+    width: Count = 256
+    heads: Count = 4
+    feed_forward: Count = 1024
     norm: Literal["before", "after"] = "after"
     positions: Positions = "sinusoidal"
     tying: Literal["all", "decoder", "none"] = "all"
@@ -255,7 +256,7 @@ class Optimisation:
 
     __pydantic_config__ = _CHECKED
 
-    tokens_per_batch: Count
+    tokens_per_batch: Count = 4000
     """Padded tokens, of the longer side, that one forward pass may hold."""
     accumulate: Count = 1
     """Batches per optimiser step."""
@@ -294,8 +295,8 @@ class Budget:
 
     __pydantic_config__ = _CHECKED
 
-    steps: Count
-    validate_every: Count
+    steps: Count = 10_000
+    validate_every: Count = 500
     save_every: Count | None = None
     """Steps between checkpoints; ``None``: at every validation."""
     keep_checkpoints: Count = 5
@@ -313,10 +314,10 @@ class Recipe:
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     """Names the run's directory, and the bundle unless ``bundle`` does."""
     data: Data
-    vocabulary: Vocabulary
-    network: Network
-    optimisation: Optimisation
-    budget: Budget
+    vocabulary: Vocabulary = Vocabulary()
+    network: Network = Network()
+    optimisation: Optimisation = Optimisation()
+    budget: Budget = Budget()
     average: Count = 5
     """Number of last checkpoints averaged into the exported weights (section 6.1)."""
     seed: Annotated[int, Field(ge=0)] = 1
@@ -382,7 +383,7 @@ class Recipe:
             # dataclass. Types that JSON lacks, such as a date of TOML, become text.
             return _ADAPTER.validate_json(json.dumps(document, default=str), strict=True)
         except ValidationError as error:
-            wrong = "; ".join(map(_complaint, error.errors()))
+            wrong = "; ".join(map(_complaint, _without_followers(error.errors())))
             raise InvalidRecipe(f"the recipe does not fit: {wrong}") from error
 
 
@@ -395,6 +396,19 @@ def _require_usual(code: str) -> None:
         raise InvalidRecipe(
             f"the language {code!r} is written {usual!r}, here and at the end of files' names"
         )
+
+
+def _without_followers(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors without those of lists that are short only because an item is invalid."""
+    places = [error["loc"] for error in errors]
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short"
+        or not any(
+            place != error["loc"] and place[: len(error["loc"])] == error["loc"] for place in places
+        )
+    ]
 
 
 def _complaint(error: ErrorDetails, within: tuple[str, ...] = ()) -> str:

@@ -30,7 +30,7 @@ def read_recipe(path: Path) -> Recipe:
     except OSError as error:
         raise InvalidRecipe(
             f"the recipe {path} cannot be read: {error.strerror}; "
-            "`python -m training show NAME > FILE.json` writes one to begin with"
+            "`python -m training new NAME --from CODE --to CODE > FILE.toml` writes one"
         ) from error
     except ValueError as error:
         raise InvalidRecipe(f"{path} is not {path.suffix[1:].upper()}: {error}") from error

@@ -11,17 +11,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from benchmarks.fidelity.figures import CONSUMED, consume, find_figures, match_figures
+from models.text.repetition import repeats_itself
 
 UNKNOWN = re.compile("[\u2047\ufffd]")
 """The tokenizer's unknown piece ``⁇`` and the replacement character of broken UTF-8."""
 LONGEST_RATIO, LONGEST_EXTRA = 3, 20
 
-_LOOP = re.compile(
-    r"(?i)(?:^|\s)(\S+(?:\s\S+){0,7}?)(?:\s\1){2,}(?=\s|\W*$)"
-    r"|([^\W\d_]{2,8}?)\2{2,}|(\S)\3{5,}"
-)
-"""Up to eight words three times in a row, two to eight letters three times, or one character six
-times."""
 _DASHES = "-–—\u2012\u2015"
 _MARKER = re.compile(rf"(?m)^[^\S\n]*([{_DASHES}•*·▪►✓♪]+|\d+[.)]|[a-z]\))(?=\s)")
 _DOUBLE_QUOTE = re.compile('["“”„‟«»]')
@@ -128,7 +123,7 @@ def judge(
     invented = not letters and has_letters(right)
     return Verdict(
         tuple(rule for rule, violated in broken.items() if violated),
-        invented or is_too_long(source, translation) or repeats_itself(source, translation),
+        invented or is_too_long(source, translation) or has_new_loop(source, translation),
         UNKNOWN.search(translation) is not None and UNKNOWN.search(source) is None,
         other_ending,
     )
@@ -237,9 +232,9 @@ def is_too_long(source: str, translation: str) -> bool:
     return len(translation) > LONGEST_RATIO * len(source) + LONGEST_EXTRA
 
 
-def repeats_itself(source: str, translation: str) -> bool:
+def has_new_loop(source: str, translation: str) -> bool:
     """Whether the translation has a repetition loop, and the source has none."""
-    return _LOOP.search(translation) is not None and _LOOP.search(source) is None
+    return repeats_itself(translation) and not repeats_itself(source)
 
 
 def has_letters(text: str) -> bool:

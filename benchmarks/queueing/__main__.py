@@ -17,7 +17,7 @@ from benchmarks.queueing.service import isolated_service
 from benchmarks.queueing.simulation import Shape, Site
 from benchmarks.queueing.validation import PERCENTILES, Compared, Validation, requests_of
 from models.bundle.bundle import Bundle
-from training.data.corpus import default_data_directory
+from training.data import default_data_directory
 
 WITHIN = 0.2
 """Accepted relative error of a prediction."""

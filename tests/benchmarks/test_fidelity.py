@@ -17,13 +17,13 @@ from benchmarks.fidelity.scoring import (
     brackets,
     ending,
     has_letters,
+    has_new_loop,
     is_too_long,
     judge,
     keeps_figures,
     margins,
     markers,
     quotes,
-    repeats_itself,
 )
 from training.evaluation.bitext import Bitext
 
@@ -312,7 +312,7 @@ def test_letters_for_an_input_without_letters_are_hallucinated() -> None:
 def test_repetition_loop_is_found_unless_the_source_has_one(
     source: str, translation: str, loops: bool
 ) -> None:
-    assert repeats_itself(source, translation) == loops
+    assert has_new_loop(source, translation) == loops
 
 
 def test_length_limit_is_three_times_the_source_and_twenty_characters() -> None:

@@ -21,8 +21,9 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.translator import Translator
 from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.prefix_decoder import PrefixDecoder
 from tests.translation.test_translator import FirstLetterDetector
-from training.search.beam import PrefixDecoder, beam_search, default_max_length
+from training.search.beam import beam_search, default_max_length
 
 pytestmark = pytest.mark.anyio
 

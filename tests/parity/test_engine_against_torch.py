@@ -27,8 +27,9 @@ from tests.engine.options import any_options
 from tests.engine.reference import reference_decode
 from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
 from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.prefix_decoder import PrefixDecoder
 from training.export.session import GraphDecoder
-from training.search.beam import Decoder, Hypothesis, PrefixDecoder, beam_search
+from training.search.beam import Decoder, Hypothesis, beam_search
 
 SLOTS, ROWS = 4, 5
 SCORE_TOLERANCE = 1e-4

@@ -15,7 +15,7 @@ import torch
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer, build
 from training.cli import main
-from training.prepare import prepare
+from training.data.prepare import prepare
 from training.recipe import (
     Budget,
     Corpus,

@@ -112,7 +112,7 @@ def test_average_of_one_checkpoint_equals_it(tmp_path: Path) -> None:
 
 
 def test_average_of_no_checkpoints_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="no checkpoint to average; train first"):
+    with pytest.raises(CheckpointError, match="run `python -m training train RECIPE` first"):
         checkpoint.average([])
 
 

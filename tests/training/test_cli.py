@@ -3,22 +3,24 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
+import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from models.bundle.bundle import Bundle
+from models.bundle.manifest import Precision
 from models.bundle.shortlist import Shortlist
-from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_recipe, with_budget
+from tests.support.tiny_training import VOCABULARY_SIZE, tiny_recipe
 from training import checkpoint
 from training.cli import COMMANDS, main
 from training.commands import translate
+from training.commands.options import PRECISIONS
 from training.commands.run import HOPS
 from training.export.builder import WeightFile
 from training.export.weights import collect_weights
@@ -28,11 +30,14 @@ from training.run_directory import RunDirectory
 ROOT = Path(__file__).parents[2]
 Command = Callable[..., int]
 
+pytestmark = pytest.mark.usefixtures("few_samples")
+
 
 @pytest.fixture
 def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """``python -m training`` with the tiny recipe, in a directory of its own."""
     monkeypatch.setitem(RECIPES, "tiny", tiny_recipe)
+    (tmp_path / "data").mkdir()
 
     def run(*arguments: str) -> int:
         places = [f"--{place}={tmp_path / place}" for place in ("data", "runs", "bundles")]
@@ -71,21 +76,30 @@ def test_every_hop_can_be_taken_alone(
     training: Command, run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert training("prepare", "tiny") == 0
-    assert json.loads(capsys.readouterr().out)["pairs"] == 200
+    assert "200 of 200 pairs" in one_line(capsys)
     assert training("train", "tiny", "--steps", "5") == 0
-    assert json.loads(capsys.readouterr().out)["step"] == 5
+    assert "for 5 steps" in one_line(capsys)
     assert training("train", "tiny") == 0
-    assert json.loads(capsys.readouterr().out)["step"] == 8
+    assert "for 8 steps" in one_line(capsys)
     assert training("average", "tiny") == 0
     assert "averaged steps 5, 8" in capsys.readouterr().out
     assert training("evaluate", "tiny") == 0
-    assert json.loads(capsys.readouterr().out)["test_set"] == "test"
+    assert one_line(capsys).startswith("test, x-digits→x-reversed: BLEU ")
     assert training("shortlist", "tiny", "--frequent", "0", "--per-source", "1") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["always"] < report["valid"]["average_size"] < report["vocabulary"]
-    assert report["translations"]["sentences"] == 5
+    assert str(run.shortlist) in one_line(capsys)
     assert training("export", "tiny") == 0
-    assert "published" in capsys.readouterr().out
+    proof, published, serve, curl, record = capsys.readouterr().out.splitlines()
+    assert "5 sentences" in proof and "BLEU" in proof
+    assert str(run.path.parents[1] / "bundles" / "tiny") in published and "int8" in published
+    assert serve.startswith("DRAGOMAN_BUNDLES=") and "--record" in record
+    body = json.loads(shlex.split(curl)[-1])
+    assert (body["source"], body["target"], body["model"]) == ("x-digits", "x-reversed", "tiny")
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """What a hop printed."""
+    (line,) = capsys.readouterr().out.splitlines()
+    return line
 
 
 @pytest.mark.parametrize(
@@ -93,7 +107,7 @@ def test_every_hop_can_be_taken_alone(
     [
         ("train", "huge", "no recipe is called 'huge'; there are reverse"),
         ("train", "tiny", "run `python -m training prepare RECIPE` first"),
-        ("average", "tiny", "there is no checkpoint to average; train first"),
+        ("average", "tiny", "run `python -m training train RECIPE` first"),
         ("evaluate", "tiny", "run `python -m training average RECIPE` first"),
         ("shortlist", "tiny", "run `python -m training prepare RECIPE` first"),
         ("export", "tiny", "run `python -m training average RECIPE` first"),
@@ -129,6 +143,25 @@ def test_every_command_has_help(
         assert f"python -m training {name}" in capsys.readouterr().out
 
 
+def test_help_imports_nothing_that_takes_long() -> None:
+    program = (
+        "import sys; from training.cli import COMMANDS, main\n"
+        "for command in COMMANDS:\n"
+        "    name = command.__name__.rpartition('.')[2].rstrip('_')\n"
+        "    try: main([name, '--help'])\n"
+        "    except SystemExit: pass\n"
+        "print('imported', *sorted({'torch', 'pydantic', 'matplotlib', 'onnx'} & {*sys.modules}))"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert finished.stdout.splitlines()[-1] == "imported"
+
+
+def test_precisions_of_the_command_line_are_those_of_bundles() -> None:
+    assert get_args(Precision) == PRECISIONS
+
+
 def test_shown_recipe_can_be_run_as_a_file(
     training: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +171,52 @@ def test_shown_recipe_can_be_run_as_a_file(
     assert training("prepare", str(mine)) == 0
     saved = RunDirectory(tmp_path / "runs" / "mine").recipe.read_text(encoding="utf-8")
     assert json.loads(saved) == json.loads(mine.read_text(encoding="utf-8"))
+
+
+def test_new_recipe_of_ten_lines_is_prepared(
+    training: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "mine", "--from", "x-digits", "--to", "x-reversed"]) == 0
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(capsys.readouterr().out, encoding="utf-8")
+    for split in ("train", "valid", "test"):
+        for language in ("x-digits", "x-reversed"):
+            side = tmp_path / "data" / "mine" / f"{split}.{language}"
+            side.parent.mkdir(parents=True, exist_ok=True)
+            side.write_text("".join(f"{i} 2 {split}\n" for i in range(9)), encoding="utf-8")
+    assert training("prepare", str(recipe), "--set", "vocabulary.size=20") == 0
+    assert "9 of 9 pairs" in one_line(capsys)
+    assert training("prepare", str(recipe)) == 2
+    assert "too few different pieces for vocabulary.size 8,000" in capsys.readouterr().err
+    assert main(["new", "My Model", "--from", "de", "--to", "en"]) == 2
+
+
+def test_export_with_a_recipe_of_other_corpora_is_refused(
+    training: Command, run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for hop in ("prepare", "train", "average"):
+        assert training(hop, "tiny") == 0
+    other = "--set", "data.train.0.name=others"
+    assert training("export", "tiny", *other) == 2
+    errors = capsys.readouterr().err
+    assert str(run.recipe) in errors and "others" in errors
+
+
+def test_missing_data_directory_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "nowhere"
+    places = [f"--data={missing}", f"--runs={tmp_path}"]
+    assert main(["prepare", "multi30k-de-en", *places]) == 2
+    assert f"no data directory {missing}" in capsys.readouterr().err
+
+
+def test_unknown_option_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["train", "tiny", "--step-size", "3"])
+    assert left.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "--step-size" in errors
 
 
 @pytest.mark.parametrize(
@@ -219,9 +298,9 @@ def test_changed_shards_or_tokenizer_are_refused(
 def test_unavailable_device_is_refused(
     training: Command, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    with pytest.raises(SystemExit):
-        training("train", "tiny", "--device", name)
-    assert f"argument --device: '{name}'" in capsys.readouterr().err
+    assert training("prepare", "tiny") == 0
+    assert training("train", "tiny", "--device", name) == 2
+    assert f"--device '{name}'" in capsys.readouterr().err
 
 
 def test_second_run_skips_preparation(
@@ -240,6 +319,7 @@ def test_training_data_variable_sets_the_data_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRAINING_DATA", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
     assert main(["prepare", "multi30k-de-en", "--runs", str(tmp_path)]) == 2
     assert str(tmp_path / "elsewhere" / "multi30k" / "train.de") in capsys.readouterr().err
 
@@ -267,19 +347,17 @@ def test_bundle_that_fails_verification_is_not_published(
     assert (tmp_path / "bundles" / "tiny" / "manifest.json").read_bytes() == published
 
 
-def test_interrupted_run_prints_how_to_resume(tmp_path: Path, run: RunDirectory) -> None:
-    prepared(run.path.parent, with_budget(tiny_recipe(), steps=100_000))
-    program = [sys.executable, "-m", "tests.support.tiny_training", "train", "tiny"]
-    program += ["--steps", "100000", "--threads", "1", "--runs", str(run.path.parent)]
-    process = subprocess.Popen(program, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while not checkpoint.checkpoints(run.path):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert "interrupted; the same command goes on from the last checkpoint" in errors
+def test_interrupted_run_prints_how_to_resume(
+    training: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("training.commands.prepare.perform", interrupt)
+    assert training("run", "tiny") == 130
+    assert (
+        "interrupted; the same command goes on from the last checkpoint" in capsys.readouterr().err
+    )
 
 
 def test_closed_output_pipe_prints_no_error() -> None:

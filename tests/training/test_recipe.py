@@ -51,11 +51,37 @@ def test_a_recipe_reads_back_from_json(recipe: Recipe) -> None:
 def test_invalid_saved_recipe_names_each_field() -> None:
     document = tiny_recipe().to_dict()
     document["budget"]["steps"] = "many"
-    del document["network"]["width"]
+    del document["data"]["source"]
     with pytest.raises(InvalidRecipe) as refused:
         Recipe.from_dict(document)
     assert "budget.steps" in str(refused.value)
-    assert "network.width" in str(refused.value)
+    assert "data.source" in str(refused.value)
+
+
+def test_recipe_needs_a_name_languages_and_corpora_only() -> None:
+    data = {
+        "source": "de",
+        "target": "en",
+        "train": [{"name": "mine/train"}],
+        "valid": {"name": "mine/valid"},
+        "test": {"name": "mine/test"},
+    }
+    recipe = Recipe.from_dict({"name": "mine", "data": data})
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+    assert 0 < schedule_of(recipe)(recipe.budget.steps) < 1e-2
+    for missing in data:
+        rest = {name: value for name, value in data.items() if name != missing}
+        with pytest.raises(InvalidRecipe, match=rf"data\.{missing}: is missing$"):
+            Recipe.from_dict({"name": "mine", "data": rest})
+
+
+def test_invalid_item_of_a_list_is_the_only_complaint_about_the_list() -> None:
+    document = tiny_recipe().to_dict()
+    document["data"]["train"] = [{"title": "train"}]
+    with pytest.raises(InvalidRecipe) as refused:
+        Recipe.from_dict(document)
+    assert "data.train.0" in str(refused.value)
+    assert "data.train:" not in str(refused.value)
 
 
 def test_network_shorter_than_its_training_text_is_refused() -> None:

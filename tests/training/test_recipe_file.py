@@ -62,7 +62,7 @@ def test_omitted_fields_have_their_defaults(tmp_path: Path) -> None:
         ("half.toml", "[", "half.toml is not TOML"),
         ("list.json", "[]", "list.json: the recipe does not fit: the document"),
         ("own.toml", TOML.replace("size = 100", "sizes = 100"), "there are size, kind"),
-        ("own.toml", TOML.replace("size = 100", "kind = 'bpe'"), "vocabulary.size: is missing"),
+        ("own.toml", TOML.replace('name = "own"', ""), "name: is missing"),
     ],
 )
 def test_invalid_recipe_file_is_named(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from training.averaged import average, take_best
 from training.commands import Commands
 from training.commands.options import recipe_of, recipe_parser, run_of
 
@@ -24,6 +23,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.averaged import average, take_best
+
     recipe = recipe_of(options)
     run = run_of(options, recipe)
     if options.best:

@@ -7,10 +7,6 @@ import datetime
 from pathlib import Path
 
 from training.commands import Commands
-from training.data.corpus import read_lines
-from training.evaluation.bitext import check_aligned, read_bitext
-from training.evaluation.document import Facts, Report, make_section, summary
-from training.evaluation.report import write
 
 
 def add_to(commands: Commands) -> None:
@@ -42,6 +38,11 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.data.corpus import read_lines
+    from training.evaluation.bitext import check_aligned, read_bitext
+    from training.evaluation.document import Facts, Report, make_section, summary
+    from training.evaluation.report import write
+
     languages = options.source_language, options.target_language
     bitext = read_bitext(options.reference, options.source, languages)
     paths: list[Path] = options.hypotheses

@@ -1,16 +1,22 @@
-"""``distill`` command: trains a student on a bundle's translations and exports its bundle."""
+"""``distill`` command: trains a student on a bundle's translations and exports its bundle.
+
+Sequence-level distillation (Kim and Rush, 2016): machine translations are simpler and more regular
+than human ones, so a small network learns more from them. Every training target is the teacher's
+translation by beam search.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from training.commands import Commands, run
 from training.commands.options import recipe_of, recipe_parser, run_of
-from training.disk import writing
-from training.distillation import distilled
-from training.recipe import InvalidRecipe
-from training.translate import find_translator
+
+if TYPE_CHECKING:
+    from training.recipe import Recipe
 
 
 def add_to(commands: Commands) -> None:
@@ -31,6 +37,10 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.data.translate import find_translator
+    from training.disk import writing
+    from training.recipe import InvalidRecipe
+
     recipe = recipe_of(options)
     teacher = find_translator(options.teacher, options.bundles).resolve()
     student = distilled(recipe, str(teacher), options.name or f"{recipe.name}-distilled")
@@ -49,3 +59,28 @@ def perform(options: argparse.Namespace) -> None:
     changes: dict[str, object] = {"steps": None, "settings": [], "reduced": False, "corpus": None}
     recipe_file = {"recipe": str(directory.derived)}
     run.perform(argparse.Namespace(**{**vars(options), **changes, **recipe_file}))
+
+
+def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:
+    """The recipe on the teacher's translations of its training sources, in each direction.
+
+    Raises ``InvalidRecipe`` if a corpus has no human text to translate.
+    """
+    from training.recipe import Corpus, InvalidRecipe
+
+    trained: list[Corpus] = []
+    for corpus in recipe.data.train:
+        if corpus.generator is not None or corpus.translated == "source":
+            made = "generated" if corpus.generator is not None else "back-translated"
+            raise InvalidRecipe(
+                f"recipe {recipe.name!r} cannot be distilled: corpus {corpus.name!r} is {made}, "
+                "and a teacher translates what was found; distill a recipe without it"
+            )
+        trained.append(replace(corpus, translated="target", translator=teacher))
+        if recipe.data.bidirectional:
+            trained.append(replace(corpus, translated="source", translator=teacher))
+    # Deduplicates a corpus that the recipe has both as found text and already distilled.
+    once = {corpus.label: corpus for corpus in trained}
+    return replace(
+        recipe, name=name, bundle=None, data=replace(recipe.data, train=tuple(once.values()))
+    )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from training.averaged import averaged_network
 from training.commands import Commands
-from training.commands.options import recipe_of, recipe_parser, run_of
-from training.evaluation.hop import evaluate
+from training.commands.options import device_of, recipe_of, recipe_parser, run_of
 
 
 def add_to(commands: Commands) -> None:
@@ -16,7 +14,12 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.averaged import averaged_network
+    from training.evaluation.hop import evaluate
+
     recipe = recipe_of(options)
     run = run_of(options, recipe)
-    evaluation = evaluate(recipe, run, averaged_network(run), options.data, options.device)
-    print(evaluation.to_json(), end="")
+    network, device = averaged_network(run), device_of(options)
+    evaluation = evaluate(recipe, run, network, options.data, device)
+    for direction in evaluation.directions:
+        print(f"{evaluation.test_set}, {direction}")

@@ -6,12 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.bundle.manifest import InvalidBundle
 from training.commands import Commands
 from training.commands.options import positive
-from training.data.corpus import default_data_directory
+from training.data import default_data_directory
 from training.refusal import Refusal
-from training.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from training.figures.material import Material
@@ -79,7 +77,7 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
-    # Imported late: matplotlib takes half a second, which other commands do not need.
+    from models.bundle.manifest import InvalidBundle
     from training.figures.registry import FIGURES
     from training.figures.style import write
 
@@ -110,6 +108,7 @@ def perform(options: argparse.Namespace) -> None:
 def _material(options: argparse.Namespace) -> Material:
     from training.figures.material import Material
     from training.figures.style import COLOURS
+    from training.run_directory import RunDirectory
 
     runs = tuple(dict.fromkeys(options.drawn or (RUN,)))
     if len(runs) > len(COLOURS):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 from training.commands import Commands
-from training.commands.options import count
-from training.export.publication import PRECISIONS
-from training.importing.importing import import_checkpoint
-from training.importing.refusals import UnknownLanguages
+from training.commands.export import described
+from training.commands.options import PRECISIONS, count
 
 _OF_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)")
 
@@ -65,13 +61,20 @@ def add_to(commands: Commands) -> None:
         "the network makes of them; with several source languages, say of which each file is",
     )
     parser.add_argument(
-        "-o", "--bundles", type=Path, default=Path("bundles"), help="where to publish"
+        "-o",
+        "--bundles",
+        type=Path,
+        default=Path("bundles"),
+        help="where to publish (default: bundles)",
     )
     parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
     parser.set_defaults(perform=perform)
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.importing.importing import import_checkpoint
+    from training.importing.refusals import UnknownLanguages
+
     if options.languages and (options.sources or options.targets):
         raise UnknownLanguages("--languages says both sides; --from and --to cannot, besides")
     bundle, proof = import_checkpoint(
@@ -83,8 +86,8 @@ def perform(options: argparse.Namespace) -> None:
         precisions=tuple(options.precisions),
         texts=tuple(map(_text, options.calibrate)),
     )
-    print(json.dumps(asdict(proof), indent=2))
-    print(f"published {bundle.path}")
+    print(proof)
+    print(described(bundle))
 
 
 def _text(argument: str) -> tuple[str | None, Path]:

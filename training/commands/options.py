@@ -5,15 +5,23 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from training.commands import Commands
-from training.data.corpus import default_data_directory
-from training.recipe import InvalidRecipe, Recipe
-from training.recipe_file import find_recipe, overridden
-from training.recipes.reduced import reduced
-from training.run_directory import RunDirectory
+from training.data import default_data_directory
+from training.refusal import Refusal
+
+if TYPE_CHECKING:
+    import torch
+
+    from training.recipe import Recipe
+    from training.run_directory import RunDirectory
+
+PRECISIONS = ("fp32", "int8", "fp16")
+
+
+class NoDevice(Refusal):
+    """The device does not exist here, or is not supported."""
 
 
 def recipe_parser(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:
@@ -39,7 +47,9 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="change a field of the recipe, such as optimisation.warmup=2000; may be repeated",
     )
-    parser.add_argument("--steps", type=positive, help="train so many steps, not the recipe's")
+    parser.add_argument(
+        "--steps", type=positive, help="train so many steps (default: the recipe's)"
+    )
     parser.add_argument(
         "--reduced",
         action="store_true",
@@ -57,15 +67,17 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         default=default_data_directory(),
         help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
     )
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are kept")
-    parser.add_argument("--bundles", type=Path, default=Path("bundles"), help="where to publish")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="where runs are kept (default: runs)"
+    )
+    parser.add_argument(
+        "--bundles", type=Path, default=Path("bundles"), help="where to publish (default: bundles)"
+    )
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
-        type=device,
-        default="cuda" if torch.cuda.is_available() else "cpu",
         help="cpu, cuda or cuda:NUMBER (default: cuda where there is a GPU)",
     )
     parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
@@ -76,6 +88,10 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
     Raises ``InvalidRecipe`` if the name is unknown or the recipe is invalid.
     """
+    from training.recipe import InvalidRecipe
+    from training.recipe_file import find_recipe, overridden
+    from training.recipes.reduced import reduced
+
     recipe = find_recipe(options.recipe)
     if options.reduced:
         recipe = reduced(recipe, options.corpus)
@@ -91,21 +107,31 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 
 def run_of(options: argparse.Namespace, recipe: Recipe) -> RunDirectory:
+    from training.run_directory import RunDirectory
+
     runs: Path = options.runs
     return RunDirectory(runs / recipe.name)
 
 
-def device(text: str) -> torch.device:
+def device_of(options: argparse.Namespace) -> torch.device:
+    """The device that ``--device`` names, otherwise CUDA where there is a GPU.
+
+    Raises ``NoDevice``.
+    """
+    import torch
+
+    devices = torch.cuda.device_count()
+    text = options.device or ("cuda" if devices else "cpu")
     try:
         found = torch.device(text)
     except RuntimeError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no device; say cpu or cuda") from error
+        raise NoDevice(f"--device {text!r} is no device; say cpu or cuda") from error
     if found.type not in ("cpu", "cuda"):
-        raise argparse.ArgumentTypeError(f"{text!r} has not been tried; say cpu or cuda")
-    devices = torch.cuda.device_count()
+        raise NoDevice(f"--device {text!r} has not been tried; say cpu or cuda")
     if found.type == "cuda" and (found.index or 0) >= devices:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not here: PyTorch {torch.__version__} sees {devices} CUDA devices"
+        raise NoDevice(
+            f"--device {text!r} is not here: PyTorch {torch.__version__} sees {devices} CUDA "
+            "devices"
         )
     return found
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from training.commands import Commands
 from training.commands.options import recipe_of, recipe_parser, run_of
-from training.prepare import prepare
 
 
 def add_to(commands: Commands) -> None:
@@ -18,6 +16,14 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.data.prepare import prepare
+
     recipe = recipe_of(options)
-    report = prepare(recipe, run_of(options, recipe), options.data, options.bundles)
-    print(json.dumps(report, indent=2))
+    run = run_of(options, recipe)
+    report = prepare(recipe, run, options.data, options.bundles)
+    read = sum(corpus["read"] for corpus in report["train"].values())
+    used = sum(corpus["used"] for corpus in report["train"].values())
+    print(
+        f"prepared {run.path}: {used:,} of {read:,} pairs, {report['vocabulary']:,} pieces; "
+        f"details in {run.report}"
+    )

@@ -3,50 +3,53 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-import torch
-
-from models.transformer.transformer import Transformer
 from training.commands import Commands
-from training.recipe import Recipe
-from training.recipes import RECIPES
+
+if TYPE_CHECKING:
+    from training.recipe import Recipe
 
 
 def add_to(commands: Commands) -> None:
     parser = commands.add_parser(
         "recipes",
         help="list the recipes",
-        description="List the recipes: name, languages, network, parameters, corpora, effort.",
+        description="List the recipes: name, languages, parameters, steps, effort.",
     )
     parser.set_defaults(perform=perform)
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.recipes import RECIPES
+
     recipes = [make() for make in RECIPES.values()]
     width = max(len(recipe.name) for recipe in recipes)
     for recipe in recipes:
-        print(f"{recipe.name:{width}}  {summary(recipe)}")
+        print(f"{recipe.name:{width}}  {summary(recipe)}".rstrip())
 
 
 def summary(recipe: Recipe) -> str:
-    """One line: languages, network, parameters, corpora, effort."""
-    data, network = recipe.data, recipe.network
-    arrow = "↔" if data.bidirectional else "→"
-    places = dict.fromkeys(corpus.name.partition("/")[0] for corpus in data.train)
-    parts = [
-        f"{data.source}{arrow}{data.target}",
-        f"{network.encoder_layers}+{network.decoder_layers} layers "
-        f"{network.width}/{network.feed_forward}/{network.heads}",
-        f"{parameters(recipe) / 1e6:.1f}M parameters",
-        f"{recipe.budget.steps:,} steps",
-        ", ".join(places),
-        recipe.effort,
-    ]
-    return "; ".join(filter(None, parts))
+    """Languages, number of parameters, steps and effort, in columns."""
+    arrow = "↔" if recipe.data.bidirectional else "→"
+    languages = f"{recipe.data.source}{arrow}{recipe.data.target}"
+    return (
+        f"{languages:19}  {parameters(recipe) / 1e6:5.1f}M  {recipe.budget.steps:7,} steps"
+        f"  {recipe.effort}"
+    )
 
 
 def parameters(recipe: Recipe) -> int:
     """The parameter count of the recipe's network, if the text fills the vocabulary."""
-    # On the meta device, because counting needs no memory for weights.
-    with torch.device("meta"):
-        return Transformer(recipe.network.config(recipe.vocabulary.size)).num_parameters
+    network, pieces = recipe.network, recipe.vocabulary.size
+    width, inner = network.width, network.feed_forward
+    norm = 2 * width
+    attention = 4 * (width * width + width) + norm
+    feed_forward = 2 * width * inner + inner + width + norm
+    layers = network.encoder_layers * (attention + feed_forward)
+    layers += network.decoder_layers * (2 * attention + feed_forward)
+    embeddings = {"all": 1, "decoder": 2, "none": 3}[network.tying] * pieces * width
+    if network.positions == "learned":
+        embeddings += 2 * network.max_length * width
+    norms = 2 * norm if network.norm == "before" else 0
+    return layers + embeddings + norms + pieces * network.output_bias

@@ -6,13 +6,9 @@ import argparse
 import datetime
 from pathlib import Path
 
-from models.bundle.bundle import Bundle
 from training.commands import Commands
 from training.commands.options import count, positive
-from training.data.corpus import default_data_directory
-from training.evaluation.bundles import Translating, asked, facts_of, labels, sections
-from training.evaluation.document import Report, summary
-from training.evaluation.report import write
+from training.data import default_data_directory
 
 
 def add_to(commands: Commands) -> None:
@@ -23,7 +19,15 @@ def add_to(commands: Commands) -> None:
         "diagnose the translations. The first bundle is what the others are compared with. "
         "Translations are kept beside the report, by version of the bundle.",
     )
-    parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="its directory")
+    parser.add_argument(
+        "systems", nargs="+", metavar="BUNDLE", help="a name in --bundles, or a path"
+    )
+    parser.add_argument(
+        "--bundles",
+        type=Path,
+        default=Path("bundles"),
+        help="directory of bundles (default: bundles)",
+    )
     parser.add_argument(
         "--test",
         action="append",
@@ -48,8 +52,14 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from models.bundle.bundle import Bundle
+    from training.data.translate import find_translator
+    from training.evaluation.bundles import Translating, asked, facts_of, labels, sections
+    from training.evaluation.document import Report, summary
+    from training.evaluation.report import write
+
     page: Path = options.output
-    bundles = [Bundle.open(path) for path in options.bundles]
+    bundles = [Bundle.open(find_translator(name, options.bundles)) for name in options.systems]
     directions = asked(bundles, options.source, options.target)
     kept = page.with_suffix(".translations")
     translating = Translating(options.data, kept, options.beam_size, options.threads)

@@ -16,9 +16,6 @@ from training.commands import (
     translate,
 )
 from training.commands.options import recipe_of, recipe_parser, run_of
-from training.evaluation.network import bitext_of
-from training.loop.distributed import is_distributed
-from training.prepare import is_prepared
 from training.refusal import Refusal
 
 HOPS = (translate, prepare, train, average, evaluate, shortlist, export)
@@ -44,6 +41,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def perform(options: argparse.Namespace) -> None:
     """Perform every hop; finished translations and preparation are kept."""
+    from training.data.prepare import is_prepared
+    from training.evaluation.network import bitext_of
+    from training.loop.distributed import is_distributed
+
     if is_distributed():
         raise Refusal(
             "torchrun starts several processes, of which every hop but `train` needs one: run "

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict
 
 from training.commands import Commands
 from training.commands.options import count, recipe_of, recipe_parser, run_of
-from training.shortlist.selection import FREQUENT, PER_SOURCE, make_shortlist
+
+PER_SOURCE, FREQUENT = 100, 100
 
 
 def add_to(commands: Commands) -> None:
@@ -33,12 +32,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.shortlist.selection import make_shortlist
+
     recipe = recipe_of(options)
+    run = run_of(options, recipe)
     report = make_shortlist(
         recipe,
-        run_of(options, recipe),
+        run,
         options.data,
         per_source=options.per_source,
         frequent=options.frequent,
     )
-    print(json.dumps(asdict(report), indent=2))
+    covered = report.valid if report.translations is None else report.translations
+    print(
+        f"wrote {run.shortlist}: {covered.average_size:,.0f} of {report.vocabulary:,} pieces for a "
+        f"sentence, with {covered.allowed:.1%} of those that "
+        f"{'the validation set has' if report.translations is None else 'translations have'}"
+    )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-from dataclasses import asdict, replace
-
-import torch
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from training.commands import Commands
-from training.commands.options import positive, recipe_of, recipe_parser, run_of
-from training.loop.distributed import join, leave, own_device
-from training.loop.execution import Execution
-from training.loop.trainer import Trainer
+from training.commands.options import device_of, positive, recipe_of, recipe_parser, run_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from training.loop.execution import Execution
 
 
 def add_to(commands: Commands) -> None:
@@ -53,6 +53,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def execution_of(options: argparse.Namespace, device: torch.device) -> Execution:
+    from training.loop.execution import Execution
+
     chosen = {
         "compile": options.compile,
         "cuda_graphs": options.cuda_graphs or None,
@@ -65,8 +67,11 @@ def execution_of(options: argparse.Namespace, device: torch.device) -> Execution
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.loop.distributed import join, leave, own_device
+    from training.loop.trainer import Trainer
+
     recipe = recipe_of(options)
-    device = own_device(options.device)
+    device = own_device(device_of(options))
     execution = execution_of(options, device)
     world = join(device)
     try:
@@ -76,6 +81,12 @@ def perform(options: argparse.Namespace) -> None:
         trainer = Trainer(recipe, run, device, execution, world, options.bundles)
         progress = trainer.train()
         if world.first:
-            print(json.dumps({**asdict(progress), "speed": asdict(trainer.speed)}))
+            best = (
+                f"; BLEU on the validation set {progress.best_bleu:.1f} at step "
+                f"{progress.best_step:,}"
+                if progress.best_step
+                else ""
+            )
+            print(f"trained {run.path} for {progress.step:,} steps{best}; {trainer.speed}")
     finally:
         leave(world)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from training.commands import Commands
 from training.commands.options import recipe_of, recipe_parser, run_of
-from training.translate import translate_corpora
 
 
 def add_to(commands: Commands) -> None:
@@ -18,7 +16,10 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.data.translate import translate_corpora
+
     recipe = recipe_of(options)
     run = run_of(options, recipe)
     made = translate_corpora(recipe, run, options.data, options.bundles, options.threads)
-    print(json.dumps({label: str(path) for label, path in made.items()}, indent=2))
+    for label, path in made.items():
+        print(f"translated {label}: {path}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from training.averaged import averaged_network
 from training.commands import Commands
-from training.commands.options import positive, recipe_of, recipe_parser, run_of
-from training.evaluation.tuning import BEAM_SIZES, SENTENCES, tune
+from training.commands.options import device_of, positive, recipe_of, recipe_parser, run_of
+
+BEAM_SIZES, SENTENCES = (1, 2, 4, 6), 1000
 
 
 def add_to(commands: Commands) -> None:
@@ -33,6 +33,9 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    from training.averaged import averaged_network
+    from training.evaluation.tuning import tune
+
     recipe = recipe_of(options)
     run = run_of(options, recipe)
     tuning = tune(
@@ -40,7 +43,7 @@ def perform(options: argparse.Namespace) -> None:
         run,
         averaged_network(run),
         options.data,
-        options.device,
+        device_of(options),
         beam_sizes=options.beam_sizes,
         sentences=options.sentences,
     )

@@ -15,12 +15,11 @@ from typing import Literal
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
 from models.text.numbers import numbers
+from models.text.repetition import repeats_itself
 from training.data.corpus import Pair
 from training.data.seen import Seen
 
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
-_LOOP = re.compile(r"(?:^| )(\S+(?: \S+){0,7})(?: \1){3,}(?= |$)|(\S{1,8}?)\2{7,}")
-"""Up to eight words repeated four times, or up to eight characters repeated eight times."""
 _DIGITS = re.compile(r"\d+")
 
 _PART = 2_000
@@ -34,6 +33,9 @@ _FEWEST_WORDS = 4
 be judged."""
 _MOST_SHARED = 0.6
 """Maximum share of the shorter side's words that may also occur on the other side."""
+_MOST_CHARACTERS = 20
+"""Maximum length of a side in characters, for each word that it may have. SentencePiece takes
+quadratic time for a word without end."""
 
 
 class _Visible(dict[int, int | str | None]):
@@ -100,24 +102,39 @@ class Cleaner:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        if self.noisy is None:
-            yield from self._clean(pairs, itertools.repeat(None))
-            return
-        identifier = _Identifier(*self.noisy)
-        pairs = iter(pairs)
-        while part := list(itertools.islice(pairs, _PART)):
-            yield from self._clean(part, identifier.objections(part))
-
-    def _clean(self, pairs: Iterable[Pair], objections: Iterable[str | None]) -> Iterator[Pair]:
-        for raw, doubt in zip(pairs, objections, strict=False):
-            self.seen += 1
-            pair = Pair(normalise(raw.source), normalise(raw.target))
-            objection = doubt or self._objection(pair)
+        # Cheap filters first. The last ones record the pair in ``known``.
+        for pair in self._identified(self._plausible(pairs)):
+            objection = self._repeated(pair)
             if objection is None:
                 self.kept += 1
                 yield pair
             else:
                 self.dropped[objection] += 1
+
+    def _plausible(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, Pair]]:
+        """Each pair that passes the filters of single pairs, as found and normalised."""
+        for raw in pairs:
+            self.seen += 1
+            pair = Pair(normalise(raw.source), normalise(raw.target))
+            objection = self._objection(pair)
+            if objection is None:
+                yield raw, pair
+            else:
+                self.dropped[objection] += 1
+
+    def _identified(self, pairs: Iterator[tuple[Pair, Pair]]) -> Iterator[Pair]:
+        """The pairs in the declared languages, if they are to be verified."""
+        if self.noisy is None:
+            yield from (pair for _, pair in pairs)
+            return
+        identifier = _Identifier(*self.noisy)
+        while part := list(itertools.islice(pairs, _PART)):
+            wrong = identifier.in_another_language([raw for raw, _ in part])
+            for (_, pair), other in zip(part, wrong, strict=True):
+                if other:
+                    self.dropped["other language"] += 1
+                else:
+                    yield pair
 
     def _objection(self, pair: Pair) -> str | None:
         source, target = len(pair.source.split()), len(pair.target.split())
@@ -125,6 +142,8 @@ class Cleaner:
             return "empty"
         if max(source, target) > self.max_words:
             return "too long"
+        if max(map(len, pair)) > _MOST_CHARACTERS * self.max_words:
+            return "too many characters"
         if max(source, target) > 10 and max(source, target) > self.max_ratio * min(source, target):
             return "length ratio"
         if not self.generated and source > 3 and _letters(pair.source) == _letters(pair.target):
@@ -135,13 +154,15 @@ class Cleaner:
             made, found = pair if self.machine == "source" else pair[::-1]
             if len(made) > 3 * len(found) + 30:
                 return "machine goes on"
-            if _LOOP.search(made) and not _LOOP.search(found):
+            if repeats_itself(made) and not repeats_itself(found):
                 return "machine repeats itself"
         if self.noisy is not None and _overlap(pair) > _MOST_SHARED:
             return "overlap"
         if not self.held_out.isdisjoint(sides_of(pair)):
             return "held out"
-        # Last, because both record the pair in ``known``.
+        return None
+
+    def _repeated(self, pair: Pair) -> str | None:
         if self.same_template is not None and not self._few_alike(pair):
             return "boilerplate"
         if not self.generated and not self.known.add(f"{pair.source}\n{pair.target}"):
@@ -167,8 +188,8 @@ class _Identifier:
         builder = LanguageDetectorBuilder.from_languages(*filter(None, languages))
         self._detector = builder.with_minimum_relative_distance(_DISTANCE).build()
 
-    def objections(self, pairs: Sequence[Pair]) -> list[str | None]:
-        """``"other language"`` or ``None`` for each pair."""
+    def in_another_language(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Whether a side of each pair is in another language than its own."""
         wrong = [False] * len(pairs)
         for side, wanted in zip(zip(*pairs, strict=True), self._wanted, strict=True):
             if wanted is None:
@@ -177,7 +198,7 @@ class _Identifier:
             for i, language in enumerate(found):
                 if language not in (None, wanted) and len(side[i].split()) >= _FEWEST_WORDS:
                     wrong[i] = True
-        return ["other language" if each else None for each in wrong]
+        return wrong
 
 
 def _language(code: str) -> Language | None:

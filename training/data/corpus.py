@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +21,6 @@ class Pair(NamedTuple):
 
 class CorpusError(Refusal):
     """A corpus is missing or broken; the message says what to do."""
-
-
-def default_data_directory() -> Path:
-    """The directory of corpora if none is given."""
-    return Path(os.environ.get("TRAINING_DATA", "../shared/data"))
 
 
 def read_pairs(
@@ -72,6 +66,10 @@ def find_side(name: str, language: str, directory: Path, origin: str | None = No
     for path in (plain, zipped):
         if path.is_file():
             return path
+    if not directory.is_dir():
+        raise CorpusError(
+            f"there is no data directory {directory}; name another one with --data or TRAINING_DATA"
+        )
     raise CorpusError(
         f"corpus {name!r} has no {language} side: put it at {plain} or {zipped}, or name another "
         f"data directory with --data or TRAINING_DATA{'; it is ' + origin if origin else ''}"

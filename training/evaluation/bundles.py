@@ -10,7 +10,7 @@ from pathlib import Path
 from models.bundle.bundle import Bundle
 from models.bundle.languages import canonical, display_name
 from models.bundle.manifest import Manifest
-from training.bundle_translator import translate_file
+from training.data.bundle_translator import translate_file
 from training.data.corpus import find_side, read_lines
 from training.evaluation.bitext import Bitext, check_aligned, find_bitext
 from training.evaluation.document import Facts, Section, make_section

@@ -1,91 +1,58 @@
-"""Geometry of the report's charts: bars, axis ticks and intervals. The page's template draws them.
+"""Charts of the report as SVG, and the confidence intervals beside its scores.
 
-Lengths are in units of the drawing; y points down.
+The page's style sheet colours the charts, by the ids of their elements.
 """
 
 from __future__ import annotations
 
-import math
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT = 720.0, 190.0
-_LEFT, _BOTTOM, _TOP = 40.0, 44.0, 18.0
-_GAP = 0.22
-"""Share of a group's width that stays empty."""
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.style import context
+
+_STYLE = {
+    "svg.fonttype": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.edgecolor": "#8a8f98",
+    "font.size": 8,
+}
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_COLOURS = 6
+"""Series that the style sheet tells apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    x: float
-    y: float
-    width: float
-    height: float
-    series: int
-    label: str
-    """Text above the bar, and its tooltip."""
-    shown: bool
-    """Whether the label has enough room."""
+def columns(names: Sequence[str], series: Sequence[Sequence[float | int]]) -> Markup:
+    """Groups of columns, one column for each series, as an SVG element."""
+    width = 0.8 / len(series)
+    # Ids of two charts on one page must differ.
+    with context(_STYLE), context({"svg.hashsalt": str(names)}):
+        figure = Figure(figsize=(7.2, 2.0), layout="constrained")
+        axes = figure.subplots()
+        for j, values in enumerate(series):
+            places = [i - 0.4 + (j + 0.5) * width for i in range(len(names))]
+            bars = axes.bar(
+                places, values, 0.95 * width, clip_on=False, gid=f"series-{j % _COLOURS}"
+            )
+            axes.bar_label(bars, fontsize=7)
+        axes.set_xticks(range(len(names)), names)
+        axes.tick_params(length=0)
+        drawn = io.StringIO()
+        figure.savefig(drawn, format="svg", transparent=True, metadata=_NO_METADATA)
+    document = drawn.getvalue()
+    return Markup(document[document.index("<svg") :])
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
-    place: float
-    label: str
-    below: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    columns: tuple[Column, ...]
-    groups: tuple[Tick, ...]
-    """Labels below groups of columns, at the middle of each group."""
-    levels: tuple[Tick, ...]
-    """Horizontal grid lines."""
-    left: float = _LEFT
-    floor: float = HEIGHT - _BOTTOM
-    width: float = WIDTH
-    height: float = HEIGHT
-
-
-def columns(names: Sequence[tuple[str, str]], series: Sequence[Sequence[float | int]]) -> Chart:
-    """Groups of columns, one column for each series. A name has two lines."""
-    top = _round_up(max((value for values in series for value in values), default=1) or 1)
-    group = (WIDTH - _LEFT) / max(1, len(names))
-    width = group * (1 - _GAP) / max(1, len(series))
-    room = HEIGHT - _BOTTOM - _TOP
-    drawn = []
-    for j, values in enumerate(series):
-        for i, value in enumerate(values):
-            height = room * value / top
-            label = str(value)
-            x = _LEFT + group * (i + _GAP / 2) + width * j
-            y = HEIGHT - _BOTTOM - height
-            drawn.append(Column(x, y, width, height, j, label, width >= 6.4 * len(label)))
-    return Chart(
-        tuple(drawn),
-        tuple(Tick(_LEFT + group * (i + 0.5), *name) for i, name in enumerate(names)),
-        tuple(Tick(HEIGHT - _BOTTOM - room * part / 4, f"{top * part / 4:g}") for part in range(5)),
-    )
-
-
-def _round_up(value: float) -> float:
-    """The smallest round number from ``value`` upwards with four round quarters."""
-    scale = 10.0 ** math.floor(math.log10(value))
-    return next(step * scale for step in (1, 2, 4, 6, 8, 10) if step * scale >= value)
-
-
-def lengths(results: Sequence[dict[str, Any]]) -> Chart:
+def lengths(results: Sequence[dict[str, Any]]) -> Markup:
     """Histogram of sentences by hypothesis length divided by reference length, in words."""
     bars = results[0]["diagnostics"]["ratios"]
     names = [
-        (
-            f"≥ {bar['least']:g}"
-            if bar["below"] is None
-            else f"{bar['least']:g} – {bar['below']:g}",
-            "",
-        )
+        f"≥ {bar['least']:g}" if bar["below"] is None else f"{bar['least']:g} – {bar['below']:g}"
         for bar in bars
     ]
     return columns(
@@ -93,14 +60,12 @@ def lengths(results: Sequence[dict[str, Any]]) -> Chart:
     )
 
 
-def by_source_length(results: Sequence[dict[str, Any]]) -> Chart:
+def by_source_length(results: Sequence[dict[str, Any]]) -> Markup:
     """BLEU of sentences by source length in words."""
     buckets = results[0]["diagnostics"]["buckets"]
     names = [
-        (
-            f"{b['least']}+" if b["most"] is None else f"{b['least']} – {b['most']}",
-            f"{b['sentences']} {'sentence' if b['sentences'] == 1 else 'sentences'}",
-        )
+        (f"{b['least']}+" if b["most"] is None else f"{b['least']} – {b['most']}")
+        + f"\n{b['sentences']} {'sentence' if b['sentences'] == 1 else 'sentences'}"
         for b in buckets
     ]
     return columns(names, [[b["bleu"] for b in each["diagnostics"]["buckets"]] for each in results])

@@ -33,6 +33,12 @@ class DirectionScores:
     cut: int
     """Sentences truncated at the network's maximum length."""
 
+    def __str__(self) -> str:
+        scores = ", ".join(
+            f"{each.metric} {each.score:.1f} ± {each.margin:.1f}" for each in self.scores
+        )
+        return f"{self.source}→{self.target}: {scores}; {self.exact:.1%} equal the reference"
+
     def score(self, metric: str) -> float:
         return next(each.score for each in self.scores if each.metric == metric)
 

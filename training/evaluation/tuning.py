@@ -25,12 +25,10 @@ from training.run_directory import RunDirectory
 from training.search.beam import Hypothesis, default_max_length, norm_of
 from training.search.settings import searching_of
 
-BEAM_SIZES = (1, 2, 4, 6)
 PENALTIES: dict[LengthNormalisation, tuple[float, ...]] = {
     "power": (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0),
     "gnmt": (0.6, 1.0, 1.5, 2.0),
 }
-SENTENCES = 1000
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +82,8 @@ def tune(
     data_directory: Path,
     device: torch.device | None = None,
     *,
-    beam_sizes: Sequence[int] = BEAM_SIZES,
-    sentences: int = SENTENCES,
+    beam_sizes: Sequence[int],
+    sentences: int,
 ) -> Tuning:
     """Try every beam size and penalty on the first sentences of the validation set; writes
     ``decoding.json``, which ``evaluate`` and ``export`` read."""

@@ -27,7 +27,7 @@ from training.export.publication import (
     today,
 )
 from training.recipe import Corpus as RecipeCorpus
-from training.recipe import Recipe
+from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 from training.search.settings import decoding_of
 
@@ -156,9 +156,16 @@ def _tokenizer_files(run: RunDirectory) -> dict[str, Path]:
 def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
     """The corpora of a run and of the run or bundle it started from.
 
-    All their licences apply to the weights.
+    All their licences apply to the weights. Raises ``InvalidRecipe`` if the run was prepared from
+    other corpora than the recipe has.
     """
     report = json.loads(run.report.read_text(encoding="utf-8"))
+    labels = [corpus.label for corpus in recipe.data.train]
+    if set(labels) != report["train"].keys():
+        raise InvalidRecipe(
+            f"{run.path} was prepared from {', '.join(report['train'])}, and recipe "
+            f"{recipe.name!r} has {', '.join(labels)}; export with its own, {run.recipe}"
+        )
     own = tuple(
         Corpus(name=c.label, licence=c.licence, pairs=report["train"][c.label]["kept"])
         for c in recipe.data.train

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from models.bundle.manifest import Precision, SpecialIds
 from models.transformer.transformer import Transformer
@@ -16,7 +18,8 @@ from training.data.batching import padded
 from training.export.graphs import dimensions_of
 from training.export.session import GraphDecoder, open_graph
 from training.refusal import Refusal
-from training.search.beam import CachedDecoder, Hypothesis, Searching
+from training.search.batched import search_all
+from training.search.beam import Hypothesis, Searching
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Translated:
     graphs: dict[Precision, list[Hypothesis]]
     target_prefix: tuple[int, ...] = ()
     """The decoder's forced prefix."""
+    margins: dict[Precision, float] = field(default_factory=dict)
+    """Least margin of a step of each precision's search, see ``margin_of``."""
 
 
 def translate_all(
@@ -61,22 +66,33 @@ def translate_all(
     searching: Searching,
 ) -> list[Translated]:
     dimensions, limit = dimensions_of(network.config), network.config.max_length
-    torch_decoder = CachedDecoder(network)
-    graph_decoders = {p: GraphDecoder(directory, dimensions, p) for p in precisions}
+    by_network = dict(search_all(network.eval(), sources, searching, limit))
+    decoders = {p: GraphDecoder(directory, dimensions, p) for p in precisions}
     return [
-        Translated(
-            source_ids,
-            searching.best(torch_decoder, source_ids, limit),
-            {p: searching.best(d, source_ids, limit) for p, d in graph_decoders.items()},
-            searching.target_prefix,
-        )
-        for source_ids in sources
+        _translated(source_ids, by_network[i], decoders, searching, limit)
+        for i, source_ids in enumerate(tqdm(sources, "proving", unit="sentence", leave=False))
     ]
 
 
 def tolerance_of(precision: Precision, weights: Precision) -> Tolerance:
     """The tolerance of graphs in one precision that read the weights of another."""
     return max(TOLERANCES[precision], TOLERANCES[weights], key=lambda each: each.score)
+
+
+def _translated(
+    source_ids: tuple[int, ...],
+    by_network: list[Hypothesis],
+    decoders: Mapping[Precision, GraphDecoder],
+    searching: Searching,
+    limit: int,
+) -> Translated:
+    graphs: dict[Precision, list[Hypothesis]] = {}
+    margins: dict[Precision, float] = {}
+    for precision, decoder in decoders.items():
+        found: list[float] = []
+        graphs[precision] = searching.best(decoder, source_ids, limit, found.append)
+        margins[precision] = min(found, default=math.inf)
+    return Translated(source_ids, by_network, graphs, searching.target_prefix, margins)
 
 
 def check_translations(

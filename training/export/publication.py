@@ -45,7 +45,8 @@ EXAMPLES = 4
 MOST_EXAMPLES = 16
 """The service translates every example before it serves a bundle, which limits their number."""
 EXAMPLE_MARGIN = 0.05
-"""Least score margin of an example over the second-best hypothesis: CPUs round differently."""
+"""Least score margin of an example over the second-best hypothesis, and least margin of every step
+of its search: CPUs and batches round differently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,20 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Results of the parity proof, for logs."""
+    """Results of the parity proof."""
 
     sentences: int
     differing: dict[Precision, int]
     bleu: dict[str, float] = field(default_factory=dict)
     """BLEU of the sentences with a reference, if any; by direction if there are several."""
+
+    def __str__(self) -> str:
+        differing = ", ".join(f"{count} in {name}" for name, count in self.differing.items())
+        scores = ", ".join(f"{name} {score:.1f}" for name, score in self.bleu.items())
+        return (
+            f"proved on {self.sentences} sentences; other translations than the network's: "
+            f"{differing}{'; BLEU: ' if scores else ''}{scores}"
+        )
 
 
 def publish(
@@ -118,6 +127,7 @@ def publish(
         version = ""
         files: dict[Precision, WeightFile] = {}
         for precision in written:
+            logger.info("writing graphs in %s", precision)
             if stored[precision] == precision:
                 files[precision] = collect_weights(network, precision, ranges)
                 files[precision].write(directory / weights_file(precision))
@@ -132,7 +142,6 @@ def publish(
             few = translated[:: max(1, len(translated) // ATTENTION_SENTENCES)]
             check_attention(network, directory, few, special, precision, stored[precision])
         proof = _proof(publication, sentences, translated, written)
-        logger.info("%s", proof)
         manifest = Manifest(
             name=publication.name,
             version=version,
@@ -220,10 +229,7 @@ def _examples(
     room = [EXAMPLES if len(publication.directions) <= 2 else 1] * len(publication.directions)
     chosen: list[Example] = []
     for sentence, each in zip(sentences, translated, strict=True):
-        beyond_doubt = all(
-            len(hypotheses) > 1 and hypotheses[0].score - hypotheses[1].score > EXAMPLE_MARGIN
-            for hypotheses in (each.graphs[p] for p in precisions)
-        )
+        beyond_doubt = all(_is_clear(each, precision) for precision in precisions)
         if not (sentence.shown and beyond_doubt and room[sentence.direction]):
             continue
         room[sentence.direction] -= 1
@@ -236,8 +242,22 @@ def _examples(
                 direction=sentence.direction,
             )
         )
+    if not chosen:
+        logger.warning(
+            "no sentence is translated clearly enough to be an example of %s, with which the "
+            "service would verify it",
+            publication.name,
+        )
     chosen.sort(key=lambda example: example.direction)
     return tuple(chosen[:MOST_EXAMPLES])
+
+
+def _is_clear(translated: Translated, precision: Precision) -> bool:
+    """Whether rounding cannot change the translation."""
+    best, *others = translated.graphs[precision]
+    return translated.margins[precision] > EXAMPLE_MARGIN and all(
+        best.score - other.score > EXAMPLE_MARGIN for other in others[:1]
+    )
 
 
 def today() -> str:

@@ -13,16 +13,24 @@ from models.bundle.manifest import Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from training.export.publication import Proof, Publication, commit, publish, today
 from training.importing.checkpoint import Checkpoint
-from training.importing.licence import licence_of
 from training.importing.m2m100 import read_m2m100
 from training.importing.marian import read_marian
 from training.importing.model import Imported
 from training.importing.refusals import NeedsTexts, UnsupportedCheckpoint
-from training.importing.texts import Texts, calibrating, proving, texts_by_direction
+from training.importing.texts import (
+    LEAST_CALIBRATING,
+    Texts,
+    calibrating,
+    proving,
+    texts_by_direction,
+)
 
 logger = logging.getLogger(__name__)
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
+_CARDS = ("README.md", "model_card.md")
+_HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
+_LICENCE = re.compile(r"^license:[ \t]*(?:\n[ \t]*-[ \t]*)?[\"']?([\w.+-]+)", re.MULTILINE)
 
 READERS: Mapping[str, Callable[[Checkpoint], Imported]] = {
     "marian": read_marian,
@@ -94,6 +102,12 @@ def import_checkpoint(
         )
         tokenizer = publication.tokenizers.source
         by_direction = texts_by_direction(texts, directions, tokenizer, longest)
+        found = sum(map(len, by_direction))
+        if "int8" in precisions and found < LEAST_CALIBRATING:
+            raise NeedsTexts(
+                f"int8 is scaled by what real sentences make of activations; {found} are too few, "
+                f"{LEAST_CALIBRATING} the least and some hundred better"
+            )
         calibration = calibrating(publication, by_direction) if "int8" in precisions else ()
         sentences = proving(by_direction, tokenizer)
         return publish(publication, sentences, calibration, bundles, precisions)
@@ -132,3 +146,17 @@ def _description(imported: Imported, directory: Path) -> str:
             "leaves to requests."
         )
     return " ".join(sentences)
+
+
+def licence_of(directory: Path) -> str | None:
+    """The licence in the card's header, such as ``cc-by-4.0``; ``None`` if it has none."""
+    for name in _CARDS:
+        try:
+            card = (directory / name).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            continue
+        header = _HEADER.match(card.replace("\r\n", "\n"))
+        found = _LICENCE.search(header[1]) if header else None
+        if found:
+            return found[1]
+    return None

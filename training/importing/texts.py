@@ -21,6 +21,8 @@ PROVED = 48
 MADE_UP = 8
 """Number of random sentences, used without texts; the network hardly ever ends their translations.
 """
+LEAST_CALIBRATING = 10
+"""Least number of sentences for calibration; fewer miss the ranges of most activations."""
 CALIBRATING = 400
 """Number of sentences for calibration, over all directions."""
 

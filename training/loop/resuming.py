@@ -96,17 +96,17 @@ def require_same_run(
         )
 
 
-def load_to_continue(paths: Sequence[Path], recipe: Recipe) -> dict[str, Any]:
+def checkpoint_to_continue(paths: Sequence[Path], recipe: Recipe) -> Path:
     """The last of ``paths`` (oldest first) that ``recipe`` can resume from.
 
-    If a ``wsd`` run is extended, checkpoints of its decay are deleted, because their learning rate
-    has already fallen. Raises ``CheckpointError`` if none remains.
+    If a ``wsd`` run is extended, that is the last one from before its decay, in which the learning
+    rate falls. Raises ``CheckpointError`` if there is none.
     """
     last = checkpoint.load(paths[-1])
     saved = Recipe.from_dict(last["recipe"])
     stable = stable_steps(saved)
     if not stable or stable_steps(recipe) == stable or last["step"] <= stable:
-        return last
+        return paths[-1]
     earlier = [path for path in paths if checkpoint.step_of(path) <= stable]
     if not earlier:
         raise CheckpointError(
@@ -114,10 +114,7 @@ def load_to_continue(paths: Sequence[Path], recipe: Recipe) -> dict[str, Any]:
             f"checkpoint from before step {stable} is left to go on to {recipe.budget.steps} "
             "steps; name the run as the `initial` of another recipe instead"
         )
-    logger.info("the decay after step %d is taken back", stable)
-    for path in paths[len(earlier) :]:
-        path.unlink()
-    return checkpoint.load(earlier[-1])
+    return earlier[-1]
 
 
 def _without_decay(recipe: Recipe) -> Recipe:

@@ -25,13 +25,13 @@ from training.data.batching import BatchLoader, Cursor
 from training.data.portions import PortionLoader
 from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
-from training.initial import start_from
+from training.initial.start import start_from
 from training.loop.distributed import World
 from training.loop.event_log import RunLog, SilentLog
 from training.loop.execution import Execution
 from training.loop.learner import Learner, Outcome
 from training.loop.resuming import (
-    load_to_continue,
+    checkpoint_to_continue,
     random_state,
     require_same_run,
     restore_random_state,
@@ -234,7 +234,13 @@ class Trainer:
             checkpoint.sweep(self.run.path)
         found = self.world.broadcast(checkpoint.checkpoints(self.run.path))
         if found:
-            self.load_state_dict(load_to_continue(found, self.recipe))
+            last = checkpoint_to_continue(found, self.recipe)
+            self.load_state_dict(checkpoint.load(last))
+            # Every process has chosen before the first one deletes.
+            self.world.broadcast(None)
+            if self.world.first and last != found[-1]:
+                logger.info("the decay after step %d is taken back", self.progress.step)
+                checkpoint.remove_after(last)
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)
         elif self.recipe.initial is not None:
             start_from(self.recipe, self.run, self.network, self.bundles)

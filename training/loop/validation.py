@@ -36,6 +36,12 @@ class Validation:
     exact: float
     """Share of translations that equal the reference."""
 
+    def __str__(self) -> str:
+        return (
+            f"loss {self.loss:.3f}, perplexity {self.perplexity:.2f}, BLEU {self.bleu:.1f}, "
+            f"{self.exact:.1%} equal the reference"
+        )
+
 
 class Validator:
     """Evaluates a run's validation set, with BLEU per direction, as BLEU needs one language."""

@@ -1,4 +1,4 @@
-"""Reference beam search: one sentence, no batching. The oracle for the service's engine.
+"""Beam search of one sentence, the oracle of the service's engine; batched greedy search.
 
 The rules are CTranslate2's: of the best 2K candidates, endings among the first K are finished
 hypotheses and the best K other candidates go on. The search ends when K hypotheses have finished,
@@ -9,7 +9,7 @@ Padding and ``bos`` are never candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.bundle.manifest import LengthNormalisation, SpecialIds
-from models.transformer.transformer import Cache, Transformer
+from models.transformer.transformer import Transformer
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,13 @@ def beam_search(
     max_length: int,
     length_normalisation: LengthNormalisation = "power",
     target_prefix: Sequence[int] = (),
+    watch: Callable[[float], None] | None = None,
 ) -> list[Hypothesis]:
     """The finished hypotheses of one sentence, best first.
 
     ``target_prefix`` is forced after ``bos``, adds no log-probability and counts for every length.
+    ``watch`` is called with the margin of every step except the last possible one, see
+    ``margin_of``.
     """
     decoder.start(source_ids)
     live: list[tuple[int, ...]] = [()]
@@ -89,14 +92,15 @@ def beam_search(
         ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size + len(never))
         log_probs_NK = np.where(np.isin(ids_NK, never), np.float32(-np.inf), log_probs_NK)
         grown = (totals[:, None] + log_probs_NK).ravel()
-        best = np.argsort(-grown, kind="stable")[: 2 * beam_size]
+        ranked = np.argsort(-grown, kind="stable")[: 2 * beam_size + 1]
+        ranked = ranked[np.isfinite(grown[ranked])]
         kept: list[tuple[int, ...]] = []
         kept_totals: list[np.float32] = []
         parents, tokens = [], []
         last = length == max_length
         likeliest_ended = False
         norm = norm_of(length, length_penalty, length_normalisation)
-        for rank, place in enumerate(best[np.isfinite(grown[best])].tolist()):
+        for rank, place in enumerate(ranked[: 2 * beam_size].tolist()):
             row, token = place // ids_NK.shape[1], int(ids_NK.flat[place])
             prefix = live[row] if token == special.eos else (*live[row], token)
             if token == special.eos or last:
@@ -109,10 +113,41 @@ def beam_search(
                 parents.append(row)
                 tokens.append(token)
         enough = likeliest_ended if length_penalty == 0 else len(finished) >= beam_size
+        if watch is not None and not last:
+            is_eos = ids_NK.ravel()[ranked] == special.eos
+            by_first = length_penalty == 0
+            watch(margin_of(grown[ranked], is_eos, beam_size, ends=enough, by_first=by_first))
         if enough or last:
             break
         live, totals = kept, np.array(kept_totals, np.float32)
     return sorted(finished, key=lambda hypothesis: -hypothesis.score)
+
+
+def margin_of(
+    totals: NDArray[np.float32],
+    is_eos: NDArray[np.bool_],
+    beam_size: int,
+    *,
+    ends: bool,
+    by_first: bool,
+) -> float:
+    """Least difference of two totals that decided which candidates of a step finish or go on.
+
+    Another processor or batch rounds otherwise; beyond this margin the search takes another course.
+    ``totals`` are those of the best ``2 * beam_size + 1`` candidates, best first. ``ends``: the
+    search ends with this step. ``by_first``: it would end with an ending in first place.
+    """
+    margins = [np.inf]
+    others = totals[~is_eos]
+    if len(others) > beam_size and not ends:
+        margins.append(others[beam_size - 1] - others[beam_size])
+    if len(totals) > beam_size:
+        finishing, waiting = is_eos[:beam_size], is_eos[beam_size:]
+        margins.extend(totals[:beam_size][finishing] - totals[beam_size])
+        margins.extend(totals[beam_size - 1] - totals[beam_size:][waiting])
+    if by_first and len(totals) > 1 and is_eos[0] != is_eos[1]:
+        margins.append(totals[0] - totals[1])
+    return float(min(margins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +160,13 @@ class Searching:
     length_normalisation: LengthNormalisation = "power"
     target_prefix: tuple[int, ...] = ()
 
-    def best(self, decoder: Decoder, source_ids: Sequence[int], limit: int) -> list[Hypothesis]:
+    def best(
+        self,
+        decoder: Decoder,
+        source_ids: Sequence[int],
+        limit: int,
+        watch: Callable[[float], None] | None = None,
+    ) -> list[Hypothesis]:
         return beam_search(
             decoder,
             source_ids,
@@ -135,58 +176,8 @@ class Searching:
             max_length=default_max_length(len(source_ids), limit),
             length_normalisation=self.length_normalisation,
             target_prefix=self.target_prefix,
+            watch=watch,
         )
-
-
-class PrefixDecoder:
-    """Runs the network over every prefix in full, without a cache, as a reference."""
-
-    def __init__(self, network: Transformer) -> None:
-        self._network = network.eval()
-
-    @torch.inference_mode()
-    def start(self, source_ids: Sequence[int]) -> None:
-        self._source_1S = torch.tensor([list(source_ids)])
-        self._memory_1SW = self._network.encode(self._source_1S)
-        self._prefixes: list[tuple[int, ...]] = [()]
-
-    @torch.inference_mode()
-    def extend(
-        self, parents: list[int], tokens: list[int], count: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        self._prefixes = [
-            (*self._prefixes[parent], token) for parent, token in zip(parents, tokens, strict=True)
-        ]
-        rows = len(tokens)
-        hidden_NTW = self._network.decode(
-            self._memory_1SW.expand(rows, -1, -1),
-            self._source_1S.expand(rows, -1),
-            torch.tensor(self._prefixes),
-        )
-        return _best(self._network.project(hidden_NTW[:, -1]), count)
-
-
-class CachedDecoder:
-    """Runs the network one token at a time, with a cache reordered to follow the beams."""
-
-    def __init__(self, network: Transformer) -> None:
-        self._network = network.eval()
-
-    @torch.inference_mode()
-    def start(self, source_ids: Sequence[int]) -> None:
-        self._cache: Cache = self._network.start(torch.tensor([list(source_ids)]))
-
-    @torch.inference_mode()
-    def extend(
-        self, parents: list[int], tokens: list[int], count: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        self._cache = self._cache.select(torch.tensor(parents))
-        return _best(self._network.step(torch.tensor(tokens), self._cache), count)
-
-
-def _best(logits_NV: Tensor, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    best = logits_NV.log_softmax(-1).topk(min(count, logits_NV.size(1)))
-    return best.indices.numpy(), best.values.numpy()
 
 
 @torch.inference_mode()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from training.data.shards import Shards, Side
 
@@ -103,7 +104,7 @@ def learn_lexicon(
     keys_E, counts_E = _occurring_together(reader, most_entries)
     source_ids_E, target_ids_E = np.divmod(keys_E, vocabulary_size)
     probabilities_E = _probabilities(counts_E, source_ids_E, *sizes)
-    for _ in range(iterations):
+    for _ in tqdm(range(iterations), "learning translations of pieces", leave=False):
         expected_E = np.zeros(len(keys_E))
         for links in reader.batches():
             places_L, known_L = _find(keys_E, links.keys_L)

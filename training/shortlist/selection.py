@@ -19,8 +19,6 @@ from training.recipe import Recipe
 from training.run_directory import RunDirectory
 from training.shortlist.lexicon import Lexicon, learn_lexicon
 
-PER_SOURCE = 100
-FREQUENT = 100
 LEAST_PROBABILITY = 3e-4
 
 TOKENS_AT_ONCE = 1 << 22
@@ -62,8 +60,8 @@ def make_shortlist(
     run: RunDirectory,
     data_directory: Path,
     *,
-    per_source: int = PER_SOURCE,
-    frequent: int = FREQUENT,
+    per_source: int,
+    frequent: int,
 ) -> Report:
     """Write ``shortlist.npz`` of a prepared run; returns its coverage.
 
@@ -133,7 +131,7 @@ def choose(
     vocabulary_size: int,
     *,
     source_vocabulary_size: int | None = None,
-    per_source: int = PER_SOURCE,
+    per_source: int,
     least_probability: float = LEAST_PROBABILITY,
     without_list: int | None = None,
 ) -> Shortlist:

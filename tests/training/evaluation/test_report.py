@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from tests.training.evaluation.texts import BAD, BITEXT, GOOD, REFERENCES, SOURCES
 from training.evaluation.bitext import Bitext
+from training.evaluation.charts import columns
 from training.evaluation.document import Facts, Report, make_section
 from training.evaluation.examples import choose, marked
 from training.evaluation.report import render, write
@@ -109,3 +111,14 @@ def test_marking_preserves_the_text() -> None:
     for translation, reference in zip(BAD, REFERENCES, strict=True):
         assert "".join(text for text, _ in marked(translation, reference)) == translation
     assert html.escape(BAD[2]) != BAD[2]
+
+
+def test_chart_has_a_column_for_each_value_and_the_same_bytes_every_time() -> None:
+    values = [[10.5, 20], [3, 40.25]]
+    drawn = columns(["1 – 5", "6+"], values)
+    root = ElementTree.fromstring(drawn)
+    ids = [each.get("id", "") for each in root.iter() if "series" in each.get("id", "")]
+    assert ids == ["series-0", "series-0", "series-1", "series-1"]
+    texts = {(each.text or "").strip() for each in root.iter() if each.tag.endswith("text")}
+    assert {"10.5", "20", "3", "40.25", "1 – 5", "6+"} <= texts
+    assert columns(["1 – 5", "6+"], values) == drawn

@@ -8,12 +8,13 @@ import pytest
 
 from models.bundle.manifest import DecodingDefaults, LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
+from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_network, tiny_recipe
 from training.evaluation.hop import Evaluation, NotEvaluated, evaluate
 from training.evaluation.tuning import best_of, tune
 from training.recipe import InvalidRecipe
 from training.search.batched import search_together
-from training.search.beam import CachedDecoder, Searching, default_max_length
+from training.search.beam import Searching, default_max_length
 from training.search.settings import decoding_of
 
 pytestmark = pytest.mark.usefixtures("few_samples")
@@ -31,7 +32,7 @@ def test_reranked_hypotheses_equal_those_of_a_search_with_that_penalty(
         limit = default_max_length(len(source), 9)
         (found,) = search_together(network, [source], Searching(SPECIAL_IDS, 4, 1.0), 9)
         wanted = Searching(SPECIAL_IDS, 4, penalty, normalisation)
-        expected = wanted.best(CachedDecoder(network), source, 9)
+        expected = wanted.best(PrefixDecoder(network), source, 9)
         assert best_of(found, limit, penalty, normalisation) == expected[0].token_ids
 
 

@@ -25,7 +25,8 @@ from tests.engine.batch_runner import decode_arriving
 from tests.support.checkpoints import sentences, write_m2m100, write_marian, write_nllb
 from training.export.session import GraphDecoder, open_graph
 from training.importing.importing import import_checkpoint, read_checkpoint
-from training.search.beam import CachedDecoder, Hypothesis, default_max_length
+from training.search.batched import search_together
+from training.search.beam import Hypothesis, default_max_length
 from training.search.settings import searching_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -220,8 +221,8 @@ def test_searches_find_the_hypotheses_of_transformers(taught_one: tuple[Referenc
 
     prefix = manifest.directions[0].target_prefix
     searching = searching_of(manifest.decoding, SPECIAL_IDS, prefix)
-    decoder = CachedDecoder(read_checkpoint(reference.directory).network)
-    plain = [searching.best(decoder, source, longest) for source in sources]
+    network = read_checkpoint(reference.directory).network.eval()
+    plain = search_together(network, sources, searching, longest)
     assert [pieces_of(bundle, hypotheses) for hypotheses in plain] == expected
 
     backend = OnnxBackend.load(bundle, "fp32", slots=6, rows_per_slot=4, threads=1)

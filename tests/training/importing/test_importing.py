@@ -99,6 +99,13 @@ def test_without_texts_there_is_no_int8_and_no_example(m2m100: Path, tmp_path: P
         import_checkpoint(m2m100, tmp_path, sources=["de"], targets=["en"], precisions=["int8"])
 
 
+def test_calibration_text_of_one_line_is_too_little_for_int8(marian: Path, tmp_path: Path) -> None:
+    text = tmp_path / "one.de"
+    text.write_text(sentences("source", 1, seed=9)[0])
+    with pytest.raises(NeedsTexts, match="1 are too few"):
+        import_checkpoint(marian, tmp_path, texts=[(None, text)])
+
+
 def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     write_marian(checkpoint, tags=TAGS, encoder_layers=1, decoder_layers=1)

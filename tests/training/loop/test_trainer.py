@@ -163,7 +163,9 @@ def test_training_stops_when_validation_gains_nothing_more(
     checkpoint.path_of(run.path, 4).unlink()
     with pytest.raises(checkpoint.CheckpointError, match="step that validated best, 4; validate"):
         take_best(run)
-    with pytest.raises(checkpoint.CheckpointError, match="has no checkpoint; train first"):
+    with pytest.raises(
+        checkpoint.CheckpointError, match="run `python -m training train RECIPE` first"
+    ):
         take_best(RunDirectory(run.path / "elsewhere"))
 
 

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.transformer.transformer import Transformer
+from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import VOCABULARY_SIZE, tiny_network
 from training.search.batched import in_batches, search_all, search_together
-from training.search.beam import CachedDecoder, Hypothesis, Searching
+from training.search.beam import Hypothesis, Searching
 
 NETWORKS = [tiny_network(seed, norm="before" if seed % 2 else "after") for seed in range(4)]
-LIMIT = 15
+LIMIT = 9
 CLOSE = 1e-4
 
 sources = st.lists(st.integers(4, VOCABULARY_SIZE - 1), max_size=9).map(
@@ -27,7 +28,7 @@ def undecided(hypotheses: list[Hypothesis]) -> bool:
     return any(one.score - other.score < CLOSE for one, other in itertools.pairwise(hypotheses))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(
     network=st.sampled_from(NETWORKS),
     together=st.lists(sources, min_size=1, max_size=5),
@@ -48,7 +49,7 @@ def test_batched_search_equals_the_search_of_each_sentence(
         SPECIAL_IDS, beam_size, length_penalty, length_normalisation, target_prefix
     )
     found = search_together(network, together, searching, LIMIT)
-    decoder = CachedDecoder(network)
+    decoder = PrefixDecoder(network)
     for source, ours in zip(together, found, strict=True):
         expected = searching.best(decoder, source, LIMIT)
         assert [h.score for h in ours] == pytest.approx([h.score for h in expected], abs=CLOSE)

@@ -3,22 +3,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
+from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import tiny_network
 from training.data.batching import padded
 from training.search.beam import (
-    CachedDecoder,
     Hypothesis,
-    PrefixDecoder,
     beam_search,
     default_max_length,
     greedy,
@@ -78,7 +78,7 @@ def fixed(**probabilities: dict[int, float]) -> Distribution:
 
 
 def search(
-    decoder: ScriptedDecoder | CachedDecoder | PrefixDecoder,
+    decoder: ScriptedDecoder | PrefixDecoder,
     source: Sequence[int] = (4, 5, EOS),
     *,
     beam_size: int = 2,
@@ -86,6 +86,7 @@ def search(
     max_length: int = 12,
     length_normalisation: LengthNormalisation = "power",
     target_prefix: Sequence[int] = (),
+    watch: Callable[[float], None] | None = None,
 ) -> list[Hypothesis]:
     return beam_search(
         decoder,
@@ -96,6 +97,7 @@ def search(
         max_length=max_length,
         length_normalisation=length_normalisation,
         target_prefix=target_prefix,
+        watch=watch,
     )
 
 
@@ -129,25 +131,44 @@ def test_beam_as_wide_as_the_space_equals_enumeration(seed: int, length_penalty:
         assert actual.score == pytest.approx(reference.score, rel=1e-5)
 
 
-@pytest.mark.parametrize("beam_size", [1, 2, 4])
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
-def test_cached_search_equals_uncached_search(beam_size: int, length_penalty: float) -> None:
-    for seed in range(4):
-        # A random network may choose padding within a sentence, which only the uncached decoder
-        # would mask; a network without padding cannot.
-        network = tiny_network(seed, norm="before" if seed % 2 else "after", pad_id=-1)
-        source = (4 + seed, 6, 7, 5, EOS)
-        plain, cached = (
-            search(decoder(network), source, beam_size=beam_size, length_penalty=length_penalty)
-            for decoder in (PrefixDecoder, CachedDecoder)
-        )
-        assert [h.score for h in cached] == pytest.approx([h.score for h in plain], abs=1e-4)
-        if not tied(plain):
-            assert [h.token_ids for h in cached] == [h.token_ids for h in plain]
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32),
+    beam_size=st.integers(1, 4),
+    length_penalty=st.sampled_from([0.0, 1.0]),
+)
+def test_rounding_within_the_margin_changes_no_hypothesis(
+    seed: int, beam_size: int, length_penalty: float
+) -> None:
+    steps, margins = 12, list[float]()
+    exact = random_distribution(seed)
+
+    def rounded(prefix: tuple[int, ...]) -> NDArray[np.float32]:
+        noise = np.random.default_rng((seed + 1, *prefix)).uniform(-1, 1, VOCABULARY)
+        # A total is the sum of at most ``steps`` log-probabilities.
+        largest = min(margins, default=0.0) / (2 * steps)
+        perturbed: NDArray[np.float32] = exact(prefix) + (0.99 * largest * noise).astype(np.float32)
+        return perturbed
+
+    options: dict[str, Any] = {"beam_size": beam_size, "length_penalty": length_penalty}
+    plain = ScriptedDecoder(exact)
+    expected = search(plain, **options, max_length=steps, watch=margins.append)
+    assume(plain.steps < steps and math.isfinite(min(margins)))
+    found = search(ScriptedDecoder(rounded), **options, max_length=steps)
+    assert {h.token_ids for h in found} == {h.token_ids for h in expected}
 
 
-def tied(hypotheses: list[Hypothesis]) -> bool:
-    return any(abs(one.score - other.score) < 1e-4 for one, other in itertools.pairwise(hypotheses))
+def test_margin_of_a_step_is_the_least_gap_that_decides_what_goes_on() -> None:
+    margins: list[float] = []
+    # The second or the third word continues beside the first.
+    close = fixed(after={4: 0.4, 5: 0.30, 6: 0.29})
+    search(ScriptedDecoder(close), watch=margins.append)
+    assert min(margins) == pytest.approx(math.log(0.30 / 0.29), abs=1e-5)
+    margins.clear()
+    clear = fixed(after={4: 0.4, 5: 0.395, 6: 0.1})
+    search(ScriptedDecoder(clear), watch=margins.append)
+    # The first and the second word continue, whichever is first.
+    assert min(margins) == pytest.approx(math.log(0.395 / 0.1), abs=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -156,7 +177,7 @@ def test_a_beam_of_one_is_greedy(seed: int) -> None:
     sources = [(4, 5, 6, EOS), (7, EOS), (8, 9, 10, 11, 12, EOS)]
     together = greedy(network, padded(list(map(np.array, sources))), SPECIAL_IDS, max_length=10)
     for source, expected in zip(sources, together, strict=True):
-        best = search(CachedDecoder(network), source, beam_size=1, max_length=10)
+        best = search(PrefixDecoder(network), source, beam_size=1, max_length=10)
         assert [h.token_ids for h in best] == [expected]
 
 

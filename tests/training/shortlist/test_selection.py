@@ -13,14 +13,15 @@ from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer, train_tokenizer
 from tests.support.shortlists import as_lists, ids
 from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_recipe
 from training.data.corpus import CorpusError
+from training.data.prepare import prepare
 from training.data.shards import Shards
-from training.prepare import prepare
 from training.run_directory import RunDirectory
 from training.shortlist.lexicon import Lexicon, learn_lexicon
 from training.shortlist.selection import Coverage, always_allowed, choose, coverage, make_shortlist
 
 PAD, UNK, BOS, EOS = SPECIAL_IDS.pad, SPECIAL_IDS.unk, SPECIAL_IDS.bos, SPECIAL_IDS.eos
 
+SIZES = {"per_source": 100, "frequent": 100}
 TEXTS = ["ab 12, cd!", "cd 3 ab.", "(ab) „cd“ x9"]
 
 
@@ -106,7 +107,7 @@ def test_digits_and_marks_of_the_target_are_always_allowed(
 
 
 def test_padding_and_bos_are_never_allowed(run: RunDirectory) -> None:
-    make_shortlist(tiny_recipe(), run, run.path)
+    make_shortlist(tiny_recipe(), run, run.path, **SIZES)
     shortlist = Shortlist.load(run.shortlist)
     assert not {PAD, BOS} & {*shortlist.always.tolist(), *shortlist.targets.tolist()}
     assert {UNK, EOS} <= set(shortlist.always.tolist())
@@ -132,7 +133,7 @@ def test_coverage_of_no_pairs_is_zero() -> None:
 
 
 def test_shortlist_has_the_runs_vocabulary_size(run: RunDirectory) -> None:
-    report = make_shortlist(tiny_recipe(), run, run.path)
+    report = make_shortlist(tiny_recipe(), run, run.path, **SIZES)
     shortlist = Shortlist.load(run.shortlist)
     assert shortlist.source_vocabulary_size == report.vocabulary == VOCABULARY_SIZE
     assert report.always == len(shortlist.always)
@@ -142,16 +143,16 @@ def test_shortlist_has_the_runs_vocabulary_size(run: RunDirectory) -> None:
 def test_the_same_run_gives_the_same_shortlist(run: RunDirectory) -> None:
     contents = []
     for _ in range(2):
-        make_shortlist(tiny_recipe(), run, run.path, frequent=1)
+        make_shortlist(tiny_recipe(), run, run.path, per_source=100, frequent=1)
         contents.append(run.shortlist.read_bytes())
     assert contents[0] == contents[1]
     assert not list(run.path.glob("*.partial"))
 
 
 def test_coverage_of_translations_is_reported_once_they_exist(run: RunDirectory) -> None:
-    assert make_shortlist(tiny_recipe(), run, run.path).translations is None
+    assert make_shortlist(tiny_recipe(), run, run.path, **SIZES).translations is None
     run.translations.write_text("1 2 X\n" * 5, encoding="utf-8")
-    own = make_shortlist(tiny_recipe(), run, run.path).translations
+    own = make_shortlist(tiny_recipe(), run, run.path, **SIZES).translations
     assert own is not None
     assert (own.sentences, own.tokens, own.allowed) == (5, 15, 1.0)
 
@@ -159,16 +160,16 @@ def test_coverage_of_translations_is_reported_once_they_exist(run: RunDirectory)
 def test_translations_of_another_test_set_are_refused(run: RunDirectory) -> None:
     run.translations.write_text("1 2 X\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="has 1 lines and test 5; run `python -m training eval"):
-        make_shortlist(tiny_recipe(), run, run.path)
+        make_shortlist(tiny_recipe(), run, run.path, **SIZES)
 
 
 def test_unprepared_run_error_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="run `python -m training prepare RECIPE` first"):
-        make_shortlist(tiny_recipe(), RunDirectory(tmp_path), tmp_path)
+        make_shortlist(tiny_recipe(), RunDirectory(tmp_path), tmp_path, **SIZES)
 
 
 def test_preparing_again_deletes_the_shortlist(run: RunDirectory, tmp_path: Path) -> None:
-    make_shortlist(tiny_recipe(), run, run.path)
+    make_shortlist(tiny_recipe(), run, run.path, **SIZES)
     prepare(tiny_recipe(), run, tmp_path)
     assert not run.shortlist.exists()
     assert json.loads(run.report.read_text(encoding="utf-8"))["vocabulary"] == VOCABULARY_SIZE

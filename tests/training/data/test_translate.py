@@ -10,16 +10,16 @@ import pytest
 
 from tests.support.tiny_training import tiny_recipe
 from training.cli import main
+from training.commands.distill import distilled
 from training.data.corpus import CorpusError, read_lines
+from training.data.prepare import prepare
 from training.data.shards import Shards
-from training.distillation import distilled
-from training.prepare import prepare
+from training.data.translate import NoTranslator, translate_corpora
 from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.recipe_file import read_recipe
 from training.run_directory import RunDirectory
-from training.translate import NoTranslator, translate_corpora
 
-BUNDLES = Path(__file__).parents[2] / "bundles"
+BUNDLES = Path(__file__).parents[3] / "bundles"
 FOUND = Corpus(name="captions", licence="CC0-1.0")
 BACK = replace(FOUND, translated="source", translator="everyday-en-de")
 """German back-translated from English, in a recipe from German to English."""
@@ -71,7 +71,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str, str]]:
             gzip.compress("".join(f"{line[::-1]}\n" for line in read_lines(input)).encode())
         )
 
-    monkeypatch.setattr("training.translate.translate_file", translate)
+    monkeypatch.setattr("training.data.translate.translate_file", translate)
     return calls
 
 
@@ -123,7 +123,7 @@ def test_prepare_reads_translations_or_names_the_command(
 @pytest.mark.parametrize(
     ("corpus", "complaint"),
     [
-        (replace(BACK, translator="nobody"), "there is no bundle 'nobody' in .*bundles; train and"),
+        (replace(BACK, translator="nobody"), "there is no bundle 'nobody', neither in"),
         (replace(BACK, translator="everyday-de-en"), "translates de-en; corpus 'captions' is to"),
     ],
 )

@@ -16,12 +16,12 @@ from tests.support.tiny_training import prepared, tiny_recipe, with_network
 from training.checkpoint import CheckpointError
 from training.data.corpus import CorpusError, Pair
 from training.data.generated import generate
+from training.data.prepare import is_prepared, prepare
 from training.data.shards import Shards, ShardWriter
+from training.data.vocabulary import sampled
 from training.disk import CannotWrite
-from training.prepare import is_prepared, prepare
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
-from training.vocabulary import sampled
 
 
 def found_recipe() -> Recipe:
@@ -52,6 +52,7 @@ def data(tmp_path: Path) -> Path:
     put(tmp_path, "one", [("1 2 3", "3 2 1"), ("", "1"), ("1  2 3", "3 2 1")])
     put(tmp_path, "two", [("4 5", "5 4"), ("1 2 3 4 5 6", "6 5 4 3 2 1")], zipped=True)
     put(tmp_path, "held", [("2 4", "4 2"), ("1 1 1 1 1 1", "X 1 X 1 X 1")])
+    put(tmp_path, "test", [("3 4", "4 3")])
     return tmp_path
 
 
@@ -135,7 +136,7 @@ def test_a_preparation_that_fails_leaves_the_one_before_as_it_was(data: Path) ->
 
 def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path) -> None:
     recipe = replace(found_recipe(), vocabulary=Vocabulary(size=5000))
-    with pytest.raises(InvalidRecipe, match="'tiny': no unigram tokenizer of 5000 pieces fits"):
+    with pytest.raises(InvalidRecipe, match=r"'tiny': .* vocabulary\.size 5,000; 14 are"):
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
@@ -295,7 +296,7 @@ def test_a_run_of_another_vocabulary_or_language_learns_its_own(
 ) -> None:
     first = replace(found_recipe(), name="first")
     prepare(first, RunDirectory(data / "first"), data)
-    for name in ("one", "two", "held"):
+    for name in ("one", "two", "held", "test"):
         put(data, name, [("7 8 9", "9 8 7")])
         (data / f"{name}.x-other").write_text("7 8 9\n", encoding="utf-8")
     run = RunDirectory(data / "second")
@@ -323,14 +324,51 @@ def test_a_run_cannot_start_from_just_any_other(
         prepare(recipe, RunDirectory(data / "second"), data)
 
 
-def test_what_is_prepared_is_known_by_recipe_and_sizes(data: Path) -> None:
+def test_what_is_prepared_is_known_by_recipe_and_content(data: Path) -> None:
     recipe, run = found_recipe(), RunDirectory(data / "run")
     assert not is_prepared(recipe, run, data)
     prepare(recipe, run, data)
     assert is_prepared(replace(recipe, seed=5), run, data)
     assert not is_prepared(with_data(recipe, max_length=4), run, data)
-    put(data, "one", [("1 2 3 4", "4 3 2 1")])
+
+
+def test_side_rotated_by_a_line_is_other_text_of_the_same_size(data: Path) -> None:
+    put(data, "one", [("1 2 3", "3 2 1"), ("4 5 1", "1 5 4")])
+    recipe, run = found_recipe(), RunDirectory(data / "run")
+    prepare(recipe, run, data)
+    assert is_prepared(recipe, run, data)
+    side = data / "one.x-reversed"
+    size = side.stat().st_size
+    side.write_text("1 5 4\n3 2 1\n", encoding="utf-8")
+    assert side.stat().st_size == size
     assert not is_prepared(recipe, run, data)
+
+
+def test_test_pairs_with_a_side_in_the_training_text_are_counted_and_warned_of(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(data, "one", [("1 2 3 4", "4 3 2 1"), ("5 4 3 2", "2 3 4 5"), ("1 2", "2 1")])
+    put(data, "held", [("1 2 3 4", "0 0 0 0"), ("9 9 9 9", "2 3 4 5"), ("2 4 6 8", "8 6 4 2")])
+    put(data, "test", [("1 2", "2 1"), ("2 4 6 8", "8 6 4 2")])
+    report = prepare(found_recipe(), RunDirectory(data / "run"), data)
+    assert report["leaked"] == {
+        "held": {"pairs": 3, "leaked": 2},
+        "test": {"pairs": 2, "leaked": 0},
+    }
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len([line for line in warned if "2 of the 3 pairs of held" in line]) == 1
+    assert not [line for line in warned if "pairs of test" in line]
+
+
+def test_filter_that_drops_an_unusual_share_is_warned_of(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(30)] + [("", "1")] * 3)
+    put(data, "two", [(f"{i} 3", f"3 {i}") for i in range(30)] + [("0 3", "3 0")] * 30)
+    prepare(found_recipe(), RunDirectory(data / "run"), data)
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == 1
+    assert warned[0].startswith("one: 9%") and "'empty'" in warned[0]
 
 
 def test_a_sample_is_spread_evenly() -> None:

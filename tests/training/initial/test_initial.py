@@ -11,7 +11,7 @@ from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer, Tokenizers, train_to
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import build
 from tests.support.networks import CONFIG
-from training.initial import rows_for, with_pieces_of
+from training.initial.start import rows_for, with_pieces_of
 
 OLD_TEXT = ["the dog runs", "a dog and a cat", "the cat sleeps", "dogs run", "cats sleep"] * 20
 NEW_TEXT = ["dogs sleep in the catalogue", "a café and a dog", "the cat runs and sleeps"] * 20

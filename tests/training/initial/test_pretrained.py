@@ -14,12 +14,12 @@ import torch
 from models.bundle.bundle import Bundle
 from models.transformer.transformer import Transformer, build
 from tests.support.tiny_training import prepared, tiny_recipe, with_budget, with_network
-from training.bundle_weights import read_network
 from training.cli import main
+from training.data.prepare import prepare
 from training.export.export import data_of, export
+from training.initial.bundle_weights import read_network
+from training.initial.pretrained import PretrainedBundle, PretrainedRun, find_pretrained
 from training.loop.trainer import Trainer
-from training.prepare import prepare
-from training.pretrained import PretrainedBundle, PretrainedRun, find_pretrained
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.networks import random_network, write_bundle
-from training.bundle_translator import TranslationFailed, translate_file
+from training.data.bundle_translator import TranslationFailed, translate_file
 
 
 @pytest.fixture(scope="module")

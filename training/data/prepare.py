@@ -17,21 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from models.bundle.bundle import sha256_of
 from models.bundle.tokenizer import Tokenizers
 from training.checkpoint import CheckpointError, checkpoints
 from training.data.augmentation import Augmenter
 from training.data.cleaning import Cleaner, sides_of
 from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
+from training.data.leaks import TestSet, warnings_of
 from training.data.seen import Seen
 from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
+from training.data.vocabulary import make_vocabularies, sampled
 from training.disk import writing
+from training.initial.pretrained import find_pretrained
 from training.loop.resuming import trained_on
-from training.pretrained import find_pretrained
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
-from training.vocabulary import make_vocabularies, sampled
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +70,7 @@ def prepare(
 
 
 def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool:
-    """Whether the run is prepared for just this recipe, from files of the same sizes."""
+    """Whether the run is prepared for just this recipe, from files of the same content."""
     if not run.data.is_dir():
         return False
     try:
@@ -81,17 +84,17 @@ def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool
     same = ("data", "vocabulary", "initial", *seed)
     return (
         all(getattr(prepared, name) == getattr(recipe, name) for name in same)
-        and {"bytes", "shards"} <= report.keys()
-        and report["bytes"] == _sizes(recipe, run, data_directory)
+        and {"files", "shards"} <= report.keys()
+        and report["files"] == _digests(recipe, run, data_directory)
     )
 
 
-def _sizes(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, list[int]]:
-    """Of the files of each corpus; none of one that is generated."""
+def _digests(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, list[str]]:
+    """SHA-256 of the files of each corpus; generated corpora have none."""
     data = recipe.data
     return {
         corpus.label: [
-            path.stat().st_size
+            sha256_of(path)
             for path in sides(corpus, data.source, data.target, data_directory, run.translated)
         ]
         for corpus in (*data.train, data.valid, *_corpora_held_out(recipe))
@@ -111,8 +114,11 @@ def _prepare(
     bundles: Path,
 ) -> dict[str, Any]:
     data = recipe.data
+    # Read first, so that a change during preparation is noticed.
+    files = _digests(recipe, run, data_directory)
     pretrained = None if recipe.initial is None else find_pretrained(recipe, run, bundles)
-    clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory)
+    test_sets = _test_sets(recipe, data_directory)
+    clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory, test_sets)
     kept = sum(text.pairs for text in clean)
     _require(kept, data.train)
     make_vocabularies(
@@ -131,12 +137,15 @@ def _prepare(
             for i in range(text.corpus.repeat):
                 # Each time through a corpus changes other pairs.
                 augmented = augmenter.augmented(text.read(), f"{text.corpus.label} {i}")
-                for pairs in encoder.encoded(augmented):
+                for pairs in encoder.encoded(_shown(augmented, f"encoding {text.corpus.label}")):
                     train.append(list(itertools.chain.from_iterable(pairs)))
             domains[text.corpus.domain] += sum(train.tokens) - before
     _require(train.pairs, data.train)
+    for warning in itertools.chain.from_iterable(each.warnings() for each in test_sets):
+        logger.warning("%s", warning)
     report = {
         "train": counts,
+        "leaked": {each.name: {"pairs": each.pairs, "leaked": each.leaked} for each in test_sets},
         "augmented": dict(augmenter.counts),
         "domains": _shares(domains, data.largest_domain),
         "pairs": encoder.kept,
@@ -150,7 +159,7 @@ def _prepare(
         report["source vocabulary"] = encoder.tokenizers.source.vocabulary_size
     if pretrained is not None and pretrained.origin is not None:
         report["initial"] = pretrained.origin
-    report["bytes"] = _sizes(recipe, run, data_directory)
+    report["files"] = files
     report["shards"] = {
         path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())
     }
@@ -204,8 +213,27 @@ def _shares(domains: Counter[str], largest: float) -> dict[str, float]:
     return shares
 
 
+def _shown(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
+    """The pairs, with a progress bar while they are read."""
+    return tqdm(pairs, title, unit=" pairs", unit_scale=True, leave=False, dynamic_ncols=True)
+
+
+def _test_sets(recipe: Recipe, data_directory: Path) -> list[TestSet]:
+    """The validation and test set; chance repeats those of a generated corpus."""
+    data = recipe.data
+    return [
+        TestSet(corpus.name, read_pairs(corpus, data.source, data.target, data_directory))
+        for corpus in (data.valid, data.test)
+        if corpus.generator is None
+    ]
+
+
 def _cleaned(
-    recipe: Recipe, run: RunDirectory, directory: Path, data_directory: Path
+    recipe: Recipe,
+    run: RunDirectory,
+    directory: Path,
+    data_directory: Path,
+    test_sets: Sequence[TestSet],
 ) -> tuple[list[_CleanText], dict[str, Any]]:
     data = recipe.data
     directory.mkdir()
@@ -227,7 +255,10 @@ def _cleaned(
         found = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
         paths = directory / f"{i}.source", directory / f"{i}.target"
         with paths[0].open("wb") as source, paths[1].open("wb") as target:
-            for pair in cleaner.clean(found):
+            for pair in cleaner.clean(_shown(found, corpus.label)):
+                of_pair = sides_of(pair) if test_sets else set()
+                for test_set in test_sets:
+                    test_set.note(of_pair)
                 source.write(f"{pair.source}\n".encode())
                 target.write(f"{pair.target}\n".encode())
         texts.append(_CleanText(corpus, *paths, cleaner.kept))
@@ -237,7 +268,14 @@ def _cleaned(
             "used": texts[-1].pairs,
             "dropped": dict(cleaner.dropped),
         }
-        logger.info("%s: %s", corpus.label, counts[corpus.label])
+        dropped = ", ".join(f"{count:,} {name}" for name, count in cleaner.dropped.most_common())
+        logger.info(
+            "%s: %s of %s pairs%s",
+            *(corpus.label, f"{texts[-1].pairs:,}", f"{cleaner.seen:,}"),
+            f"; dropped: {dropped}" if dropped else "",
+        )
+        for warning in warnings_of(corpus.label, cleaner.seen, cleaner.dropped):
+            logger.warning("%s", warning)
     return texts, counts
 
 

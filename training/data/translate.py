@@ -12,9 +12,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.bundle.bundle import Bundle
-from training.bundle_translator import translate_file
+from models.bundle.bundle import Bundle, sha256_of
 from training.checkpoint import checkpoints
+from training.data.bundle_translator import translate_file
 from training.data.corpus import find_side, translated_side
 from training.disk import writing
 from training.recipe import Corpus, Data, Recipe
@@ -47,9 +47,7 @@ def translate_corpora(
         bundle = translators[corpus.label]
         with writing(output.parent):
             output.parent.mkdir(parents=True, exist_ok=True)
-            work = _Work(
-                output, {"version": bundle.manifest.version, "bytes": input.stat().st_size}
-            )
+            work = _Work(output, {"version": bundle.manifest.version, "sha256": sha256_of(input)})
             if work.is_other and output.exists() and checkpoints(run.path):
                 logger.info(
                     "%s: another version of %s made it; it stays, as %s was trained on it",
@@ -80,8 +78,8 @@ def find_translator(name: str, bundles: Path) -> Path:
         if path.is_dir():
             return path
     raise NoTranslator(
-        f"there is no bundle {name!r} in {bundles}; train and export it, or name another "
-        "directory with --bundles"
+        f"there is no bundle {name!r}, neither in {bundles} nor as a path; train and export it, "
+        "or name another directory with --bundles"
     )
 
 
@@ -104,7 +102,7 @@ class _Work:
     """A translation file, with a note beside it that records its inputs."""
 
     output: Path
-    made_from: dict[str, str | int]
+    made_from: dict[str, str]
 
     @property
     def _note(self) -> Path:

@@ -11,8 +11,8 @@ from torch import Tensor
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
+from training.initial.pretrained import find_pretrained
 from training.loop.resuming import vocabulary_of
-from training.pretrained import find_pretrained
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 

@@ -16,13 +16,13 @@ from models.bundle.bundle import MANIFEST, SOURCE_TOKENIZER, TARGET_TOKENIZER, T
 from models.bundle.tokenizer import Tokenizers
 from models.transformer.config import TransformerConfig
 from training import checkpoint
-from training.bundle_weights import read_network
 from training.data.tags import tag_of
+from training.data.translate import NoTranslator, find_translator
 from training.importing.vocabulary import parse, protocol
+from training.initial.bundle_weights import read_network
 from training.loop.resuming import vocabulary_of
 from training.recipe import InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
-from training.translate import NoTranslator, find_translator
 
 
 @dataclass(frozen=True, slots=True)

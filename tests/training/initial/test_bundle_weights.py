@@ -15,7 +15,6 @@ from models.bundle.tokenizer import SPECIAL_IDS
 from models.transformer.transformer import Transformer
 from tests.support.networks import CONFIG, random_network, random_ranges, write_bundle
 from tests.support.tiny_training import CHOICES, tiny_network
-from training.bundle_weights import read_network
 from training.export.parity import (
     Translated,
     check_attention,
@@ -23,10 +22,11 @@ from training.export.parity import (
     translate_all,
 )
 from training.export.weights import collect_weights
+from training.initial.bundle_weights import read_network
 from training.search.beam import Hypothesis
 from training.search.settings import searching_of
 
-COMMITTED = Path(__file__).parents[2] / "bundles" / "everyday-de-en"
+COMMITTED = Path(__file__).parents[3] / "bundles" / "everyday-de-en"
 
 OTHERS: list[dict[str, Any]] = [
     {"positions": "sinusoidal_halves", "activation": "silu", "output_bias": True},

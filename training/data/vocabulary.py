@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,11 +12,14 @@ from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from models.bundle.tokenizer import train_tokenizer
 from training.data.corpus import Pair
 from training.data.tags import tags_of
-from training.pretrained import Pretrained
+from training.initial.pretrained import Pretrained
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
+
+_LARGEST = re.compile(r"Please set it to a value <= (\d+)")
+"""What SentencePiece says of a text that cannot fill the vocabulary."""
 
 SAMPLE = 200_000
 """Pairs that a vocabulary is learned from: SentencePiece holds them all, and more helps little."""
@@ -71,6 +75,7 @@ def sampled(pairs: Iterable[Pair], count: int, most: int = SAMPLE) -> Iterator[P
 
 def _learn(recipe: Recipe, texts: Iterable[str], path: Path) -> None:
     vocabulary = recipe.vocabulary
+    logger.info("learning a vocabulary of %s pieces", f"{vocabulary.size:,}")
     try:
         train_tokenizer(
             texts,
@@ -82,4 +87,11 @@ def _learn(recipe: Recipe, texts: Iterable[str], path: Path) -> None:
             lossless=vocabulary.lossless,
         )
     except ValueError as error:
-        raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error
+        fitting = _LARGEST.search(str(error))
+        message = (
+            f"its text has too few different pieces for vocabulary.size {vocabulary.size:,}; "
+            f"{int(fitting[1]):,} are the most"
+            if fitting
+            else str(error)
+        )
+        raise InvalidRecipe(f"recipe {recipe.name!r}: {message}") from error

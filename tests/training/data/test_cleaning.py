@@ -65,6 +65,8 @@ def words(count: int, word: str = "w") -> str:
         (("text", " \u200b "), "empty"),
         ((words(21), words(20)), "too long"),
         ((words(20), words(21)), "too long"),
+        (("w" * 401, "w"), "too many characters"),
+        (("w", "w" * 401), "too many characters"),
         ((words(16), words(5)), "length ratio"),
         ((words(5), words(16)), "length ratio"),
         (("one two three four", "one  two three four"), "untranslated"),
@@ -83,6 +85,7 @@ def test_bad_pair_is_dropped_and_counted(pair: tuple[str, str], objection: str) 
         (words(20, "a"), words(20, "b")),
         (words(15, "a"), words(5, "b")),
         (words(10, "a"), "b"),
+        ("a" * 400, "b"),
         ("Berlin", "Berlin"),
         ("Angela Merkel Berlin", "Angela Merkel Berlin"),
     ],
@@ -170,10 +173,20 @@ def test_side_in_another_language_is_dropped_from_noisy_text() -> None:
     kept, dropped = noisy(
         good,
         ("Der Hund schläft unter dem Tisch.", "Le chien dort tranquillement sous la table."),
-        ("This sentence was never translated into German.", "This sentence was translated."),
+        ("This sentence was never translated into German.", "A German version is missing."),
     )
     assert kept == [Pair(*good)]
     assert dropped == {"other language": 2}
+
+
+def test_language_is_identified_after_the_cheap_filters_and_before_the_record_of_pairs() -> None:
+    french = ("Der Hund schläft unter dem Tisch.", "Le chien dort tranquillement sous la table.")
+    known = Seen()
+    cleaner = Cleaner(max_words=50, max_ratio=4.0, noisy=("de", "en"), known=known)
+    too_long = (words(51), french[1])
+    assert list(cleaner.clean([Pair(*french), Pair(*too_long)])) == []
+    assert cleaner.dropped == {"other language": 1, "too long": 1}
+    assert len(known) == 0
 
 
 def test_short_sides_and_names_are_not_judged_by_language() -> None:

@@ -1,0 +1,1 @@
+"""Starting a run from the weights of another run or of a bundle."""
