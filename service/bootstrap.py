@@ -119,6 +119,8 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
             kept,
             state.suggestions if settings.suggestions else None,
             _frontend(settings),
+            drain,
+            settings.public_url,
         ),
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),

@@ -43,6 +43,17 @@ class Settings(BaseModel):
     port: int = Field(
         default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one"
     )
+    public_url: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="address of the service in links to translated files, such as "
+        "https://translate.example.org; empty takes the Host header of the request",
+    )
+    trusted_proxies: str = Field(
+        default="",
+        description="addresses or networks of proxies, separated by commas, whose X-Forwarded-For "
+        "and X-Forwarded-Proto are believed",
+    )
     precision: Literal["auto", "fp32", "int8", "fp16"] = Field(
         default="auto",
         description="which graphs to run; auto prefers int8 on a CPU and fp16 on a GPU",

@@ -19,11 +19,13 @@ from service.api.errors import (
     refusal_of,
 )
 from service.api.middleware import (
+    AnswerHead,
     BodyLimit,
     CancelOnHangUp,
     Cors,
     RefuseWhileDraining,
     RequestLog,
+    allowed,
     facts_of,
 )
 from service.api.openapi import add_document
@@ -62,6 +64,8 @@ def create_root_app(
         version=version,
         description=_DESCRIPTION,
         openapi_url=None,
+        # A redirect would repeat the Host header of the request.
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     for router in routers:
@@ -75,6 +79,7 @@ def create_root_app(
     app.add_exception_handler(HTTPException, _refuse_plainly)
     app.add_exception_handler(RequestValidationError, _refuse_validation)
     # The middleware added last is the outermost.
+    app.add_middleware(AnswerHead)
     app.add_middleware(CancelOnHangUp)
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes, larger=larger_bodies)
     app.add_middleware(RefuseWhileDraining, drain=drain)
@@ -94,7 +99,10 @@ async def _refuse_plainly(request: Request, error: Exception) -> Response:
     facts_of(request).refusal = UNKNOWN_PATH
     # A path with a line break matches no mount, but a dialect's client may have sent it.
     body = error_body_for(request.scope["path"], error.detail)
-    return Json(body, error.status_code, headers=error.headers)
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        headers = allowed(headers["Allow"].split(","))
+    return Json(body, error.status_code, headers=headers)
 
 
 async def _refuse_validation(request: Request, error: Exception) -> Response:

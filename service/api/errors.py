@@ -12,6 +12,7 @@ from service.document_jobs.types import (
     DocumentJobError,
     DocumentNotFound,
     DocumentNotReady,
+    EqualLanguages,
     DocumentsFull,
     DocumentTooLarge,
 )
@@ -152,6 +153,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     UnsupportedDocument: _INVALID,
     BrokenDocument: _INVALID,
     DocumentNotFound: _NOT_FOUND,
+    EqualLanguages: _INVALID,
     BodyTooLarge: _TOO_LARGE,
     BodyTooSlow: Refusal(HTTPStatus.REQUEST_TIMEOUT, "timeout", "slow_body"),
     DocumentTooLarge: _TOO_LARGE,

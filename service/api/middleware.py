@@ -3,7 +3,8 @@
 From the outside in: ``Cors`` lets scripts of other sites read every answer. ``RequestLog``
 identifies, times, counts, traces and logs requests, and answers unexpected exceptions.
 ``RefuseWhileDraining`` refuses requests during shutdown. ``BodyLimit`` refuses
-large and slow bodies. ``CancelOnHangUp`` cancels the work of disconnected clients.
+large and slow bodies. ``CancelOnHangUp`` cancels the work of disconnected clients. ``AnswerHead``
+answers HEAD as GET.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -67,14 +68,19 @@ and the client might never see the refusal. Longer or slower bodies accept that 
 _CORS = {
     "access-control-allow-origin": "*",
     "access-control-allow-credentials": "true",
-    "access-control-allow-headers": "Authorization, Content-Type",
-    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-headers": "Authorization, Content-Type, X-API-Key, X-Request-Id, "
+    "X-Request-Timeout",
+    "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
     "access-control-max-age": "1728000",
-    "access-control-expose-headers": "Retry-After, X-Request-Id, X-Translation-Id",
+    "access-control-expose-headers": "Content-Disposition, Retry-After, X-Request-Id, "
+    "X-Translation-Id, X-Total-Time, X-Tokenization-Time, X-Queue-Time, X-Inference-Time, "
+    "X-Compute-Characters, X-Compute-Tokens, X-Model-Version",
 }
-"""LibreTranslate's headers, and the further headers that scripts may read. With ``*``, browsers
-withhold answers to requests with cookies despite ``allow-credentials``. Echoing the origin instead
-would let every site act for users who are logged in at a proxy."""
+"""LibreTranslate's headers, and the further methods and headers that scripts may use.
+
+With ``*``, browsers withhold answers to requests with cookies despite ``allow-credentials``.
+Echoing the origin instead would let every site act for users who are logged in at a proxy.
+"""
 
 
 @dataclass(slots=True)
@@ -419,6 +425,44 @@ class BodyLimit:
         headers = {"connection": "close"} if closing else {}
         body = error_body_for(scope["path"], str(error))
         await Json(body, refusal.status, headers=headers)(scope, receive, send)
+
+
+class AnswerHead:
+    """Answers HEAD on every path that has GET, with the headers of GET.
+
+    A handler that changes something on GET asks ``is_head``.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        scope["method"] = "GET"
+        scope["state"]["head"] = True
+        try:
+            await self.app(scope, receive, send_head)
+        finally:
+            scope["method"] = "HEAD"
+
+
+def is_head(request: Request) -> bool:
+    """Whether ``AnswerHead`` made a GET request of a HEAD request."""
+    return getattr(request.state, "head", False)
+
+
+def allowed(methods: Iterable[str]) -> dict[str, str]:
+    """The header of a 405 answer."""
+    known = {method.strip() for method in methods}
+    return {"allow": ", ".join(sorted(known | ({"HEAD"} if "GET" in known else set())))}
 
 
 async def _receive_once(receive: Receive) -> Message:

@@ -6,6 +6,9 @@ relative, so they work behind the path prefix of a proxy.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 _STATIC = Path(__file__).parent / "static"
+_INLINE_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 # After an upgrade, a browser must not mix old and new modules of the page.
 _ASK_EACH_TIME = {"cache-control": "no-cache"}
@@ -43,18 +47,38 @@ class _PageFiles(StaticFiles):
 def add_pages(app: FastAPI) -> None:
     app.mount("/static", _PageFiles(directory=_STATIC), name="static")
     swagger_ui = Path(str(files("fastapi_offline"))) / "static"
+    swagger_page = _swagger_page(app.title)
     app.mount("/swagger-ui", StaticFiles(directory=swagger_ui), name="swagger-ui")
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.get("/", include_in_schema=False)
     async def index() -> FileResponse:
         return FileResponse(_STATIC / "index.html", headers=_OWN_THINGS_ONLY | _ASK_EACH_TIME)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return get_swagger_ui_html(
-            openapi_url="openapi.json",
-            title=f"{app.title}: API",
-            swagger_js_url="swagger-ui/swagger-ui-bundle.js",
-            swagger_css_url="swagger-ui/swagger-ui.css",
-            swagger_favicon_url="static/icon.svg",
-        )
+        return HTMLResponse(swagger_page, headers=_swagger_policy(swagger_page))
+
+
+def _swagger_page(title: str) -> bytes:
+    page = get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title=f"{title}: API",
+        swagger_js_url="swagger-ui/swagger-ui-bundle.js",
+        swagger_css_url="swagger-ui/swagger-ui.css",
+        swagger_favicon_url="static/icon.svg",
+    )
+    return bytes(page.body)
+
+
+def _swagger_policy(page: bytes) -> dict[str, str]:
+    """Headers that allow the scripts of the page, and the styles that Swagger UI sets."""
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'"
+        for script in _INLINE_SCRIPT.findall(page)
+    ]
+    policy = (
+        f"default-src 'none'; script-src 'self' {' '.join(hashes)}; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return _OWN_THINGS_ONLY | {"content-security-policy": policy}

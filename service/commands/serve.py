@@ -41,6 +41,7 @@ def _run(options: argparse.Namespace) -> int:
             listener,
             shutdown_seconds=settings.shutdown_seconds,
             on_hangup=built.reloader.request,
+            trusted_proxies=settings.trusted_proxies,
         )
 
 

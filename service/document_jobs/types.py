@@ -87,6 +87,13 @@ class DocumentNotReady(DocumentJobError):
         self.retry_after = retry_after
 
 
+class EqualLanguages(DocumentJobError):
+    """The document is in the language that it should be translated to."""
+
+    def __init__(self) -> None:
+        super().__init__("Source and target language are equal.")
+
+
 class DocumentsFull(DocumentJobError):
     """Too many documents wait to be translated or fetched; ``retry_after`` is in seconds."""
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from service.document_jobs.types import EqualLanguages
 from service.documents import ReadDocument, Reader, translate_document
 from service.observability.metrics import Metrics
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
@@ -34,6 +35,8 @@ class DocumentOrder:
     decoding: DecodingOverrides = NO_OVERRIDES
     caller: str | None = field(default=None, repr=False)
     """Whose share of the document readers is used."""
+    refuse_equal_languages: bool = False
+    """Whether a document in the target language is an error; otherwise it stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,12 @@ class DocumentWork:
     async def translate(self, opened: OpenedDocument, report: Callable[[float], None]) -> bytes:
         """Return the translated file; calls ``report`` with 0 to 1 after each batch.
 
-        Waits while the service is full. Raises what ``Translator.translate`` raises, and a
-        ``DocumentError``.
+        Waits while the service is full. Raises ``EqualLanguages``, what ``Translator.translate``
+        raises, and a ``DocumentError``.
         """
+        pair = opened.pair
+        if opened.order.refuse_equal_languages and pair.source == pair.target:
+            raise EqualLanguages
         done = 0
 
         async def translate(batch: tuple[str, ...], markup: Markup) -> list[str]:

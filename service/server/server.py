@@ -54,11 +54,12 @@ def serve(
     *,
     shutdown_seconds: float,
     on_hangup: Callable[[], None],
+    trusted_proxies: str = "",
 ) -> int:
     """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
-    ``on_hangup`` is called on the event loop for each SIGHUP. Call on the main thread, which
-    receives signals.
+    ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
+    ``trusted_proxies``. Call on the main thread, which receives signals.
     """
     config = uvicorn.Config(
         app,
@@ -67,6 +68,8 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=trusted_proxies,
         # Clients that poll every five seconds, such as DeepL's, must not race with uvicorn's
         # default keep-alive timeout of the same length.
         timeout_keep_alive=75,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-import unicodedata
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -19,8 +19,8 @@ EntriesFormat = Literal["tsv", "csv"]
 
 LONGEST_TERM_BYTES = 1024
 _BYTE_ORDER_MARK = "\ufeff"
-_NO_TERM = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Unicode categories: controls, surrogates, line and paragraph separators."""
+_NO_TERM = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+"""Unicode categories Cc, Cs, Zl and Zp: controls, surrogates, line and paragraph separators."""
 
 
 def parse(text: str, entries_format: EntriesFormat, pair: LanguagePair) -> tuple[Term, ...]:
@@ -118,7 +118,7 @@ def _problem(term: Term) -> str | None:
     for side, text in (("source", term.source), ("target", term.target)):
         if not text:
             return f"the {side} term is empty"
-        if any(unicodedata.category(character) in _NO_TERM for character in text):
+        if _NO_TERM.search(text):
             return f"the {side} term has a control character, a tab or a line end"
         if text != text.strip():
             return f"the {side} term {_quoted(text)} has blanks around it"

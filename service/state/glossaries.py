@@ -6,6 +6,7 @@ glossaries. Callers without a key are one owner, ``None``.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import uuid
@@ -52,7 +53,7 @@ class Glossary:
     created: datetime
     owner: str | None
     dictionaries: tuple[Dictionary, ...]
-    """Ordered by pair; ``GlossaryStore.terms`` reads their entries."""
+    """In the order they were made; ``GlossaryStore.terms`` reads their entries."""
 
     def dictionary(self, pair: LanguagePair) -> Dictionary:
         """Raises ``DictionaryNotFound``."""
@@ -71,7 +72,11 @@ class GlossaryStore:
         self, owner: str | None, name: str, dictionaries: Mapping[LanguagePair, Iterable[Term]]
     ) -> Glossary:
         """Store a new glossary; raises ``InvalidGlossary`` or ``TooManyGlossaries``."""
-        checked = {pair: self._checked(pair, terms) for pair, terms in dictionaries.items()}
+        checked = {
+            # In a thread, as a dictionary may have thousands of entries.
+            pair: await asyncio.to_thread(self._checked, pair, terms)
+            for pair, terms in dictionaries.items()
+        }
         _check_name(name)
         if not checked:
             raise InvalidGlossary("a glossary needs at least one dictionary")
@@ -179,7 +184,7 @@ class GlossaryStore:
         keep: bool,
     ) -> Dictionary:
         known = _canonical(identifier)
-        checked = self._checked(pair, terms)
+        checked = await asyncio.to_thread(self._checked, pair, terms)
 
         def put(connection: sqlite3.Connection) -> Dictionary:
             glossary = _glossary(connection, owner, known)
@@ -245,7 +250,7 @@ def _glossary(connection: sqlite3.Connection, owner: str | None, identifier: str
     name, created = row
     dictionaries = connection.execute(
         "SELECT source, target, entry_count FROM dictionaries WHERE glossary = ? "
-        "ORDER BY source, target",
+        "ORDER BY rowid",
         (identifier,),
     )
     return Glossary(
@@ -270,7 +275,8 @@ def _put(
 ) -> None:
     entries = json.dumps([[term.source, term.target] for term in terms], ensure_ascii=False)
     connection.execute(
-        "INSERT OR REPLACE INTO dictionaries (glossary, source, target, entry_count, entries) "
-        "VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO dictionaries (glossary, source, target, entry_count, entries) "
+        "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        "entry_count = excluded.entry_count, entries = excluded.entries",
         (identifier, pair.source, pair.target, len(terms), entries),
     )

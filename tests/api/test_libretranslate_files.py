@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -122,3 +123,42 @@ async def test_cells_and_headings_without_words_stay_in_a_document(
     response = await client.post("/translate_file", files=files, data=DE_EN)
     fetched = await client.get(response.json()["translatedFileUrl"])
     assert fetched.text == document.replace("ein hund", "EIN HUND")
+
+
+@pytest.mark.parametrize("host", ["evil.example/path?", "a b", "", "x@y", "h:99999999"])
+async def test_host_that_is_no_name_is_refused(client: httpx.AsyncClient, host: str) -> None:
+    files = {"file": ("a.txt", b"eins")}
+    response = await client.post(
+        "/translate_file", files=files, data=DE_EN, headers={"host": host}
+    )
+    assert (response.status_code, "Host" in response.json()["error"]) == (400, True)
+
+
+async def test_public_address_replaces_the_host_of_the_request(settings: Settings) -> None:
+    settings = settings.model_copy(update={"public_url": "https://mt.example/below/"})
+    async with running(settings, load_shouting) as service:
+        transport = httpx.ASGITransport(service.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://evil") as client:
+            files = {"file": ("a.txt", b"eins")}
+            answer = await client.post("/translate_file", files=files, data=DE_EN)
+    assert answer.json()["translatedFileUrl"].startswith("https://mt.example/below/download_file/")
+
+
+async def test_file_done_while_draining_returns_503_and_is_not_charged(settings: Settings) -> None:
+    async with running(settings, load_shouting) as service:
+        transport = httpx.ASGITransport(service.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            translate = service.translator.translate
+
+            async def draining(*arguments: Any) -> Any:
+                service.drain.begin()
+                return await translate(*arguments)
+
+            service.translator.translate = draining  # type: ignore[method-assign]
+            files = {"file": ("a.txt", b"eins ist da.")}
+            response = await client.post("/translate_file", files=files, data=DE_EN)
+            assert response.status_code == 503
+            assert response.headers["retry-after"]
+            service.drain.begun = False
+            usage = (await client.get("/v2/usage")).json()
+            assert (usage["character_count"], usage["document_count"]) == (0, 0)

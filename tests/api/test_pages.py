@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from pathlib import Path
 
@@ -57,6 +59,17 @@ async def test_content_security_policy_allows_only_own_resources(client: httpx.A
     assert directives.pop("default-src") == "'none'"
     assert directives.pop("require-trusted-types-for") == "'script'"
     assert set(directives.values()) == {"'self'", "'none'"}
+
+
+async def test_api_page_allows_its_own_scripts_by_hash(client: httpx.AsyncClient) -> None:
+    response = await client.get("/docs")
+    policy = response.headers["content-security-policy"]
+    directives = dict(directive.split(" ", 1) for directive in policy.split("; "))
+    scripts = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
+    assert scripts
+    assert directives["script-src"].split() == ["'self'", *(f"'sha256-{h}'" for h in hashes)]
+    assert directives["default-src"] == "'none'"
 
 
 def test_no_file_of_the_page_is_long() -> None:

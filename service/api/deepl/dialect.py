@@ -28,10 +28,11 @@ from service.api.errors import (
     headers_of,
     refusal_of,
 )
-from service.api.middleware import answer_bug, facts_of
+from service.api.middleware import allowed, answer_bug, facts_of
 from service.api.parameters import Dialect, Fields, read_fields
 from service.api.responses import Json
 from service.api.schemas import Answer, answer_of
+from service.documents import UnsupportedDocument
 from service.state.errors import QuotaExceeded
 
 QUOTA_EXCEEDED = 456
@@ -137,6 +138,9 @@ def status_of(error: Exception) -> int:
 
 def message_of(error: Exception) -> str:
     """Message for the client; for an unexpected error, it reveals no details."""
+    if isinstance(error, UnsupportedDocument):
+        # Tests of DeepL's clients look for these words.
+        return f"Invalid file: {error}"
     return str(error) if isinstance(error, EXPECTED) else "internal error; the server's log has it"
 
 
@@ -150,7 +154,7 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         facts_of(request).refusal = UNKNOWN_PATH if known else refusal_of(BadRequest())
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             # Starlette's header has only the methods of the first matching route.
-            headers = {"allow": ", ".join(_methods_at(request, routes))}
+            headers = allowed(_methods_at(request, routes))
         return _answer(str(error.detail), error.status_code, headers)
 
     for kind in EXPECTED:
@@ -165,12 +169,12 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return _answer(message_of(error), status_of(error), headers_of(error))
 
 
-def _methods_at(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+def _methods_at(request: Request, routes: Sequence[BaseRoute]) -> set[str]:
     methods: set[str] = set()
     for route in routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             methods |= route.methods or set()
-    return sorted(methods)
+    return methods
 
 
 async def _refuse_validation(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language
 from service.api.deepl.translate import Formality
 from service.api.errors import BadRequest
+from service.api.middleware import is_head
 from service.api.options import DecodingParameters, LanguageCode, Name
 from service.api.parameters import Upload
 from service.api.responses import Json
@@ -113,6 +114,7 @@ def create_router(
             model=wanted.model,
             decoding=wanted.overrides(1),
             caller=caller.counted_as,
+            refuse_equal_languages=True,
         )
 
     @router.post(
@@ -180,6 +182,8 @@ def create_router(
             "content-length": str(job.size),
             "content-disposition": f"attachment; filename*=utf-8''{quote(job.filename)}",
         }
+        if is_head(request):
+            return Response(media_type=job.media_type, headers=headers)
         pieces = await its.fetch_once(job)
         return StreamingResponse(pieces, media_type=job.media_type, headers=headers)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from urllib.parse import quote
 
@@ -10,8 +13,9 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import schemas
-from service.api.access import Access
-from service.api.errors import BadRequest, Disabled
+from service.api.access import Access, Caller
+from service.api.draining import Drain
+from service.api.errors import BadRequest, Disabled, ShuttingDown
 from service.api.libretranslate.languages import read, read_source
 from service.api.options import Key, LanguageCode, Name
 from service.api.parameters import read_fields
@@ -23,6 +27,9 @@ from service.translation.repository import ModelRepository
 
 # The pattern is documented, not enforced: the handler refuses with LibreTranslate's message.
 _NAME = schemas.in_path("name", "As POST /translate_file says it.", r"^[^/\\]+$")
+
+
+_HOST = re.compile(r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
 
 class FileParameters(BaseModel):
@@ -48,7 +55,11 @@ class FileAnswer(Answer):
 
 
 def create_files_router(
-    repository: ModelRepository, access: Access, documents: DocumentJobs | None
+    repository: ModelRepository,
+    access: Access,
+    documents: DocumentJobs | None,
+    drain: Drain,
+    public_url: str,
 ) -> APIRouter:
     """Without ``documents``, both routes refuse as disabled."""
     router = APIRouter(tags=["translation"])
@@ -57,6 +68,14 @@ def create_files_router(
         if documents is None:
             raise Disabled("files translation is disabled on this server")
         return documents
+
+    @asynccontextmanager
+    async def charge(caller: Caller, characters: int) -> AsyncIterator[None]:
+        async with access.charge(caller, characters, documents=1):
+            yield
+            # The translation ends with the process, before the client could fetch it.
+            if drain.begun:
+                raise ShuttingDown(cut=True)
 
     @router.post(
         "/translate_file",
@@ -70,6 +89,7 @@ def create_files_router(
     async def translate_file(request: Request) -> Response:
         """The format is what the file's name says; layout and markup stay as they are."""
         at_work = jobs()
+        address = public_url.rstrip("/") or _address(request)
         fields = await read_fields(request, file="file")
         caller = await access.identify(request, fields.key)
         upload = fields.file
@@ -88,11 +108,11 @@ def create_files_router(
             caller=caller.counted_as,
         )
         try:
-            job = await at_work.translate(order, partial(access.charge, caller, documents=1))
+            job = await at_work.translate(order, partial(charge, caller))
         except UnsupportedDocument as error:
             raise BadRequest("Invalid request: file format not supported") from error
         name = quote(f"{job.id}.{job.filename}")
-        return Json(FileAnswer(url=f"{request.base_url}download_file/{name}"))
+        return Json(FileAnswer(url=f"{address}/download_file/{name}"))
 
     @router.get(
         "/download_file/{name:path}",
@@ -114,3 +134,10 @@ def create_files_router(
         return FileResponse(job.path, filename=job.filename, media_type=job.media_type)
 
     return router
+
+
+def _address(request: Request) -> str:
+    """The address by which the client asked; raises ``BadRequest`` unless it is one."""
+    if not _HOST.fullmatch(request.headers.get("host", "")):
+        raise BadRequest("Invalid request: the Host header is no host name with an optional port")
+    return str(request.base_url).rstrip("/")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import schemas
 from service.api.access import Access
+from service.api.draining import Drain
 from service.api.errors import Disabled
 from service.api.libretranslate.files import create_files_router
 from service.api.libretranslate.languages import AUTO, create_languages_router, read, written
@@ -111,12 +112,14 @@ def create_router(
     documents: DocumentJobs | None,
     suggestions: SuggestionStore | None,
     frontend: Frontend,
+    drain: Drain,
+    public_url: str,
 ) -> APIRouter:
     """Without ``documents`` or ``suggestions``, routes that need them refuse as disabled."""
     router = APIRouter()
     router.include_router(create_translate_router(desk, repository, access, store))
     router.include_router(create_languages_router(repository, access, detector, desk.limits))
-    router.include_router(create_files_router(repository, access, documents))
+    router.include_router(create_files_router(repository, access, documents, drain, public_url))
     router.include_router(_suggestions(repository, access, suggestions))
     router.include_router(_settings(repository, frontend))
     return router
