@@ -12,9 +12,9 @@ from service.document_jobs.types import (
     DocumentJobError,
     DocumentNotFound,
     DocumentNotReady,
-    EqualLanguages,
     DocumentsFull,
     DocumentTooLarge,
+    EqualLanguages,
 )
 from service.documents.types import (
     BrokenDocument,

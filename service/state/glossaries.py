@@ -249,8 +249,7 @@ def _glossary(connection: sqlite3.Connection, owner: str | None, identifier: str
         raise GlossaryNotFound(identifier)
     name, created = row
     dictionaries = connection.execute(
-        "SELECT source, target, entry_count FROM dictionaries WHERE glossary = ? "
-        "ORDER BY rowid",
+        "SELECT source, target, entry_count FROM dictionaries WHERE glossary = ? ORDER BY rowid",
         (identifier,),
     )
     return Glossary(

@@ -162,21 +162,31 @@ class Translator:
         return [translations[number] for number in range(len(read))]
 
     def _read(self, request: TranslateRequest, offer: Catalogue, check: Check) -> list[_Read]:
-        """Parse the texts and determine their language pairs. Blocks."""
+        """Parse the texts and determine their language pairs. Blocks.
+
+        A text of several whose language cannot be detected is left as it is, unless this is true
+        of all of them.
+        """
         if request.source is None:
             source, target = "", offer.language(request.target, "targets")
         else:
             pair = offer.pair(request.source, request.target)
             source, target = pair.source, pair.target
-        read = []
+        read, undetected = [], list[UndetectedLanguage]()
         for number, text in enumerate(request.texts):
             check()
             marked = parse(text, request.markup)
             detection = None
             if not source:
-                detection = self._detect(number, marked, target, offer)
+                try:
+                    detection = self._detect(number, marked, target, offer)
+                except UndetectedLanguage as error:
+                    undetected.append(error)
+                    detection = Detection(target, 0.0, found=False)
             code = source if detection is None else detection.language
             read.append(_Read(number, text, marked, LanguagePair(code, target), detection))
+        if undetected and len(undetected) == len(read):
+            raise undetected[0]
         return read
 
     def _detect(self, number: int, marked: MarkedText, target: str, offer: Catalogue) -> Detection:

@@ -44,6 +44,8 @@ class Detection:
 
     language: str
     confidence: float
+    found: bool = True
+    """False for a text in no language on offer, which is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,11 @@ class Translation:
         """``LENGTH`` if that of any leg is."""
         reasons = {leg.finish_reason for leg in self.legs}
         return FinishReason.LENGTH if FinishReason.LENGTH in reasons else FinishReason.COMPLETE
+
+    @property
+    def undetected(self) -> bool:
+        """Whether the text was left as it is, because its language could not be detected."""
+        return self.detection is not None and not self.detection.found
 
     @property
     def truncated(self) -> bool:

@@ -128,9 +128,7 @@ async def test_cells_and_headings_without_words_stay_in_a_document(
 @pytest.mark.parametrize("host", ["evil.example/path?", "a b", "", "x@y", "h:99999999"])
 async def test_host_that_is_no_name_is_refused(client: httpx.AsyncClient, host: str) -> None:
     files = {"file": ("a.txt", b"eins")}
-    response = await client.post(
-        "/translate_file", files=files, data=DE_EN, headers={"host": host}
-    )
+    response = await client.post("/translate_file", files=files, data=DE_EN, headers={"host": host})
     assert (response.status_code, "Host" in response.json()["error"]) == (400, True)
 
 

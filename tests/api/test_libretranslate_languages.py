@@ -118,6 +118,23 @@ async def test_lone_surrogate_is_refused(client: httpx.AsyncClient) -> None:
         assert response.json()["error"].startswith("text 1 is not valid Unicode")
 
 
+async def test_undetectable_text_in_a_list_is_named_and_left_as_it_is(
+    client: httpx.AsyncClient,
+) -> None:
+    texts = ["Das ist ein kleines Haus.", "他在雪地里跑"]
+    body = {"q": texts, "source": "auto", "target": "en"}
+    answer = (await client.post("/translate", json=body)).json()
+    assert answer["translatedText"] == ["DAS IST EIN KLEINES HAUS.", texts[1]]
+    assert answer["undetected"] == [1]
+    assert answer["detectedLanguage"][1] == {"confidence": 0.0, "language": "en"}
+    alone = await client.post("/translate", json={**body, "q": texts[1]})
+    assert alone.status_code == 400
+    deepl = await client.post("/v2/translate", json={"text": texts, "target_lang": "EN"})
+    first, second = deepl.json()["translations"]
+    assert "undetected" not in first
+    assert (second["text"], second["undetected"]) == (texts[1], True)
+
+
 async def test_frontend_settings_list_features_and_limits(client: httpx.AsyncClient) -> None:
     assert (await client.get("/frontend/settings")).json() == {
         "charLimit": 5000,

@@ -77,7 +77,7 @@ async def test_an_unknown_glossary_is_not_found(store: GlossaryStore, identifier
 
 async def test_a_glossary_may_have_a_dictionary_for_each_pair(store: GlossaryStore) -> None:
     made = await store.create(None, "Tiere", {EN_DE: [Term("dog", "Hund")], DE_EN: [DOG, CAT]})
-    assert made.dictionaries == (Dictionary(DE_EN, 2), Dictionary(EN_DE, 1))
+    assert made.dictionaries == (Dictionary(EN_DE, 1), Dictionary(DE_EN, 2))
     assert made.dictionary(EN_DE).entry_count == 1
     assert await store.terms(None, made.id, EN_DE) == (Term("dog", "Hund"),)
     await store.remove(None, made.id, EN_DE)

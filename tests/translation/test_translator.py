@@ -372,10 +372,19 @@ async def test_language_is_detected_for_each_text() -> None:
     assert detections[3] == Detection("en", 0.0)
 
 
-async def test_undetected_language_is_refused_with_the_text_number() -> None:
+@pytest.mark.parametrize("texts", [("???a",), ("???a", "???b")])
+async def test_request_without_any_detected_language_is_refused(texts: tuple[str, ...]) -> None:
     async with translating() as translator:
-        with pytest.raises(UndetectedLanguage, match="text 2 cannot be detected"):
-            await translator.translate(TranslateRequest(("de ja", "???a"), "en"))
+        with pytest.raises(UndetectedLanguage) as raised:
+            await translator.translate(TranslateRequest(texts, "en"))
+    assert raised.value.number == 1
+
+
+async def test_undetected_text_among_others_is_left_as_it_is_and_marked() -> None:
+    async with translating() as translator:
+        translations = await translator.translate(TranslateRequest(("de ja", "???a"), "en"))
+    assert [t.text for t in translations] == ["DE JA", "???a"]
+    assert [t.undetected for t in translations] == [False, True]
 
 
 async def test_parts_come_in_order_and_make_up_the_translations() -> None:

@@ -172,6 +172,11 @@ class TranslationAnswer(Answer):
     model_type_used: str | None = Field(None, description="Only if `model_type` was given.")
     score: float | None = Field(None, description="Only with `return_scores`; null if unknown.")
     alternatives: list[str] | None = Field(None, description="Only with `num_hypotheses`.")
+    undetected: bool | None = Field(
+        None,
+        description="Only if true: the language could not be detected, and the text is returned as "
+        "it is.",
+    )
     ignored: list[str] | None = Field(
         None, description="Only if there are any: fields that were given and change nothing."
     )
@@ -241,6 +246,8 @@ def _answer(parameters: TextParameters, text: str, translation: Translation) -> 
         given["score"] = score if math.isfinite(score) else None
     if (parameters.num_hypotheses or 1) > 1:
         given["alternatives"] = list(translation.alternatives)
+    if translation.undetected:
+        given["undetected"] = True
     if parameters.ignored:
         given["ignored"] = parameters.ignored
     return TranslationAnswer(

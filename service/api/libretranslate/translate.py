@@ -152,6 +152,11 @@ class TranslateAnswer(Answer):
         description="If asked for: of the translation and of each alternative, the mean of its "
         "sentences' scores, which are normalised log-probabilities; null where nothing was scored.",
     )
+    undetected: list[int] | None = Field(
+        None,
+        description="Only if there are any: numbers, from 0, of the texts whose language could not "
+        "be detected. They are returned as they are.",
+    )
     timings: TimingsAnswer | None = Field(None, description="If asked for.")
     id: str | None = Field(
         None,
@@ -251,6 +256,8 @@ def _answer(
     body: dict[str, Any] = dict(of_texts)
     if isinstance(parameters.q, str):
         body = {name: values[0] for name, values in of_texts.items()}
+    if undetected := [n for n, t in enumerate(translations) if t.undetected]:
+        body["undetected"] = undetected
     if parameters.timings:
         body["timings"] = _timings(translations, seconds)
     if identifier is not None:

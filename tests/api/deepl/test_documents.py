@@ -165,3 +165,33 @@ async def test_shutdown_removes_all_documents(settings: Settings) -> None:
         await ended(client, handle)
     left: list[Path] = list((settings.state / "documents").glob("*"))
     assert left == []
+
+
+@pytest.mark.parametrize("source", ["EN", None])
+async def test_document_in_the_target_language_ends_with_an_error(
+    client: httpx.AsyncClient, source: str | None
+) -> None:
+    text = b"This is a small house in the mountains."
+    fields = {"target_lang": "EN-US"} | ({"source_lang": source} if source else {})
+    sent = await client.post("/v2/document", data=fields, files={"file": ("a.txt", text)})
+    status = await ended(client, sent.json())
+    assert (status["status"], status["error_message"]) == (
+        "error",
+        "Source and target language are equal.",
+    )
+    assert (await client.get("/v2/usage")).json()["document_count"] == 0
+
+
+async def test_unknown_type_of_file_is_an_invalid_file(client: httpx.AsyncClient) -> None:
+    response = await uploaded(client, "a.invalid")
+    assert response.status_code == 400
+    assert response.json()["message"].startswith("Invalid file")
+
+
+async def test_head_of_a_result_does_not_consume_it(client: httpx.AsyncClient) -> None:
+    handle = (await uploaded(client)).json()
+    await ended(client, handle)
+    path = f"/v2/document/{handle['document_id']}/result"
+    head = await client.head(path, params={"document_key": handle["document_key"]})
+    assert (head.status_code, head.content) == (200, b"")
+    assert (await fetched(client, handle)).text == "HALLO WELT"

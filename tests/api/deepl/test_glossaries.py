@@ -219,3 +219,39 @@ async def test_two_dictionaries_for_one_pair_are_refused(client: httpx.AsyncClie
     response = await client.post("/v3/glossaries", json=twice)
     assert response.status_code == 400
     assert "two dictionaries for de-en" in response.json()["message"]
+
+
+def as_form(fields: dict[str, Any]) -> dict[str, str]:
+    """The form of DeepL's clients for Node, Java and .NET."""
+    form = {name: value for name, value in fields.items() if isinstance(value, str)}
+    for number, dictionary in enumerate(fields.get("dictionaries", ())):
+        form |= {f"dictionaries[{number}].{name}": value for name, value in dictionary.items()}
+    return form
+
+
+async def test_form_with_bracketed_names_makes_and_changes_a_glossary(
+    client: httpx.AsyncClient,
+) -> None:
+    made = await client.post("/v3/glossaries", data=as_form(BOTH))
+    assert made.status_code == 201, made.text
+    as_json = (await client.post("/v3/glossaries", json=BOTH)).json()
+    assert made.json()["dictionaries"] == as_json["dictionaries"]
+    path = f"/v3/glossaries/{made.json()['glossary_id']}"
+    more = {"source_lang": "DE", "target_lang": "EN", "entries": "haus\tCOTTAGE"}
+    change = {"name": "renamed", "dictionaries": [more | {"entries_format": "tsv"}]}
+    changed = (await client.patch(path, data=as_form(change))).json()
+    assert changed["name"] == "renamed"
+    assert changed["dictionaries"][0]["entry_count"] == 2
+    replaced = await client.put(f"{path}/dictionaries", data=more | {"entries_format": "tsv"})
+    assert replaced.json()["entry_count"] == 1
+
+
+async def test_dictionaries_keep_the_order_in_which_they_were_made(
+    client: httpx.AsyncClient,
+) -> None:
+    back = {"name": "x", "dictionaries": BOTH["dictionaries"][::-1]}
+    made = (await client.post("/v3/glossaries", json=back)).json()
+    assert [d["source_lang"] for d in made["dictionaries"]] == ["en", "de"]
+    path = f"/v3/glossaries/{made['glossary_id']}"
+    await client.put(f"{path}/dictionaries", json=back["dictionaries"][0])
+    assert (await client.get(path)).json()["dictionaries"] == made["dictionaries"]
