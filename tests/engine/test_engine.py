@@ -4,8 +4,9 @@ import asyncio
 import gc
 import random
 import threading
-import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -18,16 +19,16 @@ from service.engine.types import Decoded, DecodingOptions, FinishReason
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.scripted import ScriptedBackend
 from tests.engine.toy import SPECIAL_IDS, copying_model, random_model
-from tests.engine.watching import CountingObserver, FlakyBackend, GatedBackend
+from tests.engine.watching import (
+    CountingObserver,
+    FlakyBackend,
+    GatedBackend,
+    GatedFlakyBackend,
+)
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
 GREEDY = DecodingOptions(beam_size=1)
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def make_scheduler() -> Scheduler:
@@ -38,17 +39,30 @@ def make_engine(backend: ScriptedBackend, observer: CountingObserver | None = No
     return Engine(backend, make_scheduler(), observer or (lambda _: None))
 
 
+@asynccontextmanager
+async def running(
+    backend: ScriptedBackend,
+    observer: CountingObserver | None = None,
+    scheduler: Scheduler | None = None,
+) -> AsyncIterator[Engine]:
+    """An engine that has been started, and is closed at the end."""
+    engine = Engine(backend, scheduler or make_scheduler(), observer or (lambda _: None))
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
 async def reached(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, 5)
 
 
 async def test_many_sentences_at_once() -> None:
     observer = CountingObserver()
-    engine = make_engine(ScriptedBackend(copying_model, LIMITS), observer)
-    await engine.start()
     sentences = [tuple(range(3, 4 + n % 5)) for n in range(40)]
-    decoded = await asyncio.gather(*(engine.decode(s, DecodingOptions()) for s in sentences))
-    await engine.close()
+    async with running(ScriptedBackend(copying_model, LIMITS), observer) as engine:
+        decoded = await asyncio.gather(*(engine.decode(s, DecodingOptions()) for s in sentences))
     assert [d.hypotheses[0].token_ids for d in decoded] == sentences
     assert observer.departures == {"finished": 40}
     assert observer.running == 0
@@ -57,15 +71,13 @@ async def test_many_sentences_at_once() -> None:
 
 async def test_a_sentence_is_admitted_while_another_is_decoding() -> None:
     observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
-    engine = make_engine(backend, observer)
-    await engine.start()
-    first = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
-    await reached(backend.stepping)
-    second = asyncio.create_task(engine.decode((6,), GREEDY))
-    await asyncio.sleep(0)
-    backend.gate.set()
-    await asyncio.gather(first, second)
-    await engine.close()
+    async with running(backend, observer) as engine:
+        first = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
+        await reached(backend.stepping)
+        second = asyncio.create_task(engine.decode((6,), GREEDY))
+        await asyncio.sleep(0)
+        backend.gate.set()
+        await asyncio.gather(first, second)
 
     assert observer.running_at_join == [0, 1]
     assert observer.steps == [(1, 1), (2, 2), (2, 2), (1, 1)]
@@ -77,30 +89,26 @@ async def test_a_sentence_is_admitted_while_another_is_decoding() -> None:
 
 async def test_a_cancelled_call_leaves_the_batch() -> None:
     observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
-    engine = make_engine(backend, observer)
-    await engine.start()
-    abandoned = asyncio.create_task(engine.decode((3,) * 8, GREEDY))
-    await reached(backend.stepping)
-    abandoned.cancel()
-    await asyncio.gather(abandoned, return_exceptions=True)
-    backend.gate.set()
-    await engine.decode((4, 5), GREEDY)
-    await engine.close()
+    async with running(backend, observer) as engine:
+        abandoned = asyncio.create_task(engine.decode((3,) * 8, GREEDY))
+        await reached(backend.stepping)
+        abandoned.cancel()
+        await asyncio.gather(abandoned, return_exceptions=True)
+        backend.gate.set()
+        await engine.decode((4, 5), GREEDY)
     assert backend.batch_sizes == [1, 1, 1, 1]
     assert observer.departures == {"cancelled": 1, "finished": 1}
 
 
 async def test_a_call_cancelled_while_waiting_never_enters_the_batch() -> None:
     observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
-    engine = make_engine(backend, observer)
-    await engine.start()
-    calls = [asyncio.create_task(engine.decode((3,), GREEDY)) for _ in range(3)]
-    await reached(backend.stepping)
-    calls[2].cancel()
-    await asyncio.gather(calls[2], return_exceptions=True)
-    backend.gate.set()
-    await asyncio.gather(*calls[:2])
-    await engine.close()
+    async with running(backend, observer) as engine:
+        calls = [asyncio.create_task(engine.decode((3,), GREEDY)) for _ in range(3)]
+        await reached(backend.stepping)
+        calls[2].cancel()
+        await asyncio.gather(calls[2], return_exceptions=True)
+        backend.gate.set()
+        await asyncio.gather(*calls[:2])
     assert observer.joined_sentences == 2
     assert observer.departures == {"finished": 2}
 
@@ -108,54 +116,42 @@ async def test_a_call_cancelled_while_waiting_never_enters_the_batch() -> None:
 async def test_a_failing_step_fails_only_the_sentences_in_it() -> None:
     backend, observer = FlakyBackend(copying_model, LIMITS), CountingObserver()
     backend.failing_steps = 1
-    engine = make_engine(backend, observer)
-    await engine.start()
-    with pytest.raises(BackendFailed) as failure:
-        await engine.decode((3, 4), DecodingOptions())
-    assert isinstance(failure.value.__cause__, RuntimeError)
-    assert engine.alive
-    assert (await engine.decode((3, 4), DecodingOptions())).hypotheses[0].token_ids == (3, 4)
-    await engine.close()
+    async with running(backend, observer) as engine:
+        with pytest.raises(BackendFailed) as failure:
+            await engine.decode((3, 4), DecodingOptions())
+        assert isinstance(failure.value.__cause__, RuntimeError)
+        assert engine.alive
+        assert (await engine.decode((3, 4), DecodingOptions())).hypotheses[0].token_ids == (3, 4)
     assert observer.departures == {"failed": 1, "finished": 1}
 
 
 async def test_a_failing_encode_fails_only_the_newly_admitted_sentences() -> None:
-    class Gated(GatedBackend, FlakyBackend):
-        pass
-
-    backend, observer = Gated(copying_model, LIMITS), CountingObserver()
-    engine = make_engine(backend, observer)
-    await engine.start()
-    running = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
-    await reached(backend.stepping)
-    backend.failing_encodes = 1
-    admitted_later = asyncio.create_task(engine.decode((6,), GREEDY))
-    await asyncio.sleep(0)
-    backend.gate.set()
-    with pytest.raises(BackendFailed):
-        await admitted_later
-    assert (await running).hypotheses[0].token_ids == (3, 4, 5)
-    await engine.close()
+    backend, observer = GatedFlakyBackend(copying_model, LIMITS), CountingObserver()
+    async with running(backend, observer) as engine:
+        earlier = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
+        await reached(backend.stepping)
+        backend.failing_encodes = 1
+        admitted_later = asyncio.create_task(engine.decode((6,), GREEDY))
+        await asyncio.sleep(0)
+        backend.gate.set()
+        with pytest.raises(BackendFailed):
+            await admitted_later
+        assert (await earlier).hypotheses[0].token_ids == (3, 4, 5)
     assert backend.batch_sizes == [1, 1, 1, 1]
     assert observer.departures == {"failed": 1, "finished": 1}
 
 
 async def test_repeated_encode_failures_do_not_delay_running_sentences() -> None:
-    class Gated(GatedBackend, FlakyBackend):
-        pass
-
-    backend = Gated(copying_model, LIMITS)
+    backend = GatedFlakyBackend(copying_model, LIMITS)
     scheduler = Scheduler(LIMITS, SPECIAL_IDS, max_padded_tokens=1)
-    engine = Engine(backend, scheduler)
-    await engine.start()
-    running = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
-    await reached(backend.stepping)
-    backend.failing_encodes = 2
-    admitted_later = [asyncio.create_task(engine.decode((6,), GREEDY)) for _ in range(2)]
-    await asyncio.sleep(0)
-    backend.gate.set()
-    outcomes = await asyncio.gather(running, *admitted_later, return_exceptions=True)
-    await engine.close()
+    async with running(backend, scheduler=scheduler) as engine:
+        earlier = asyncio.create_task(engine.decode((3, 4, 5), GREEDY))
+        await reached(backend.stepping)
+        backend.failing_encodes = 2
+        admitted_later = [asyncio.create_task(engine.decode((6,), GREEDY)) for _ in range(2)]
+        await asyncio.sleep(0)
+        backend.gate.set()
+        outcomes = await asyncio.gather(earlier, *admitted_later, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [Decoded, BackendFailed, BackendFailed]
     assert backend.calls == ["encode", "step", "encode", "step", "encode", "step", "step"]
 
@@ -163,26 +159,22 @@ async def test_repeated_encode_failures_do_not_delay_running_sentences() -> None
 async def test_a_failing_encode_in_an_empty_batch_runs_no_step() -> None:
     backend = FlakyBackend(copying_model, LIMITS)
     backend.failing_encodes = 1
-    engine = make_engine(backend)
-    await engine.start()
-    with pytest.raises(BackendFailed):
+    async with running(backend) as engine:
+        with pytest.raises(BackendFailed):
+            await engine.decode((3,), GREEDY)
+        assert backend.batch_sizes == []
         await engine.decode((3,), GREEDY)
-    assert backend.batch_sizes == []
-    await engine.decode((3,), GREEDY)
-    await engine.close()
 
 
 async def test_decode_raises_the_reason_of_a_refusal() -> None:
-    engine = make_engine(ScriptedBackend(copying_model, LIMITS))
-    await engine.start()
-    with pytest.raises(SentenceTooLong):
-        await engine.decode((3,) * 9, DecodingOptions())
-    with pytest.raises(BeamTooWide):
-        await engine.decode((3,), DecodingOptions(beam_size=5))
-    with pytest.raises(ValueError, match="source_ids is empty"):
-        await engine.decode((), DecodingOptions())
-    assert engine.alive
-    await engine.close()
+    async with running(ScriptedBackend(copying_model, LIMITS)) as engine:
+        with pytest.raises(SentenceTooLong):
+            await engine.decode((3,) * 9, DecodingOptions())
+        with pytest.raises(BeamTooWide):
+            await engine.decode((3,), DecodingOptions(beam_size=5))
+        with pytest.raises(ValueError, match="source_ids is empty"):
+            await engine.decode((), DecodingOptions())
+        assert engine.alive
     with pytest.raises(EngineStopped):
         await engine.decode((3,), DecodingOptions())
 
@@ -257,15 +249,11 @@ def test_closing_the_event_loop_first_stops_the_engine_thread_silently(
 
     backend.gate.set()
     # The second step finishes the sentence after its event loop has closed.
-    for _ in range(500):
-        if backend.closed:
-            break
-        time.sleep(0.01)
-    assert backend.closed
+    assert backend.ended.wait(5)
     assert not engine.alive
     assert caplog.records == []
     # Collect the pending task here, so that its warning does not appear in another test.
-    del forgotten, loop
+    del forgotten, loop, engine
     gc.collect()
 
 
@@ -308,8 +296,8 @@ def test_every_call_has_one_outcome(
         tasks = []
         for fate in fates:
             tasks.append(asyncio.create_task(call(fate)))
-            if rng.random() < 0.5:
-                await asyncio.sleep(rng.random() / 1000)
+            for _ in range(rng.randrange(5)):
+                await asyncio.sleep(0)
             if fate == "cancel":
                 tasks[-1].cancel()
         if close_early:
@@ -364,16 +352,11 @@ class Narrow(ScriptedBackend):
 async def test_preempted_sentences_finish_with_the_same_result(room: tuple[int, int]) -> None:
     sources = [(3, 4, 5, 6), (5, 6, 7, 8, 9), (7,), (4, 4, 4), (3, 9), (8, 8, 8, 8)]
     options = DecodingOptions(beam_size=3)
-    alone = make_engine(ScriptedBackend(random_model, LIMITS))
-    await alone.start()
-    expected = [await alone.decode(source, options) for source in sources]
-    await alone.close()
-
+    async with running(ScriptedBackend(random_model, LIMITS)) as alone:
+        expected = [await alone.decode(source, options) for source in sources]
     backend, observer = Narrow(*room), CountingObserver()
-    engine = make_engine(backend, observer)
-    await engine.start()
-    found = await asyncio.gather(*(engine.decode(source, options) for source in sources))
-    await engine.close()
+    async with running(backend, observer) as engine:
+        found = await asyncio.gather(*(engine.decode(source, options) for source in sources))
     assert found == expected
     assert backend.refusals > 0
     assert observer.departures["finished"] == len(sources)
@@ -381,10 +364,9 @@ async def test_preempted_sentences_finish_with_the_same_result(room: tuple[int, 
 
 
 async def test_a_sentence_that_exceeds_memory_alone_fails() -> None:
-    engine = make_engine(Narrow(2, 100))
-    await engine.start()
-    with pytest.raises(BackendFailed, match="no memory for this sentence: full"):
-        await engine.decode((3, 4), DecodingOptions(beam_size=3))
-    assert engine.alive
-    await engine.decode((3, 4), GREEDY)
-    await engine.close()
+    async with running(Narrow(2, 100)) as engine:
+        with pytest.raises(BackendFailed) as failure:
+            await engine.decode((3, 4), DecodingOptions(beam_size=3))
+        assert isinstance(failure.value.__cause__, MemoryError)
+        assert engine.alive
+        await engine.decode((3, 4), GREEDY)

@@ -71,11 +71,16 @@ class GatedBackend(ScriptedBackend):
         super().__init__(script, limits)
         self.gate = threading.Event()
         self.stepping = threading.Event()
+        self.ended = threading.Event()
 
     def step(self, batch: StepBatch) -> Candidates:
         self.stepping.set()
         assert self.gate.wait(10), "the gate was not opened"
         return super().step(batch)
+
+    def close(self) -> None:
+        super().close()
+        self.ended.set()
 
 
 class FlakyBackend(ScriptedBackend):
@@ -100,3 +105,7 @@ class FlakyBackend(ScriptedBackend):
             self.failing_steps -= 1
             raise RuntimeError("out of memory")
         return super().step(batch)
+
+
+class GatedFlakyBackend(GatedBackend, FlakyBackend):
+    """Waits before each step, and fails on demand."""

@@ -23,11 +23,6 @@ MODEL = "de-en"
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 NAMES = {
     *("nmt_requests_accepted_total", "nmt_requests_running", "nmt_bundles_failed"),
     *("nmt_reloads_total", "nmt_reload_success_timestamp_seconds"),

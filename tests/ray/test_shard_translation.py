@@ -33,10 +33,7 @@ class Shouted:
 
 
 class Shouter:
-    """Fake translator; records how many requests were in translation at once."""
-
-    def __init__(self) -> None:
-        self.at_once = self.most = 0
+    """Fake translator."""
 
     async def translate(
         self, request: TranslateRequest, deliver: Callable[[Part], None] | None, turn: None
@@ -45,11 +42,6 @@ class Shouter:
             raise SentenceTooLong(9, 5)
         if "death" in request.texts:
             raise EngineStopped("it has died")
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
-        for _ in range(20):
-            await asyncio.sleep(0.001)
-        self.at_once -= 1
         return [Shouted(text.upper(), text == "endless") for text in request.texts]
 
     async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
@@ -76,13 +68,26 @@ async def test_rows_keep_their_order_whatever_the_shards(tmp_path: Path, size: i
     assert sum(each.rows for each in done) == 3000
 
 
+class Meeting(Shouter):
+    """Answers once two requests are in translation at once."""
+
+    def __init__(self) -> None:
+        self.two = asyncio.Barrier(2)
+
+    async def translate(
+        self, request: TranslateRequest, deliver: Callable[[Part], None] | None, turn: None
+    ) -> list[Shouted]:
+        async with asyncio.timeout(10):
+            await self.two.wait()
+        return await super().translate(request, deliver, turn)
+
+
 async def test_blocks_of_a_shard_are_translated_concurrently(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_text("line\n" * 5000)
-    shouter = Shouter()
+    path.write_text("line\n" * 4096)
     (shard,) = cut("a.txt", path, tmp_path / "out", 1 << 20, 1)
-    await translate_lines(cast(Translator, shouter), PAIR, shard, Lines())
-    assert shouter.most > 1
+    await translate_lines(cast(Translator, Meeting()), PAIR, shard, Lines())
+    assert Path(shard.part).read_text() == "LINE\n" * 4096
 
 
 async def test_a_header_is_in_the_first_part_alone(tmp_path: Path) -> None:
