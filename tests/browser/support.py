@@ -100,7 +100,7 @@ class Visit:
     def find(self, selector: str) -> Any:
         return self.page.locator(selector)
 
-    def asked(self, path: str) -> list[Any]:
+    def requests_to(self, path: str) -> list[Any]:
         """The requests whose address contains ``path``."""
         return [request for request in self.requests if path in request.url]
 

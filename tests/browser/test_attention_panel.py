@@ -39,19 +39,19 @@ def look_at(visit: Visit, kind: str, layer: str, head: str) -> None:
 def test_attention_is_requested_only_while_the_panel_is_open(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
-    assert not visit.asked("translations/")
-    assert "attention" not in visit.asked("translate")[-1].post_data_json
+    assert not visit.requests_to("translations/")
+    assert "attention" not in visit.requests_to("translate")[-1].post_data_json
     visit.find("#why").click()
     expect(visit.find("#heat-map")).to_be_visible()
-    assert visit.asked("translate")[-1].post_data_json["attention"] is True
+    assert visit.requests_to("translate")[-1].post_data_json["attention"] is True
     expect(visit.find("#heads .head").first).to_be_visible()
     visit.find("#why").click()
     expect(visit.find("#attention")).to_be_hidden()
-    asked = len(visit.asked("translations/"))
+    count = len(visit.requests_to("translations/"))
     translation = visit.find("#target-text").inner_text()
     visit.find("#source-text").fill("Ein Hund.")
     expect(visit.find("#target-text")).not_to_have_text(translation)
-    assert len(visit.asked("translations/")) == asked
+    assert len(visit.requests_to("translations/")) == count
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,10 +191,10 @@ def test_alternative_has_its_own_attention(visit: Visit) -> None:
     expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
     visit.find("#heat-map").focus()
     visit.find("#heat-map").press("End")
-    fields = visit.asked("/attention")[-1].post_data_json
+    fields = visit.requests_to("/attention")[-1].post_data_json
     assert fields["target_text"] == text
-    asked = {"kind": "cross", "layer": "2", "head": "mean"}
-    response = visit.page.request.post(f"{visit.address}attention", data=fields | asked)
+    selection = {"kind": "cross", "layer": "2", "head": "mean"}
+    response = visit.page.request.post(f"{visit.address}attention", data=fields | selection)
     value = response.json()["maps"][0]["weights"][0][-1]
     assert float(visit.find("#heat-map").get_attribute("data-value")) == value
     with visit.page.expect_download() as download:

@@ -19,16 +19,18 @@ def error(message: str, **headers: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(429, "heard a lot from you"), (503, "The server is busy")]
+    ("status", "message"), [(429, "heard a lot from you"), (503, "The server is busy")]
 )
-def test_busy_server_shows_a_countdown_and_is_retried(visit: Visit, status: int, said: str) -> None:
+def test_busy_server_shows_a_countdown_and_is_retried(
+    visit: Visit, status: int, message: str
+) -> None:
     visit.page.clock.install()
     visit.open(START)
     refusal = error("come back later", **{"retry-after": "7"})
     visit.refuse("translate", status=status, **refusal)
     visit.find("#source-text").fill(TEXT)
     visit.page.clock.fast_forward(1000)
-    expect(visit.find("#problem")).to_contain_text(said)
+    expect(visit.find("#problem")).to_contain_text(message)
     expect(visit.find("#problem")).to_contain_text("Come back later.")
     expect(visit.find("#problem [data-left]")).to_have_attribute("data-left", "7")
     visit.page.clock.run_for(3000)
@@ -65,7 +67,7 @@ def test_text_beyond_the_limit_is_reported_while_typing(visit: Visit) -> None:
     visit.find("#source-text").fill(TEXT)
     expect(visit.find("#problem")).to_contain_text("At most 10 characters")
     expect(visit.find("#count")).to_have_text(f"{len(TEXT)} characters of 10")
-    assert not visit.asked("/translate")
+    assert not visit.requests_to("/translate")
 
 
 def test_unreachable_server_can_be_retried(visit: Visit) -> None:
@@ -111,7 +113,7 @@ def test_required_key_is_requested_and_stored_in_the_browser(visit: Visit) -> No
     expect(visit.find("#key")).to_be_hidden()
     visit.find("#source-text").fill("Ein Hund.")
     expect(visit.find("#target-text")).not_to_be_empty()
-    request = visit.asked("/translate")[-1]
+    request = visit.requests_to("/translate")[-1]
     assert request.headers["authorization"] == "Bearer secret"
     assert request.post_data_json["api_key"] == "secret"
     assert not any("secret" in each.url for each in visit.requests)

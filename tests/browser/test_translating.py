@@ -28,7 +28,7 @@ def test_text_is_translated_while_typing(visit: Visit) -> None:
         translation_of(visit, "Ein Hund läuft am Strand.")
     )
     expect(visit.find("#target-text")).to_have_attribute("lang", "en")
-    assert len(visit.asked("translate")) < len("Ein Hund läuft am Strand.")
+    assert len(visit.requests_to("translate")) < len("Ein Hund läuft am Strand.")
 
 
 def test_answer_to_an_older_text_is_dropped(visit: Visit) -> None:
@@ -49,7 +49,7 @@ def test_control_and_enter_translate_at_once(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=")
     visit.page.clock.pause_at("2100-01-01")
     visit.find("#source-text").fill(TEXT)
-    assert not visit.asked("translate")
+    assert not visit.requests_to("translate")
     visit.find("#source-text").press("Control+Enter")
     expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
 
@@ -78,7 +78,7 @@ def test_text_in_the_target_language_offers_the_other_target(visit: Visit) -> No
 def test_alternative_is_swapped_with_the_translation(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
-    assert "alternatives" not in visit.asked("translate")[-1].post_data_json
+    assert "alternatives" not in visit.requests_to("translate")[-1].post_data_json
     visit.find("#alternatives summary").click()
     alternative = visit.find("#alternative-list button").first
     expect(alternative).to_be_visible()
@@ -133,7 +133,7 @@ def test_long_text_is_streamed_sentence_by_sentence(visit: Visit) -> None:
         visit.refuse("translate", body=body, content_type="text/event-stream")
         visit.open("#source=de&target=en&text=" + "Eins. Zwei. " * 50)
         expect(visit.find("#target-text")).to_have_js_property("textContent", expected)
-        assert visit.asked("/translate")[-1].post_data_json["stream"] is True
+        assert visit.requests_to("/translate")[-1].post_data_json["stream"] is True
         visit.open()
 
 

@@ -71,13 +71,13 @@ class Service:
     """Returns the scripted responses in order, raises exceptions, and records requests."""
 
     answers: Iterable[httpx.Response | Broken | Exception]
-    asked: list[httpx.Request] = field(default_factory=list)
+    requests: list[httpx.Request] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._answers = iter(self.answers)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request)
+        self.requests.append(request)
         answer = next(self._answers)
         if isinstance(answer, Exception):
             raise answer
@@ -89,7 +89,7 @@ class Service:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        return [json.loads(request.content) for request in self.asked]
+        return [json.loads(request.content) for request in self.requests]
 
 
 def ok(**changes: Any) -> httpx.Response:
@@ -97,7 +97,7 @@ def ok(**changes: Any) -> httpx.Response:
 
 
 def refused(status: int, sentence: str = "no", **headers: str) -> httpx.Response:
-    named = {name.replace("_", "-"): said for name, said in headers.items()}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.Response(status, json={"error": sentence}, headers=named)
 
 

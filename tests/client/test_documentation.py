@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 DOCUMENTED = "http://127.0.0.1:8000"
 
 _EXAMPLE = re.compile(
-    r"^```python\n(?P<program>.*?)^```\n(?:^```text\n(?P<said>.*?)^```\n)?",
+    r"^```python\n(?P<program>.*?)^```\n(?:^```text\n(?P<printed>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -33,13 +33,15 @@ _EXAMPLE = re.compile(
 class Example:
     line: int
     program: str
-    said: str
+    printed: str
 
 
 def examples() -> Iterator[Example]:
     text = PAGE.read_text(encoding="utf-8")
     for found in _EXAMPLE.finditer(text):
-        yield Example(text.count("\n", 0, found.start()) + 2, found["program"], found["said"] or "")
+        yield Example(
+            text.count("\n", 0, found.start()) + 2, found["program"], found["printed"] or ""
+        )
 
 
 @pytest.mark.slow
@@ -52,10 +54,10 @@ def test_every_example_prints_documented_output(bundles_url: str) -> None:
             program = example.program.replace(DOCUMENTED, bundles_url)
             # Pad with newlines, so that a traceback shows the line of the page.
             code = compile("\n" * (example.line - 1) + program, str(PAGE), "exec")
-            with contextlib.redirect_stdout(io.StringIO()) as said:
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(code, known)
-            assert fits(said.getvalue().rstrip("\n"), example.said.rstrip("\n")), (
-                f"line {example.line}: {said.getvalue()}"
+            assert fits(printed.getvalue().rstrip("\n"), example.printed.rstrip("\n")), (
+                f"line {example.line}: {printed.getvalue()}"
             )
     finally:
         if "client" in known:

@@ -124,7 +124,7 @@ def test_errors_survive_pickling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "date", "seconds"),
+    ("header", "date", "seconds"),
     [
         ("", "", None),
         ("5", "", 5.0),
@@ -137,12 +137,12 @@ def test_errors_survive_pickling() -> None:
         ("Sat, 21 Nov 1996 10:00:00 GMT", "", 0.0),
     ],
 )
-def test_retry_after_is_seconds_or_a_date(said: str, date: str, seconds: float | None) -> None:
-    assert retry_after({"retry-after": said, "date": date}) == seconds
+def test_retry_after_is_seconds_or_a_date(header: str, date: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": header, "date": date}) == seconds
     assert retry_after({}) is None
 
 
 @given(st.text(), st.text())
-def test_arbitrary_retry_after_never_raises(said: str, date: str) -> None:
-    seconds = retry_after({"retry-after": said, "date": date})
+def test_arbitrary_retry_after_never_raises(header: str, date: str) -> None:
+    seconds = retry_after({"retry-after": header, "date": date})
     assert seconds is None or seconds >= 0

@@ -21,7 +21,7 @@ from tests.client.support import Kind, Service, ask, read_many, refused
 def shout(request: httpx.Request) -> httpx.Response:
     texts = json.loads(request.content)["q"]
     every = {"model": "m", "finish_reason": "complete", "truncated": False}
-    answer = {name: [said] * len(texts) for name, said in every.items()}
+    answer = {name: [translation] * len(texts) for name, translation in every.items()}
     return httpx.Response(200, json={"translatedText": [t.upper() for t in texts], **answer})
 
 
@@ -40,10 +40,10 @@ def test_packs_keep_all_texts_in_order_within_limits(
 
 
 def test_translate_many_keeps_order_and_sends_bulk_priority(kind: Kind) -> None:
-    asked: list[dict[str, Any]] = []
+    bodies: list[dict[str, Any]] = []
 
     def service(request: httpx.Request) -> httpx.Response:
-        asked.append(json.loads(request.content))
+        bodies.append(json.loads(request.content))
         return shout(request)
 
     texts = [f"text {number}" for number in range(50)]
@@ -53,8 +53,8 @@ def test_translate_many_keeps_order_and_sends_bulk_priority(kind: Kind) -> None:
         lambda client: read_many(client, iter(texts), target="en", texts_per_request=3),
     )
     assert [each.text for each in found] == [text.upper() for text in texts]
-    assert {body["priority"] for body in asked} == {"bulk"}
-    assert sorted(len(body["q"]) for body in asked) == [2, *[3] * 16]
+    assert {body["priority"] for body in bodies} == {"bulk"}
+    assert sorted(len(body["q"]) for body in bodies) == [2, *[3] * 16]
 
 
 def test_texts_are_read_only_for_requests_under_way(kind: Kind) -> None:

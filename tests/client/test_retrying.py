@@ -42,14 +42,14 @@ def translate(client: Any) -> Any:
 
 @given(RETRIES, st.integers(0, 60), PASSING, ASKED, st.floats(-10, 1e6))
 def test_pause_is_at_least_retry_after_and_shorter_than_time_left(
-    retries: Retries, tried: int, error: type[DragomanError], asked: float | None, left: float
+    retries: Retries, tried: int, error: type[DragomanError], retry_after: float | None, left: float
 ) -> None:
-    pause = retries.pause(tried, error("no", retry_after=asked), left)
+    pause = retries.pause(tried, error("no", retry_after=retry_after), left)
     if pause is None:
-        assert tried >= retries.limit or left <= (asked or 0)
+        assert tried >= retries.limit or left <= (retry_after or 0)
     else:
-        assert (asked or 0) <= pause <= left
-        assert pause - (asked or 0) <= retries.longest + 1e-6
+        assert (retry_after or 0) <= pause <= left
+        assert pause - (retry_after or 0) <= retries.longest + 1e-6
 
 
 @given(RETRIES, st.lists(st.tuples(PASSING, ASKED, st.floats(0, 50)), max_size=50), st.data())
@@ -59,15 +59,15 @@ def test_all_pauses_together_stay_within_the_timeout(
     clock = Clock()
     timeout = data.draw(st.floats(0.1, 200))
     attempts = Attempts.maker(retries, timeout, clock)()
-    for error, asked, took in failures:
+    for error, retry_after, took in failures:
         clock.now += took
-        refusal = error("no", retry_after=asked)
+        refusal = error("no", retry_after=retry_after)
         try:
             pause = attempts.pause(refusal)
         except DragomanError as raised:
             assert raised is refusal
             break
-        assert pause >= (asked or 0)
+        assert pause >= (retry_after or 0)
         clock.sleep(pause)
         assert clock.now <= 1000 + timeout + 1e-6
     assert len(clock.slept) <= retries.limit
@@ -113,7 +113,7 @@ def test_permanent_error_is_not_retried(kind: Kind, status: int) -> None:
     service = Service([refused(status, retry_after="1")])
     with pytest.raises(DragomanError):
         ask(kind, service, translate, clock=clock)
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
     assert clock.slept == []
 
 
@@ -146,16 +146,16 @@ def test_last_error_is_raised_after_all_retries(kind: Kind) -> None:
     service = Service(repeat(refused(503, "full")))
     with pytest.raises(Overloaded, match="full"):
         ask(kind, service, translate, retries=2)
-    assert len(service.asked) == 3
+    assert len(service.requests) == 3
 
 
 def test_each_attempt_sends_the_remaining_timeout(kind: Kind) -> None:
     clock = Clock()
     service = Service([refused(503, retry_after="7.5"), ok()])
     ask(kind, service, translate, clock=clock, timeout=20, draw=lambda: 0.0)
-    assert [each.headers["x-request-timeout"] for each in service.asked] == ["20.000", "12.500"]
-    assert [each.extensions["timeout"]["read"] for each in service.asked] == [20, 12.5]
-    assert [each.extensions["timeout"]["connect"] for each in service.asked] == [5, 5]
+    assert [each.headers["x-request-timeout"] for each in service.requests] == ["20.000", "12.500"]
+    assert [each.extensions["timeout"]["read"] for each in service.requests] == [20, 12.5]
+    assert [each.extensions["timeout"]["connect"] for each in service.requests] == [5, 5]
 
 
 def test_slow_responses_use_up_the_timeout(kind: Kind) -> None:

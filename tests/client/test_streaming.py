@@ -58,7 +58,7 @@ def test_events_are_parsed_across_chunk_boundaries(texts: list[str], data: Any) 
 
 def test_parts_arrive_in_order_followed_by_result(kind: Kind) -> None:
     more = events(("part", {"text": 1, "translatedText": " \u2028 Two."}))
-    both = {name: [said, said] for name, said in TRANSLATED.items()}
+    both = {name: [value, value] for name, value in TRANSLATED.items()}
     service = Service([streamed(b": still translating\n\n", PART + more, events(("done", both)))])
     parts, result = ask(
         kind, service, lambda client: read_stream(client, ["Ein Hund.", "Zwei."], target="en")
@@ -111,7 +111,7 @@ def test_failure_after_first_part_is_raised_without_retry(
     with pytest.raises(error):
         ask(kind, service, stream, clock=clock)
     assert clock.slept == []
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 def test_response_that_is_no_stream_raises_unexpected_answer(kind: Kind) -> None:

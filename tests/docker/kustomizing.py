@@ -20,20 +20,20 @@ def loaded(path: Path) -> list[Manifest]:
 
 def rendered(directory: Path) -> list[Manifest]:
     """The output of ``kubectl kustomize``; raises ``AssertionError`` for unsupported features."""
-    (said,) = loaded(directory / "kustomization.yaml")
+    (kustomization,) = loaded(directory / "kustomization.yaml")
     known = {"apiVersion", "kind", "namespace", "resources", "components", "images", "patches"}
-    assert set(said) <= known, f"{directory}: {set(said) - known}"
+    assert set(kustomization) <= known, f"{directory}: {set(kustomization) - known}"
     objects: list[Manifest] = []
-    for name in said.get("resources", ()):
+    for name in kustomization.get("resources", ()):
         path = directory / name
         objects += rendered(path) if path.is_dir() else loaded(path)
-    for name in said.get("components", ()):
+    for name in kustomization.get("components", ()):
         apply(directory / name, objects)
     apply(directory, objects)
     for each in objects:
-        if "namespace" in said and each["kind"] not in _WITHOUT_NAMESPACE:
-            each["metadata"]["namespace"] = said["namespace"]
-        for image in said.get("images", ()):
+        if "namespace" in kustomization and each["kind"] not in _WITHOUT_NAMESPACE:
+            each["metadata"]["namespace"] = kustomization["namespace"]
+        for image in kustomization.get("images", ()):
             for container in containers(each):
                 if container["image"] == image["name"]:
                     container["image"] = f"{image['newName']}:{image['newTag']}"
@@ -42,10 +42,12 @@ def rendered(directory: Path) -> list[Manifest]:
 
 def apply(directory: Path, objects: list[Manifest]) -> None:
     """Apply the patches of a kustomization, and add the resources of a component."""
-    (said,) = loaded(directory / "kustomization.yaml")
-    if said["kind"] == "Component":
-        objects += [o for name in said.get("resources", ()) for o in loaded(directory / name)]
-    for patch in said.get("patches", ()):
+    (kustomization,) = loaded(directory / "kustomization.yaml")
+    if kustomization["kind"] == "Component":
+        objects += [
+            o for name in kustomization.get("resources", ()) for o in loaded(directory / name)
+        ]
+    for patch in kustomization.get("patches", ()):
         target = patch["target"]["kind"], patch["target"]["name"]
         hit = [each for each in objects if (each["kind"], each["metadata"]["name"]) == target]
         assert len(hit) == 1, f"{directory}: there are {len(hit)} of {target}"

@@ -84,8 +84,12 @@ def test_bundles_may_come_from_a_volume(tmp_path: Path) -> None:
     shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
     overlay = tmp_path / "kubernetes" / "mine"
     overlay.mkdir()
-    said = {"resources": ["../base"], "components": ["../bundles"], "kind": "Kustomization"}
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(said))
+    kustomization = {
+        "resources": ["../base"],
+        "components": ["../bundles"],
+        "kind": "Kustomization",
+    }
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     objects = rendered(overlay)
     for manifest in objects:
         valid(manifest)
@@ -211,9 +215,9 @@ def test_autoscaler_uses_series_that_the_service_has(overlay: str) -> None:
     (adapter,) = loaded(KUBERNETES / "monitoring" / "prometheus-adapter.yaml")
     offered = {}
     for rule in adapter["rules"]["custom"]:
-        asked = set(re.findall(r"nmt_\w+", rule["seriesQuery"] + rule["metricsQuery"]))
-        assert asked <= series
-        offered[rule["name"]["as"]] = asked
+        queried = set(re.findall(r"nmt_\w+", rule["seriesQuery"] + rule["metricsQuery"]))
+        assert queried <= series
+        offered[rule["name"]["as"]] = queried
     assert [each["pods"]["metric"]["name"] for each in scaler["metrics"]] == list(offered)
     assert offered["nmt_sentences"] == {"nmt_sentences_running", "nmt_sentences_waiting"}
     slots = FULL_BATCH["cuda" if overlay == "gpu" else "cpu"]

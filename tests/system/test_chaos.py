@@ -32,7 +32,7 @@ from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from tests.support.server import ROOT, Server, running
 from tests.support.shouting import put_broken_bundle, put_bundle
-from tests.system.chaos.questions import MARK, shouted
+from tests.system.chaos.requests import MARK, shouted
 
 pytestmark = [
     pytest.mark.slow,

@@ -220,8 +220,8 @@ async def work(server: Server, bundles: Path, trouble: Path, colour: str) -> Non
 async def overfill(client: httpx.AsyncClient, sentence: str) -> None:
     """Exceed the admission limit until a request is refused; then cancel all other requests."""
     texts = [" ".join([sentence] * 100 + [f"Sie heißt {n}."]) for n in range(20)]
-    asked = [asyncio.create_task(translate(client, [text])) for text in texts]
-    done, left = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    requests = [asyncio.create_task(translate(client, [text])) for text in texts]
+    done, left = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
     assert {tuple(task.result()) for task in done} == {(503,)}, "no request was refused"
     assert left
     for task in left:

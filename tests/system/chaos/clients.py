@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-from tests.system.chaos.questions import Asked, Known, ask
+from tests.system.chaos.requests import CheckedRequest, ServerFacts, random_request
 from tests.system.chaos.wire import Answer, Connection, Gone
 
 NICENESS = 5
@@ -44,10 +44,12 @@ class Tally:
 
 
 class Client:
-    def __init__(self, port: int, seed: int, known: Known, tally: Tally, *, leaves: bool) -> None:
+    def __init__(
+        self, port: int, seed: int, facts: ServerFacts, tally: Tally, *, leaves: bool
+    ) -> None:
         self._port = port
         self._random = random.Random(seed)
-        self._known = known
+        self._facts = facts
         self._tally = tally
         self._leaves = leaves
         self._connection: Connection | None = None
@@ -55,22 +57,22 @@ class Client:
     async def run(self, until: float) -> None:
         await asyncio.sleep(self._random.random())
         while time.monotonic() < until:
-            asked = ask(self._random, self._known)
+            request = random_request(self._random, self._facts)
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await (self._leave(asked) if self._leaves else self._hear(asked))
+                    await (self._hang_up(request) if self._leaves else self._complete(request))
             except TimeoutError:
                 self._tally.silent += 1
                 self._close()
             except (Gone, OSError) as error:
-                self._tally.lost.append(f"{asked.question.path.split('?')[0]}: {error!r}")
+                self._tally.lost.append(f"{request.request.path.split('?')[0]}: {error!r}")
                 self._close()
             await asyncio.sleep(self._random.expovariate(1 / _THINKING))
         self._close()
 
-    async def _hear(self, asked: Asked) -> None:
+    async def _complete(self, request: CheckedRequest) -> None:
         connection = await self._connected()
-        head, body = asked.question.encode()
+        head, body = request.request.encode()
         connection.send(head + body)
         self._tally.asked += 1
         started = time.monotonic()
@@ -78,17 +80,17 @@ class Client:
         self._tally.longest = max(self._tally.longest, time.monotonic() - started)
         outcome = _outcome(answer)
         self._tally.heard[outcome] = self._tally.heard.get(outcome, 0) + 1
-        wrong = outcome == "200" and not asked.understood(answer.body)
+        wrong = outcome == "200" and not request.is_correct(answer.body)
         # A few are enough, and more would fill the pipe that is read when the clients have ended.
         if wrong and len(self._tally.misunderstood) < 20:
-            self._tally.misunderstood.append(f"{asked.question} -> {answer.body!r}")
+            self._tally.misunderstood.append(f"{request.request} -> {answer.body!r}")
         if answer.headers.get("connection") == "close":
             self._close()
 
-    async def _leave(self, asked: Asked) -> None:
+    async def _hang_up(self, request: CheckedRequest) -> None:
         """Hang up at a random point between the first byte sent and the last one received."""
         connection = await self._connected()
-        head, body = asked.question.encode()
+        head, body = request.request.encode()
         place = self._random.choice(["head", "body", "waiting", "waiting", "waiting", "answer"])
         if place == "head":
             connection.send(head[: self._random.randrange(1, len(head) - 2)])
@@ -124,14 +126,14 @@ def _outcome(answer: Answer) -> str:
 
 async def run(options: argparse.Namespace) -> Tally:
     tally = Tally()
-    known = Known(options.key, options.wrong_key, options.exact)
+    facts = ServerFacts(options.key, options.wrong_key, options.exact)
     until = time.monotonic() + options.seconds
     async with asyncio.TaskGroup() as group:
         for number in range(options.clients):
             client = Client(
                 options.port,
                 options.seed * 100_000 + number,
-                known,
+                facts,
                 tally,
                 leaves=number % 3 == 0,
             )

@@ -27,10 +27,10 @@ def probe(port: int, done: threading.Event) -> list[tuple[float, float]]:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not done.wait(_PAUSE):
-            asked = time.perf_counter()
+            sent = time.perf_counter()
             connection.sendall(_REQUEST)
             _read_answer(connection)
-            taken.append((asked - began, (time.perf_counter() - asked) * 1000))
+            taken.append((sent - began, (time.perf_counter() - sent) * 1000))
     return taken
 
 

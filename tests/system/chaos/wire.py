@@ -20,7 +20,7 @@ class Gone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Request:
     method: str
     path: str
     body: bytes = b""

@@ -28,8 +28,8 @@ def test_translate_sends_documented_request(kind: Kind) -> None:
         api_key="secret",
     )
     assert service.bodies == [{"q": "Ein Hund.", "source": "de", "target": "en", "beam_size": 1}]
-    assert str(service.asked[0].url) == "http://127.0.0.1:8000/translate"
-    assert service.asked[0].headers["x-api-key"] == "secret"
+    assert str(service.requests[0].url) == "http://127.0.0.1:8000/translate"
+    assert service.requests[0].headers["x-api-key"] == "secret"
     assert translation.text == "A dog."
     assert (translation.source, translation.target) == ("de", "en")
     assert (translation.model, translation.finish_reason) == ("de-en", "complete")
@@ -106,7 +106,7 @@ def test_any_text_arrives_unchanged(kind: Kind, text: str) -> None:
 def test_url_may_have_a_path(kind: Kind, url: str) -> None:
     service = Service([ok()])
     ask(kind, service, lambda client: client.translate("Hund", target="en"), url=url)
-    assert str(service.asked[0].url) == "http://host/mt/translate"
+    assert str(service.requests[0].url) == "http://host/mt/translate"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_redirections_are_not_followed_with_the_key(kind: Kind) -> None:
     service = Service([elsewhere])
     with pytest.raises(Exception, match="status 307"):
         ask(kind, service, lambda client: client.translate("Hund", target="en"), api_key="secret")
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 def test_given_http_client_keeps_settings_and_stays_open() -> None:
@@ -140,8 +140,8 @@ def test_given_http_client_keeps_settings_and_stays_open() -> None:
         with Client(http_client=http) as client:
             client.translate("Hund", target="en")
         assert not http.is_closed
-    assert service.asked[0].headers["x-of-mine"] == "1"
-    assert service.asked[0].headers["authorization"].startswith("Basic ")
+    assert service.requests[0].headers["x-of-mine"] == "1"
+    assert service.requests[0].headers["authorization"].startswith("Basic ")
 
 
 def test_document_is_downloaded_from_the_clients_url(kind: Kind, tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_document_is_downloaded_from_the_clients_url(kind: Kind, tmp_path: Path)
 
         translated = ask(kind, service, translate, url="http://outside/mt")
         assert translated == b"A dog."
-        assert b'name="file"; filename="schnee.txt"' in service.asked[0].content
-        assert b"Ein Hund." in service.asked[0].content
-        assert b'name="model"\r\n\r\nm' in service.asked[0].content
-        fetched = str(service.asked[1].url)
+        assert b'name="file"; filename="schnee.txt"' in service.requests[0].content
+        assert b"Ein Hund." in service.requests[0].content
+        assert b'name="model"\r\n\r\nm' in service.requests[0].content
+        fetched = str(service.requests[1].url)
         assert fetched == "http://outside/mt/download_file/1.a%20b.txt"
 
 
@@ -182,7 +182,7 @@ def labels(layers: Any = "mean") -> httpx.Response:
 
 
 @pytest.mark.parametrize(
-    ("layer", "head", "asked", "labelled", "shape"),
+    ("layer", "head", "expected", "labelled", "shape"),
     [
         (None, "mean", (None, "mean"), ((2,), "mean"), (1, 1, 2, 2)),
         ("all", [3, 1], ("all", "3,1"), ((0, 1, 2), (1, 3)), (3, 2, 2, 2)),
@@ -192,17 +192,17 @@ def labels(layers: Any = "mean") -> httpx.Response:
     ],
 )
 def test_attention_is_exact_and_labelled(
-    kind: Kind, layer: Any, head: Any, asked: Any, labelled: Any, shape: tuple[int, ...]
+    kind: Kind, layer: Any, head: Any, expected: Any, labelled: Any, shape: tuple[int, ...]
 ) -> None:
     exact = np.full(shape, 1 / 3, np.float32)
     service = Service([npy(exact), labels([2] if layer is None else "mean")])
     found = ask(
         kind, service, lambda client: client.attention("a/b", layer=layer, head=head, text=4)
     )
-    assert service.asked[0].url.raw_path.startswith(b"/translations/a%2Fb/attention?")
-    query = service.asked[0].url.params
-    assert (query.get("layer"), query["head"], query["text"]) == (*asked, "4")
-    assert service.asked[1].url.params["text"] == "4"
+    assert service.requests[0].url.raw_path.startswith(b"/translations/a%2Fb/attention?")
+    query = service.requests[0].url.params
+    assert (query.get("layer"), query["head"], query["text"]) == (*expected, "4")
+    assert service.requests[1].url.params["text"] == "4"
     assert found.weights.dtype == np.float32
     assert np.array_equal(found.weights, exact)
     assert (found.layers, found.heads) == labelled

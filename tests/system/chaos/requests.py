@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.system.chaos.wire import Question
+from tests.system.chaos.wire import Request
 
 MARK = "geheim"
 """Contained in every text and every key; the log must not contain it in any spelling."""
@@ -24,14 +24,14 @@ _TAGS = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    question: Question
-    understood: Callable[[bytes], bool]
+class CheckedRequest:
+    request: Request
+    is_correct: Callable[[bytes], bool]
     """Whether the body of an answer with status 200 is correct."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ServerFacts:
     """The client's knowledge of the server."""
 
     key: str
@@ -40,9 +40,9 @@ class Known:
     """Whether translations are capitals, so that all of them can be checked."""
 
 
-def ask(random: random.Random, known: Known) -> Asked:
+def random_request(random: random.Random, facts: ServerFacts) -> CheckedRequest:
     """A request of a random kind."""
-    kinds: list[tuple[int, Callable[[_Writer], Asked]]] = [
+    kinds: list[tuple[int, Callable[[_Writer], CheckedRequest]]] = [
         (30, _single),
         (10, _list),
         (10, _html),
@@ -61,13 +61,13 @@ def ask(random: random.Random, known: Known) -> Asked:
         (2, _pivoted),
     ]
     (make,) = random.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])
-    return make(_Writer(random, known))
+    return make(_Writer(random, facts))
 
 
 class _Writer:
-    def __init__(self, random: random.Random, known: Known) -> None:
+    def __init__(self, random: random.Random, facts: ServerFacts) -> None:
         self.random = random
-        self.known = known
+        self.facts = facts
 
     def sentence(self, words: int | None = None) -> str:
         count = words or min(30, 1 + int(self.random.expovariate(1 / 6)))
@@ -88,11 +88,11 @@ class _Writer:
         return {"source": source, "target": target}
 
     def same(self, translated: str, text: str) -> bool:
-        return not self.known.exact or translated == shouted(text)
+        return not self.facts.exact or translated == shouted(text)
 
-    def translate(self, understood: Callable[[bytes], bool], **fields: object) -> Asked:
+    def translate(self, is_correct: Callable[[bytes], bool], **fields: object) -> CheckedRequest:
         body = json.dumps({**self.pair(), **fields}).encode()
-        return Asked(Question("POST", "/translate", body), understood)
+        return CheckedRequest(Request("POST", "/translate", body), is_correct)
 
 
 def shouted(text: str) -> str:
@@ -100,43 +100,43 @@ def shouted(text: str) -> str:
     return text.encode().upper().decode()
 
 
-def _single(writer: _Writer) -> Asked:
+def _single(writer: _Writer) -> CheckedRequest:
     text = writer.text()
     return writer.translate(lambda body: writer.same(_field(body, "translatedText"), text), q=text)
 
 
-def _list(writer: _Writer) -> Asked:
+def _list(writer: _Writer) -> CheckedRequest:
     texts = [writer.text() for _ in range(writer.random.randint(2, 4))]
 
-    def understood(body: bytes) -> bool:
+    def is_correct(body: bytes) -> bool:
         translated = _field(body, "translatedText")
         return len(translated) == len(texts) and all(map(writer.same, translated, texts))
 
-    return writer.translate(understood, q=texts)
+    return writer.translate(is_correct, q=texts)
 
 
-def _html(writer: _Writer) -> Asked:
+def _html(writer: _Writer) -> CheckedRequest:
     text = f'<p>{writer.sentence()} <b class="x">{writer.sentence(3)}</b><br>{writer.text()}</p>'
 
-    def understood(body: bytes) -> bool:
+    def is_correct(body: bytes) -> bool:
         translated = _field(body, "translatedText")
         return sorted(_TAGS.findall(translated)) == sorted(_TAGS.findall(text))
 
-    return writer.translate(understood, q=text, format="html")
+    return writer.translate(is_correct, q=text, format="html")
 
 
-def _streamed(writer: _Writer) -> Asked:
+def _streamed(writer: _Writer) -> CheckedRequest:
     text = " ".join(writer.sentence() for _ in range(writer.random.randint(1, 5)))
 
-    def understood(body: bytes) -> bool:
+    def is_correct(body: bytes) -> bool:
         events = [event.split("\ndata: ") for event in body.decode().split("\n\n")]
         parts = [json.loads(event[1]) for event in events if event[0] == "event: part"]
         return writer.same("".join(part["translatedText"] for part in parts), text)
 
-    return writer.translate(understood, q=text, stream=True)
+    return writer.translate(is_correct, q=text, stream=True)
 
 
-def _alternatives(writer: _Writer) -> Asked:
+def _alternatives(writer: _Writer) -> CheckedRequest:
     return writer.translate(
         lambda body: len(_field(body, "alternatives")) <= 3,
         q=writer.text(),
@@ -146,20 +146,20 @@ def _alternatives(writer: _Writer) -> Asked:
     )
 
 
-def _with_attention(writer: _Writer) -> Asked:
+def _with_attention(writer: _Writer) -> CheckedRequest:
     return writer.translate(lambda body: bool(_field(body, "id")), q=writer.text(), attention=True)
 
 
-def _form(writer: _Writer) -> Asked:
+def _form(writer: _Writer) -> CheckedRequest:
     text = writer.text()
     body = urllib.parse.urlencode({"q": text, **writer.pair()}).encode()
-    return Asked(
-        Question("POST", "/translate", body, "application/x-www-form-urlencoded"),
+    return CheckedRequest(
+        Request("POST", "/translate", body, "application/x-www-form-urlencoded"),
         lambda body: writer.same(_field(body, "translatedText"), text),
     )
 
 
-def _detected(writer: _Writer) -> Asked:
+def _detected(writer: _Writer) -> CheckedRequest:
     return writer.translate(
         lambda body: bool(_field(body, "detectedLanguage")),
         q=writer.text(),
@@ -168,59 +168,61 @@ def _detected(writer: _Writer) -> Asked:
     )
 
 
-def _deepl(writer: _Writer) -> Asked:
+def _deepl(writer: _Writer) -> CheckedRequest:
     texts = [writer.text() for _ in range(writer.random.randint(1, 3))]
     body = json.dumps({"text": texts, "source_lang": "DE", "target_lang": "EN-GB"}).encode()
-    return Asked(
-        Question("POST", "/v2/translate", body, key=writer.known.key),
+    return CheckedRequest(
+        Request("POST", "/v2/translate", body, key=writer.facts.key),
         lambda body: all(map(writer.same, _deepl_texts(body), texts)),
     )
 
 
-def _deepl_xml(writer: _Writer) -> Asked:
+def _deepl_xml(writer: _Writer) -> CheckedRequest:
     text = f"<a>{writer.sentence()}</a> <x id='7'/>{writer.sentence(2)}"
     body = urllib.parse.urlencode(
         {"text": text, "source_lang": "DE", "target_lang": "EN-GB", "tag_handling": "xml"}
     ).encode()
-    return Asked(
-        Question("POST", "/v2/translate", body, "application/x-www-form-urlencoded"),
+    return CheckedRequest(
+        Request("POST", "/v2/translate", body, "application/x-www-form-urlencoded"),
         lambda body: sorted(_TAGS.findall(_deepl_texts(body)[0])) == sorted(_TAGS.findall(text)),
     )
 
 
-def _deepl_query(writer: _Writer) -> Asked:
+def _deepl_query(writer: _Writer) -> CheckedRequest:
     text = writer.text()
     query = urllib.parse.urlencode({"text": text, "source_lang": "DE", "target_lang": "EN-US"})
-    return Asked(
-        Question("GET", f"/v2/translate?{query}", key=writer.known.key),
+    return CheckedRequest(
+        Request("GET", f"/v2/translate?{query}", key=writer.facts.key),
         lambda body: writer.same(_deepl_texts(body)[0], text),
     )
 
 
-def _looked_at(writer: _Writer) -> Asked:
+def _looked_at(writer: _Writer) -> CheckedRequest:
     shape = writer.random.choice(["json", "json", "json", "npy", "npy", "png"])
     fields = {"source": "de", "target": "en", "source_text": f"{MARK} Hund", "target_text": "DOG"}
     body = json.dumps({**fields, "format": shape}).encode()
-    return Asked(Question("POST", "/attention", body), bool)
+    return CheckedRequest(Request("POST", "/attention", body), bool)
 
 
-def _scored(writer: _Writer) -> Asked:
+def _scored(writer: _Writer) -> CheckedRequest:
     fields = {"source": "de", "target": "en", "source_text": f"{MARK} Hund", "target_text": "DOG"}
     body = json.dumps(fields).encode()
-    return Asked(Question("POST", "/score", body), lambda body: bool(_field(body, "scores")))
+    return CheckedRequest(
+        Request("POST", "/score", body), lambda body: bool(_field(body, "scores"))
+    )
 
 
-def _unknown_language(writer: _Writer) -> Asked:
+def _unknown_language(writer: _Writer) -> CheckedRequest:
     return writer.translate(lambda _: False, q=writer.text(), source="xx", target="en")
 
 
-def _wrong_key(writer: _Writer) -> Asked:
+def _wrong_key(writer: _Writer) -> CheckedRequest:
     """Refused if the server checks keys."""
     body = json.dumps({"q": writer.text(), **writer.pair()}).encode()
-    return Asked(Question("POST", "/translate", body, key=writer.known.wrong_key), bool)
+    return CheckedRequest(Request("POST", "/translate", body, key=writer.facts.wrong_key), bool)
 
 
-def _pivoted(writer: _Writer) -> Asked:
+def _pivoted(writer: _Writer) -> CheckedRequest:
     """The French bundle comes and goes."""
     return writer.translate(lambda _: True, q=writer.text(), source="de", target="fr")
 
