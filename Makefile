@@ -26,8 +26,9 @@ ifdef PORT
 serve: export DRAGOMAN_PORT := $(PORT)
 endif
 
+# One worker per core. A file stays with one worker, because its fixtures are shared.
 test: $(VENV)/.development ## run every test that needs no GPU; ARGS go to pytest
-	$(RUN) -m pytest $(ARGS)
+	$(RUN) -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.development ## check style and types
 	$(RUN) -m ruff check .

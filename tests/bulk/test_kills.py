@@ -60,7 +60,7 @@ def test_a_large_file_survives_three_kills_with_constant_memory(
 ) -> None:
     put_bundle(tmp_path / "bundles", "quick")
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-    lines = [f"Zeile {number}" for number in range(200_000)]
+    lines = [f"Zeile {number}" for number in range(80_000)]
     source.write_text("\n".join(lines))
     expected = "\n".join(map(translated, lines))
     random = Random(1)
@@ -94,8 +94,8 @@ def test_a_killed_and_resumed_job_gives_the_same_output_with_a_real_model(tmp_pa
     captions = [example.source for example in Bundle.open(BUNDLE).manifest.examples]
     source = tmp_path / "in.txt"
     # Long lines give a dozen blocks, so that much is left to do after the last kill.
-    made = (f"{caption} {n}{' ' * 8000}\n" for n, caption in enumerate(cycle(captions)))
-    source.write_text("".join(islice(made, 1500)))
+    made = (f"{caption} {n}{' ' * 24_000}\n" for n, caption in enumerate(cycle(captions)))
+    source.write_text("".join(islice(made, 500)))
     whole, broken = tmp_path / "whole.txt", tmp_path / "broken.txt"
     with start("service", str(source), "-o", str(whole), "--beam-size", "1") as process:
         assert process.wait() == 0
