@@ -108,6 +108,13 @@ class Access:
         """Usage of a caller this month; all callers without a key share one count."""
         return await self._usage.of(caller.name)
 
+    def cache_scope(self, caller: Caller) -> str:
+        """The callers with which this one shares recent results: where keys are required, none.
+
+        A quick answer would show that another caller has translated the same sentence.
+        """
+        return caller.counted_as if self._policy.keys == "required" else ""
+
     def require_admin(self, connection: HTTPConnection) -> None:
         """Raises ``AdminRefused`` unless the request carries the admin key."""
         configured = self._policy.admin_key.get_secret_value().encode("utf-8")

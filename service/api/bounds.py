@@ -50,6 +50,11 @@ class Bound:
     status: int = 400
     """Of the refusal."""
 
+    @property
+    def shown(self) -> str:
+        """The limit as documentation has it: a number, or the setting."""
+        return f"{self.limit:,}" if self.limit is not None else f"`DRAGOMAN_{self.setting.upper()}`"
+
 
 _TEXTS = ("q", "text", "source_text", "target_text")
 _WIDTHS = ("beam_size", "num_hypotheses", "alternatives")

@@ -38,7 +38,11 @@ class MeteredTranslator:
         """Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits, and what ``Access`` and
         ``Translator`` raise."""
         characters = self._checked(wanted)
-        wanted = replace(wanted, deadline=self._seconds(request))
+        wanted = replace(
+            wanted,
+            deadline=self._seconds(request),
+            cache_scope=self._access.cache_scope(caller),
+        )
         async with self._access.charge(caller, characters):
             translations = await self._translator.translate(wanted)
         self._note(request, wanted.texts, translations)
@@ -49,7 +53,11 @@ class MeteredTranslator:
     ) -> AsyncGenerator[Part | list[Translation], None]:
         """Like ``translate``, but yields the parts of each text before the translations."""
         characters = self._checked(wanted)
-        wanted = replace(wanted, deadline=self._seconds(request))
+        wanted = replace(
+            wanted,
+            deadline=self._seconds(request),
+            cache_scope=self._access.cache_scope(caller),
+        )
         # Closing the stream here ends its work before the charge completes.
         async with (
             self._access.charge(caller, characters),

@@ -35,6 +35,8 @@ class DocumentOrder:
     decoding: DecodingOverrides = NO_OVERRIDES
     caller: str | None = field(default=None, repr=False)
     """Whose share of the document readers is used."""
+    cache_scope: str = ""
+    """See ``TranslateRequest``."""
     refuse_equal_languages: bool = False
     """Whether a document in the target language is an error; otherwise it stays as it is."""
 
@@ -109,6 +111,7 @@ class DocumentWork:
             markup,
             terms=order.terms,
             priority="bulk",
+            cache_scope=order.cache_scope,
         )
         while True:
             try:

@@ -19,7 +19,8 @@ Lookup = Literal["hit", "miss", "coalesced"]
 Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int], Awaitable[Decoded]]
 """Token ids, options, priority and request number, which the engine's queue uses for fairness."""
 
-_Question = tuple[tuple[int, ...], DecodingOptions]
+_Question = tuple[tuple[int, ...], DecodingOptions, str]
+"""Token ids, options, and the scope within which results are shared."""
 
 _BYTES_PER_ENTRY = 1_500
 _BYTES_PER_SEQUENCE = 250
@@ -57,9 +58,13 @@ class ResultCache:
         options: DecodingOptions,
         priority: Priority,
         request: int = 0,
+        scope: str = "",
     ) -> Decoded:
-        """Like ``Engine.decode``; a cached result has durations of 0."""
-        question = source_ids, options
+        """Like ``Engine.decode``; a cached result has durations of 0.
+
+        Results are shared between calls of the same ``scope`` only.
+        """
+        question = source_ids, options, scope
         if (known := self._kept.get(question)) is not None:
             self._kept.move_to_end(question)
             self._observe("hit")
@@ -111,11 +116,12 @@ class ResultCache:
 
 
 async def _run(decode: Decode, question: _Question, priority: Priority, request: int) -> Decoded:
-    return await decode(*question, priority, request)
+    source_ids, options, _ = question
+    return await decode(source_ids, options, priority, request)
 
 
 def _size(question: _Question, decoded: Decoded) -> int:
-    source_ids, options = question
+    source_ids, options, _ = question
     sequences = [
         source_ids,
         options.target_prefix,

@@ -142,7 +142,7 @@ class Translator:
         for each in read:
             by_pair.setdefault(each.pair, []).append(each)
         preparing = time.perf_counter() - started
-        standing = Standing(request.priority, next(self._numbers))
+        standing = Standing(request.priority, next(self._numbers), request.cache_scope)
         async with AsyncExitStack() as leases:
             routes: list[tuple[list[_Read], Route]] = []
             for pair, texts in by_pair.items():

@@ -71,6 +71,8 @@ class TranslateRequest:
     splitting: Splitting = "sentences"
     terms: tuple[Term, ...] = ()
     priority: Priority = "interactive"
+    cache_scope: str = ""
+    """Recent results are shared only with requests of the same scope."""
     deadline: float | None = None
     """Time limit of the whole request, in seconds."""
 

@@ -106,6 +106,7 @@ def create_files_router(
             read_source(parameters.source, offer.sources),
             model=parameters.model,
             caller=caller.counted_as,
+            cache_scope=access.cache_scope(caller),
         )
         try:
             job = await at_work.translate(order, partial(charge, caller))

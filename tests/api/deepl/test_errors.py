@@ -157,3 +157,22 @@ async def test_unexpected_error_returns_500_without_details(
 
 def test_every_error_of_the_state_has_a_status() -> None:
     assert set(StateError.__subclasses__()) <= set(REFUSALS)
+
+
+@pytest.mark.parametrize(("mode", "misses"), [("required", 2), ("optional", 1)])
+async def test_result_of_one_key_does_not_speed_up_another_where_keys_are_required(
+    settings: Settings, keys: KeyStore, mode: str, misses: int
+) -> None:
+    callers = [authorised(await keys.add(name)) for name in ("me", "you")]
+    async with connected(settings.model_copy(update={"api_keys": mode})) as client:
+        for headers in [*callers, *callers]:
+            body = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN"}
+            answer = await client.post("/v2/translate", json=body, headers=headers)
+            assert answer.status_code == 200
+        scrape = (await client.get("/metrics")).text
+    found = [
+        float(line.rpartition(" ")[2])
+        for line in scrape.splitlines()
+        if line.startswith("nmt_cache_lookups_total{") and '"miss"' in line and "de-en" in line
+    ]
+    assert found == [misses]
