@@ -1,11 +1,15 @@
 """GPU benchmark: parity with the CPU, tokens per second, and step time against the roofline.
 
-    python -m benchmarks.gpu [--bundle DIRECTORY] [--precision fp16] [--sentences 1 8 32 128 512]
+    python -m benchmarks.gpu [--bundle DIRECTORY] [--precision fp16] [--sentences 1 8 32 128 256]
 
-Prints, for beams of 4 and sources of 25 tokens, target tokens per second of our engine as the
-service runs it, the milliseconds of a step beside the roofline (the bytes of weights, keys and
-values that a step must read, over the bandwidth of a measured copy), and PyTorch's step over the
-same weights and rows. ``--device cpu`` runs the same on a CPU, to try the script.
+Prints each result when it is known, and appends it to ``--record`` as a line of JSON, so that a run
+that is stopped has not been in vain: whether a GPU is usable, the largest difference of a step from
+fp32 on the CPU, and how many translations are the same. Then, for beams of 4 and sources of 25
+tokens: target tokens per second of our engine as the service runs it; the milliseconds of an encode
+and of a step, and of the latter how many the host does not wait; the roofline (the bytes of
+weights, keys and values that a step must read, over the bandwidth of a measured copy); PyTorch's
+step over the same weights and rows; and memory. Last, sentences of mixed lengths that arrive and
+leave. ``--device cpu`` runs the same on a CPU, to try the script.
 """
 
 from __future__ import annotations
@@ -16,30 +20,38 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks import machine
-from benchmarks.base import CACHE, CONFIG, base_bundle, random_network
-from benchmarks.workloads import FIXED_TOKENS, Sentences, random_words
+from benchmarks.base import CACHE, CONFIG, FIRST_WORD, base_bundle, random_network
+from benchmarks.workloads import (
+    FIXED_TOKENS,
+    Sentences,
+    newstest_lengths,
+    random_words,
+)
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
 from service.engine.engine import Engine
 from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
-from service.runtime.backend import EncodeBatch, StepBatch
+from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
 from service.runtime.cuda import CudaMemory
-from service.runtime.memory import HostMemory
+from service.runtime.memory import HostMemory, Memory
 from service.runtime.onnx import OnnxBackend
-from service.runtime.sessions import Device, available_device
+from service.runtime.sessions import Device, available_device, usable_gpus
 
 BEAM_SIZE = 4
 PARITY_SENTENCES = 64
 RUNS = 5
+ARRIVING = 4
+"""How many times as many sentences arrive as there are slots."""
 _STEPS = 12
 _COPY_BYTES = 1 << 28
 
@@ -52,43 +64,105 @@ class Row:
     tokens_per_second: float
     latency_milliseconds: float
     """Median time from submitting all sentences to the last result."""
+    encode_milliseconds: float
     step_milliseconds: float
+    host_milliseconds: float
+    """The part of a step in which the host does not wait for the device."""
+    launches: int
+    """Kernels of a step; 0 on a CPU."""
     roofline_milliseconds: float
     torch_milliseconds: float
+    memory_megabytes: float
+    """Memory of the device in use, with that of other processes; 0 on a CPU."""
+
+
+class _TimedGpu(CudaMemory):
+    """Adds up the time for which the host waits."""
+
+    waited = 0.0
+
+    def wait(self) -> None:
+        started = time.perf_counter()
+        super().wait()
+        self.waited += time.perf_counter() - started
+
+
+class _TimedHost(HostMemory):
+    waited = 0.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     device = available_device(options.device)
     bundle = Bundle.open(options.bundle) if options.bundle else base_bundle(options.cache)
-    print(f"{bundle.manifest.name}, {options.precision} on {device}; {machine.description()}")
-    alike = parity(bundle, options.precision, device)
-    print(f"{alike} of {PARITY_SENTENCES} sentences translate as in fp32 on the CPU")
+    precision: Precision = options.precision
+    note = partial(_note, options.record)
+    place = ", ".join(gpu.name for gpu in usable_gpus()) if device == "cuda" else "cpu"
+    note(
+        "start",
+        machine=machine.description(),
+        device=place,
+        bundle=bundle.manifest.name,
+        precision=precision,
+    )
+    note("difference", log_prob=largest_difference(bundle, precision, device))
+    note("parity", same=parity(bundle, precision, device), sentences=PARITY_SENTENCES)
     bandwidth = copy_bandwidth(device)
-    print(f"a copy reads and writes {bandwidth / 1e9:.0f} GB/s\n")
-    heads = ("tokens/s", "all, ms", "step, ms", "roofline")
-    print(f"{'sentences':>9}" + "".join(f"{head:>10}" for head in heads) + f"{'torch':>8}")
-    rows = []
+    note("copy", bytes_per_second=bandwidth)
     for sentences in options.sentences:
-        rows.append(measure(bundle, options.precision, device, sentences, bandwidth))
-        row = rows[-1]
-        print(
-            f"{row.sentences:>9}{row.tokens_per_second:>10.0f}{row.latency_milliseconds:>10.1f}"
-            f"{row.step_milliseconds:>10.2f}{row.roofline_milliseconds:>10.3f}"
-            f"{row.torch_milliseconds:>8.2f}",
-            flush=True,
-        )
-    record = {
-        "benchmark": "gpu",
-        "machine": machine.description(),
-        "device": device,
-        "precision": options.precision,
-        "same_as_cpu": alike,
-        "copy_bytes_per_second": bandwidth,
-        "rows": [asdict(row) for row in rows],
-    }
-    print(f"\n{json.dumps(record)}")
+        note("batch", **asdict(measure(bundle, precision, device, sentences, bandwidth)))
+    slots = max(options.sentences)
+    rate = arriving(bundle, precision, device, slots, ARRIVING * slots)
+    note("arriving", slots=slots, tokens_per_second=rate)
     return 0
+
+
+def _note(record: Path | None, kind: str, **values: object) -> None:
+    """Print a result, and append it to the record."""
+    numbers = {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in values.items()
+    }
+    print(kind, ", ".join(f"{name} {value}" for name, value in numbers.items()), flush=True)
+    if record is not None:
+        with record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"benchmark": "gpu", "kind": kind, **numbers}) + "\n")
+
+
+def largest_difference(bundle: Bundle, precision: Precision, device: Device) -> float:
+    """The largest difference of a candidate's log-probability from fp32 on the CPU."""
+    sources = random_words(bundle, [FIXED_TOKENS] * PARITY_SENTENCES)
+    found, exact = (
+        np.stack(list(log_probs(load(bundle, p, where, len(sources)), sources)))
+        for p, where in ((precision, device), ("fp32", "cpu"))
+    )
+    return float(np.abs(found - exact).max())
+
+
+def log_probs(backend: OnnxBackend, sources: Sentences) -> Iterator[FloatArray]:
+    """Log-probabilities of the best candidates after each of a few tokens."""
+    backend.encode(EncodeBatch(0, sources))
+    for position in range(_STEPS):
+        yield backend.step(_batch(len(sources), position)).log_probs_BKN.copy()
+    backend.close()
+
+
+def _batch(sentences: int, position: int) -> StepBatch:
+    """All rows continue the first row of their sentence with the same token."""
+    parents_BK = np.zeros((sentences, BEAM_SIZE), np.int32)
+    tokens_BK = np.full_like(parents_BK, FIRST_WORD)
+    return StepBatch(parents_BK, tokens_BK, np.full(sentences, position, np.int32), 2 * BEAM_SIZE)
+
+
+def arriving(
+    bundle: Bundle, precision: Precision, device: Device, slots: int, sentences: int
+) -> float:
+    """Tokens per second of sentences of mixed lengths that take the slots of finished ones."""
+    lengths = newstest_lengths(sentences)
+    limit = bundle.manifest.limits.source_length
+    sources = random_words(bundle, [min(length, limit) for length in lengths])
+    translations, seconds = translate(bundle, precision, device, sources, runs=1, slots=slots)
+    return sum(len(translation) + 1 for translation in translations) / seconds
 
 
 def parity(bundle: Bundle, precision: Precision, device: Device) -> int:
@@ -100,10 +174,15 @@ def parity(bundle: Bundle, precision: Precision, device: Device) -> int:
 
 
 def translate(
-    bundle: Bundle, precision: Precision, device: Device, sentences: Sentences, runs: int
+    bundle: Bundle,
+    precision: Precision,
+    device: Device,
+    sentences: Sentences,
+    runs: int,
+    slots: int = 0,
 ) -> tuple[list[tuple[int, ...]], float]:
     """The translations, and the median seconds of a run over all sentences."""
-    backend = load(bundle, precision, device, len(sentences))
+    backend = load(bundle, precision, device, slots or len(sentences))
     scheduler = Scheduler(backend.limits, bundle.manifest.special_ids, max_padded_tokens=1 << 20)
     options = DecodingOptions(beam_size=BEAM_SIZE, max_decoding_length=128)
 
@@ -125,15 +204,23 @@ def translate(
     return asyncio.run(all_at_once())
 
 
-def load(bundle: Bundle, precision: Precision, device: Device, slots: int) -> OnnxBackend:
+def load(
+    bundle: Bundle,
+    precision: Precision,
+    device: Device,
+    slots: int,
+    memory: Memory | None = None,
+) -> OnnxBackend:
+    if memory is None:
+        memory = CudaMemory(usable_gpus()[0].number) if device == "cuda" else HostMemory()
     return OnnxBackend.load(
         bundle,
         precision,
         slots=slots,
         rows_per_slot=BEAM_SIZE,
         threads=0,
-        cache_bytes=64 << 30,
-        memory=CudaMemory(0) if device == "cuda" else HostMemory(),
+        cache_bytes=8 << 30,
+        memory=memory,
     )
 
 
@@ -143,30 +230,54 @@ def measure(
     sources = random_words(bundle, [FIXED_TOKENS] * sentences)
     translations, seconds = translate(bundle, precision, device, sources, RUNS)
     tokens = sum(len(translation) + 1 for translation in translations)
+    memory = _TimedGpu(usable_gpus()[0].number) if device == "cuda" else _TimedHost()
+    backend = load(bundle, precision, device, sentences, memory)
+    encode = _seconds(lambda: backend.encode(EncodeBatch(0, sources)))
+    steps, host = [], []
+    for position in range(_STEPS):
+        batch, waited = _batch(sentences, position), memory.waited
+        started = time.perf_counter()
+        backend.step(batch)
+        steps.append(time.perf_counter() - started)
+        host.append(steps[-1] - (memory.waited - waited))
+    launches = _launches(lambda: backend.step(_batch(sentences, _STEPS)), device)
+    used = 0.0
+    if device == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        used = (total - free) / 2**20
+    backend.close()
     return Row(
-        sentences,
-        tokens / seconds,
-        seconds * 1e3,
-        step_seconds(bundle, precision, device, sources) * 1e3,
-        step_bytes(bundle, precision, sentences) / bandwidth * 1e3,
-        torch_step_seconds(device, sentences) * 1e3,
+        sentences=sentences,
+        tokens_per_second=tokens / seconds,
+        latency_milliseconds=seconds * 1e3,
+        encode_milliseconds=encode * 1e3,
+        step_milliseconds=statistics.median(steps[2:]) * 1e3,
+        host_milliseconds=statistics.median(host[2:]) * 1e3,
+        launches=launches,
+        roofline_milliseconds=step_bytes(bundle, precision, sentences) / bandwidth * 1e3,
+        torch_milliseconds=torch_step_seconds(device, sentences) * 1e3,
+        memory_megabytes=used,
     )
 
 
-def step_seconds(bundle: Bundle, precision: Precision, device: Device, sources: Sentences) -> float:
-    """Median step time of the backend alone, in the middle of a translation."""
-    backend = load(bundle, precision, device, len(sources))
-    backend.encode(EncodeBatch(0, sources))
-    parents_BK = np.zeros((len(sources), BEAM_SIZE), np.int32)
-    tokens_BK = np.full_like(parents_BK, 100)
+def _seconds(work: Callable[[], object]) -> float:
+    """Median seconds of a few runs after the first, which allocates."""
     seconds = []
-    for position in range(_STEPS):
-        positions_B = np.full(len(sources), position, np.int32)
+    for _ in range(RUNS + 1):
         started = time.perf_counter()
-        backend.step(StepBatch(parents_BK, tokens_BK, positions_B, 2 * BEAM_SIZE))
+        work()
         seconds.append(time.perf_counter() - started)
-    backend.close()
-    return statistics.median(seconds[2:])
+    return statistics.median(seconds[1:])
+
+
+def _launches(work: Callable[[], object], device: Device) -> int:
+    """Kernels that ``work`` launches, counted by PyTorch's profiler, which sees all libraries."""
+    if device == "cpu":
+        return 0
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        work()
+    events = profiler.events() or ()
+    return sum(not event.name.startswith(("Memcpy", "Memset", "cuda")) for event in events)
 
 
 def step_bytes(bundle: Bundle, precision: Precision, sentences: int) -> int:
@@ -218,7 +329,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bundle", type=Path, help="a bundle (default: the base network)")
     parser.add_argument("--precision", choices=("fp16", "fp32", "int8"), default="fp16")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--sentences", type=int, nargs="+", default=[1, 8, 32, 128, 512])
+    parser.add_argument("--sentences", type=int, nargs="+", default=[1, 8, 32, 128, 256])
+    parser.add_argument("--record", type=Path, help="file that gets a line of JSON for each result")
     parser.add_argument("--cache", type=Path, default=CACHE)
     return parser
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,29 @@ def test_half_precision_translates_nearly_as_single_precision_does(
     monkeypatch.setattr(gpu, "PARITY_SENTENCES", 16)
     assert gpu.parity(bundle, "fp32", "cpu") == 16
     assert gpu.parity(bundle, "fp16", "cpu") >= 12
+
+
+def test_every_result_is_recorded_when_it_is_known(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gpu, "FIXED_TOKENS", 12)
+    monkeypatch.setattr(gpu, "PARITY_SENTENCES", 4)
+    monkeypatch.setattr(gpu, "_STEPS", 4)
+    monkeypatch.setattr(gpu, "RUNS", 1)
+    monkeypatch.setattr(gpu, "copy_bandwidth", lambda _: 1e9)
+    monkeypatch.setattr(gpu, "torch_step_seconds", lambda *_: 1e-3)
+    record = tmp_path / "record.jsonl"
+    options = ["--device", "cpu", "--precision", "fp32", "--sentences", "1", "2"]
+    assert gpu.main([*options, "--bundle", str(bundle.path), "--record", str(record)]) == 0
+    lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+    kinds = ["start", "difference", "parity", "copy", "batch", "batch", "arriving"]
+    assert [line["kind"] for line in lines] == kinds
+    assert lines[1]["log_prob"] < 1e-4
+    assert lines[2]["same"] == 4
+    for line in lines[4:6]:
+        assert line["launches"] == 0
+        assert line["host_milliseconds"] == pytest.approx(line["step_milliseconds"], rel=1e-3)
+    assert lines[6]["tokens_per_second"] > 0
 
 
 def test_step_bytes_are_those_of_weights_and_caches(bundle: Bundle) -> None:
