@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +14,10 @@ from functools import partial
 import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import pytest
 from hypothesis import settings
+
+# Before torch loads OpenMP: networks of tests are too small for several threads, and each core has
+# a process of pytest. Commands that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine makes examples slow, not wrong. The same examples every time, so that a failure is
 # the fault of what was changed; `--hypothesis-profile=elsewhere` looks for others.
@@ -30,17 +35,6 @@ def restored_process_state() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     sys.setswitchinterval(interval)
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Networks this small are slower on several threads of torch than on one."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def scores_of(
     ids=["paper", "norm before", "learned positions"],
 )
 def test_converted_network_gives_the_same_token_probabilities(
-    config: TransformerConfig, tmp_path: Path, one_thread: None
+    config: TransformerConfig, tmp_path: Path
 ) -> None:
     network = random_network(config)
     bundle = write_bundle(network, tmp_path / "random", ("fp32",))
@@ -86,7 +86,7 @@ def test_committed_bundle_and_its_conversion_translate_alike(tmp_path: Path) -> 
         assert np.abs(np.array(log_probs) - expected[0]).mean() < 0.05
 
 
-def test_quantisation_finds_the_integers_of_the_bundle(tmp_path: Path, one_thread: None) -> None:
+def test_quantisation_finds_the_integers_of_the_bundle(tmp_path: Path) -> None:
     bundle = write_bundle(random_network(), tmp_path / "random")
     spec = specification(bundle, "int8")
     spec.validate()
@@ -99,7 +99,7 @@ def test_quantisation_finds_the_integers_of_the_bundle(tmp_path: Path, one_threa
     np.testing.assert_allclose(again, floats, rtol=1e-6, atol=1e-9)
 
 
-def test_existing_model_is_not_converted_again(tmp_path: Path, one_thread: None) -> None:
+def test_existing_model_is_not_converted_again(tmp_path: Path) -> None:
     bundle = write_bundle(random_network(), tmp_path / "random", ("fp32",))
     written = convert(bundle, "fp32", tmp_path / "converted") / "model.bin"
     before = written.stat()

@@ -14,8 +14,6 @@ from models.transformer.transformer import build
 from tests.support.tiny_training import tiny_config
 from training.data.batching import BatchLoader
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 TINY = training.Size(tiny_config(max_length=128), 600, 600)
 
 

@@ -7,7 +7,7 @@ rule for early endings, and on a CPU the attention of a first position may be an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -107,12 +107,8 @@ class Network:
 
 
 @pytest.fixture(scope="module", params=["paper", "norm before"])
-def network(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Network]:
+def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Network:
     """Networks whose hypotheses end at all ranks and lengths."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     if request.param == "paper":
         config, seed, towards_eos = CONFIG, 1, 4.0
     else:
@@ -122,8 +118,7 @@ def network(
         random.generator.weight[EOS, 0] += towards_eos
     directory = tmp_path_factory.mktemp("networks")
     bundle = write_bundle(random, directory / "bundle", ("fp32",))
-    yield Network(random, bundle, convert(bundle, "fp32", directory / "converted"))
-    torch.set_num_threads(threads)
+    return Network(random, bundle, convert(bundle, "fp32", directory / "converted"))
 
 
 def assert_same_search(network: Network, source: tuple[int, ...], options: DecodingOptions) -> None:

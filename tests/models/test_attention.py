@@ -16,8 +16,6 @@ from models.transformer.attention import (
     subsequent_mask,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def projections(seed: int, queries: int = 4, keys: int = 6) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)

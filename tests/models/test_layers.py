@@ -10,8 +10,6 @@ from models.transformer.config import Activation
 from models.transformer.layers import Embedding, FeedForward, Residual, sinusoids
 from tests.support.tiny_training import tiny_config
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_sinusoids_match_the_paper() -> None:
     table = sinusoids(length=50, width=8)

@@ -12,8 +12,6 @@ from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer, build
 from tests.support.tiny_training import CHOICES, tiny_config, tiny_network
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SOURCE = torch.tensor([[5, 6, 7, 8, 3], [9, 10, 3, 0, 0], [4, 3, 0, 0, 0]])
 TARGET = torch.tensor([[2, 8, 7, 6], [2, 10, 9, 0], [2, 0, 0, 0]])
 

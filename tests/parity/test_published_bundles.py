@@ -18,8 +18,6 @@ from service.settings import Settings
 from tests.support.networks import CONFIG, WORDS, random_network
 from training.export.publication import Publication, Sentence, publish
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SENTENCES = 16
 
 

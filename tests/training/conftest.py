@@ -7,11 +7,6 @@ import pytest
 from training.evaluation import comparison, scores
 
 
-@pytest.fixture(autouse=True)
-def always_one_thread(one_thread: None) -> None:
-    """See ``one_thread``."""
-
-
 @pytest.fixture
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer resamples, for tests that do not check confidence."""

@@ -29,8 +29,6 @@ from training.search.batched import search_together
 from training.search.beam import Hypothesis, default_max_length
 from training.search.settings import searching_of
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 TOLERANCE = 1e-4
 TEXTS = [*sentences("source", 5, seed=3), "xyz die straße", "你好 der hund"]
 TARGETS = [*sentences("target", 6, seed=4), "the 你好"]

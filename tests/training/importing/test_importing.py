@@ -28,8 +28,6 @@ from training.importing.refusals import (
 )
 from training.importing.texts import texts_by_direction
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 TAGS = (">>fra<<", ">>pt_BR<<", ">>xx_Deva1<<")
 
 
