@@ -14,6 +14,7 @@ import math
 import secrets
 import shutil
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path, PurePosixPath
@@ -69,8 +70,8 @@ class DocumentJobs:
         self._clock = clock
         self._sweep_seconds = sweep_seconds
         self._jobs: dict[str, DocumentJob] = {}
-        self._unopened: list[int] = []
-        """Sizes of documents that are being read, or wait to be read."""
+        self._unopened: list[tuple[str | None, int]] = []
+        """Callers and sizes of documents that are being read, or wait to be read."""
         self._turns = asyncio.Semaphore(self.limits.running)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -178,7 +179,7 @@ class DocumentJobs:
         size = len(order.content)
         if size > self.limits.document_bytes:
             raise DocumentTooLarge(self.limits.document_bytes)
-        self._refuse_if_full(size)
+        self._refuse_if_full(order.caller, size)
         opened = await self._opened(order)
         identifier = secrets.token_hex(16)
         job = DocumentJob(
@@ -189,32 +190,73 @@ class DocumentJobs:
             characters=opened.document.characters,
             size=opened.document.size,
             path=self._directory / identifier,
+            caller=order.caller,
             changed=self._clock(),
         )
         async with AsyncExitStack() as charged:
             await charged.enter_async_context(charge(job.characters))
             # Other documents may have been accepted while the file was read.
-            self._refuse_if_full(job.size)
+            evicted = self._refuse_if_full(job.caller, job.size)
             self._jobs[job.id] = job
+            for each in evicted:
+                del self._jobs[each.id]
+                self._spawn(asyncio.to_thread(each.path.unlink, missing_ok=True))
             return job, opened, charged.pop_all()
 
     async def _opened(self, order: DocumentOrder) -> OpenedDocument:
-        size = len(order.content)
-        self._unopened.append(size)
+        waiting = order.caller, len(order.content)
+        self._unopened.append(waiting)
         try:
             return await self._work.open(order)
         finally:
-            self._unopened.remove(size)
+            self._unopened.remove(waiting)
 
-    def _refuse_if_full(self, size: int) -> None:
-        waiting = [job.size for job in self._jobs.values() if job.unfinished] + self._unopened
-        kept = sum(job.size for job in self._jobs.values())
-        if (
-            len(waiting) >= self.limits.waiting
-            or sum(waiting) + size > self.limits.waiting_bytes
-            or kept + size > self.limits.kept_bytes
-        ):
-            raise DocumentsFull
+    def _refuse_if_full(self, caller: str | None, size: int) -> list[DocumentJob]:
+        """The translations to remove for a document; raises ``DocumentsFull``."""
+        self._refuse_if_too_many_wait(caller, size)
+        return self._oldest_in_the_way(caller, size)
+
+    def _refuse_if_too_many_wait(self, caller: str | None, size: int) -> None:
+        unfinished = [(job.caller, job.size) for job in self._jobs.values() if job.unfinished]
+        waiting = unfinished + self._unopened
+        own = [each for each in waiting if each[0] == caller]
+        for documents, share in ((waiting, 1.0), (own, self._share(caller))):
+            used = sum(size for _, size in documents)
+            if (
+                len(documents) >= self.limits.waiting * share
+                or used + size > self.limits.waiting_bytes * share
+            ):
+                raise DocumentsFull
+
+    def _oldest_in_the_way(self, caller: str | None, size: int) -> list[DocumentJob]:
+        """Translations to remove, so that ``size`` bytes of ``caller`` fit.
+
+        The caller's own above its share, otherwise those of the caller with most bytes; the oldest
+        first. Raises ``DocumentsFull`` if unfinished documents take the space.
+        """
+        kept = list(self._jobs.values())
+        evicted: list[DocumentJob] = []
+        own_limit = self.limits.kept_bytes * self._share(caller)
+        while True:
+            used = Counter[str | None]()
+            for job in kept:
+                used[job.caller] += job.size
+            finished = [job for job in kept if job.size and not job.unfinished]
+            if used[caller] + size > own_limit:
+                finished = [job for job in finished if job.caller == caller]
+            elif used.total() + size <= self.limits.kept_bytes:
+                return evicted
+            if not finished:
+                raise DocumentsFull
+            most = max(used[job.caller] for job in finished)
+            candidates = [job for job in finished if used[job.caller] == most]
+            oldest = min(candidates, key=lambda job: job.changed)
+            kept.remove(oldest)
+            evicted.append(oldest)
+
+    def _share(self, caller: str | None) -> float:
+        """The share of the limits for one caller; an unknown caller may use all."""
+        return 1.0 if caller is None else self.limits.share
 
     async def _run_in_background(
         self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack

@@ -23,7 +23,9 @@ class DocumentLimits:
     kept_bytes: int = 512 * 2**20
     """Size of all unfetched translations and waiting documents."""
     kept_seconds: float = 3600.0
-    """Time until an unfetched translation is removed."""
+    """Time until an unfetched translation is removed; earlier where its space is needed."""
+    share: float = 0.5
+    """Share of the waiting and kept documents that may be those of one caller."""
     seconds: float = 1800.0
     """Maximum duration of a translation, without its time in the queue."""
 
@@ -49,6 +51,8 @@ class DocumentJob:
     """Why the state is ``error``."""
     progress: float = 0.0
     """How much is translated, from 0 to 1."""
+    caller: str | None = field(default=None, repr=False)
+    """Whose share of the space is used."""
     changed: float = 0.0
     """When the state last changed, in seconds of the monotonic clock."""
 

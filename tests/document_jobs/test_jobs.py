@@ -113,8 +113,10 @@ async def bench(
             await jobs.close()
 
 
-def order(content: bytes = b"hallo", name: str = "a.txt") -> DocumentOrder:
-    return DocumentOrder(name, content, "en", "de")
+def order(
+    content: bytes = b"hallo", name: str = "a.txt", caller: str | None = None
+) -> DocumentOrder:
+    return DocumentOrder(name, content, "en", "de", caller=caller)
 
 
 async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
@@ -381,3 +383,52 @@ async def test_small_file_with_large_content_counts_by_its_content(tmp_path: Pat
         await b.jobs.accept(order(), b.charge())
         with pytest.raises(DocumentsFull):
             await b.jobs.accept(order(), b.charge())
+
+
+@pytest.mark.parametrize("limits", [{"waiting": 4}, {"waiting_bytes": 20}])
+async def test_one_caller_fills_only_its_share_of_the_queue(
+    tmp_path: Path, limits: dict[str, int]
+) -> None:
+    async with bench(tmp_path, **limits) as b:
+        for _ in range(2):
+            await b.jobs.accept(order(caller="greedy"), b.charge())
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(order(caller="greedy"), b.charge())
+        await b.jobs.accept(order(caller="other"), b.charge())
+
+
+async def done_at(b: Bench, caller: str, seconds: float) -> DocumentJob:
+    b.clock.seconds = seconds
+    return await b.ended(await b.jobs.accept(order(caller=caller), b.charge()))
+
+
+async def test_oldest_translation_of_a_caller_makes_room_for_its_next(tmp_path: Path) -> None:
+    async with bench(tmp_path, kept_bytes=20) as b:
+        b.work.gate.set()
+        other = await done_at(b, "other", 1)
+        first, second, third = [await done_at(b, "greedy", at) for at in (2, 3, 4)]
+        for kept in (other, second, third):
+            assert b.jobs.status(kept.id, kept.key) is kept
+        with pytest.raises(DocumentNotFound):
+            b.jobs.status(first.id, first.key)
+
+
+async def test_caller_with_most_bytes_makes_room_for_others(tmp_path: Path) -> None:
+    async with bench(tmp_path, kept_bytes=20) as b:
+        b.work.gate.set()
+        poor = await done_at(b, "poor", 1)
+        greedy = [await done_at(b, "greedy", at) for at in (2, 3)]
+        await done_at(b, "third", 4)
+        fourth = await done_at(b, "fourth", 5)
+        for kept in (poor, greedy[1], fourth):
+            assert b.jobs.status(kept.id, kept.key) is kept
+        with pytest.raises(DocumentNotFound):
+            b.jobs.status(greedy[0].id, greedy[0].key)
+
+
+async def test_unfinished_documents_are_never_removed_for_others(tmp_path: Path) -> None:
+    async with bench(tmp_path, kept_bytes=10) as b:
+        running = [await b.jobs.accept(order(caller=c), b.charge()) for c in ("a", "b")]
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(order(caller="c"), b.charge())
+        assert all(b.jobs.status(job.id, job.key) is job for job in running)
