@@ -26,6 +26,8 @@ _TIMES = re.compile(
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*\s*$")  # noqa: RUF001
 _SPEAKER = re.compile(r"\s*(?:[-‐–—]|>>|♪|\w+:\s)")  # noqa: RUF001
+_DASH = re.compile(r"(?:[-‐–—]|>>)\s*(?=\S)")  # noqa: RUF001
+"""What a line of dialogue begins with; it is not translated."""
 _WIDTH = 42
 """Usual maximum of characters in a subtitle line."""
 
@@ -87,6 +89,9 @@ def _place(group: list[tuple[int, str]]) -> Iterator[Place]:
     lines = [line.strip() for _, line in group]
     start = group[0][0] + group[0][1].index(lines[0])
     end = group[-1][0] + group[-1][1].index(lines[-1]) + len(lines[-1])
+    if dash := _DASH.match(lines[0]):
+        start += dash.end()
+        lines[0] = lines[0][dash.end() :]
     newline = group[0][1][len(group[0][1].rstrip("\r\n")) :]
     joined = lines[0]
     for line in lines[1:]:

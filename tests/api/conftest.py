@@ -10,7 +10,10 @@ import pytest
 
 from service.bootstrap import Service, running
 from service.settings import Settings
+from tests.support.loop_monitor import responsive_loop
 from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
+
+__all__ = ["responsive_loop"]
 
 
 @pytest.fixture

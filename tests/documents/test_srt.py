@@ -58,8 +58,8 @@ def test_untranslated_captions_stay_byte_for_byte(lines: list[str], newline: str
 def test_a_sentence_over_two_lines_is_one_text() -> None:
     assert [source.text for source in open_srt(FILM.encode()).texts] == [
         "We were walking through the park.",
-        "- Where are you?",
-        "- Here!",
+        "Where are you?",
+        "Here!",
         '<g id="2">Rock &amp; roll <g id="3">never</g> dies</g> &lt;3',
     ]
 
@@ -129,3 +129,13 @@ def test_broken_files_are_refused_with_the_line_number(content: bytes, reason: s
 def test_ten_thousand_unpaired_tags_are_read_in_linear_time() -> None:
     content = b"1\n0:00:01,0 --> 0:00:02,0\n" + b"<i>" * 10_000 + b"a" + b"</b>" * 10_000
     assert translated(open_srt(content), str.upper) == content.replace(b">a<", b">A<")
+
+
+@pytest.mark.parametrize("dash", ["- ", "\N{EN DASH} ", "-", ">> "])
+def test_dialogue_dashes_are_kept_and_not_translated(dash: str) -> None:
+    captions = f"1\n00:00:01,000 --> 00:00:02,000\n{dash}one\n{dash}two\n"
+    document = open_srt(captions.encode())
+    assert [source.text for source in document.texts] == ["one", "two"]
+    assert document.replaced(["eins", "zwei"]).decode() == (
+        captions.replace("one", "eins").replace("two", "zwei")
+    )

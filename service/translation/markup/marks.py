@@ -44,6 +44,11 @@ class Element:
     """Its contents with their start in target words; the place of an ``Element`` is not empty."""
 
     @property
+    def is_link(self) -> bool:
+        """Whether it is of no use without text."""
+        return self.opening is not None and self.opening.raw.lower().startswith(("<a ", "<a\n"))
+
+    @property
     def has_words(self) -> bool:
         return self.words[0] < self.words[1]
 

@@ -1,4 +1,4 @@
-"""Finds format placeholders, URLs and e-mail addresses, which are not translated.
+"""Finds placeholders, addresses, mentions, hashtags and emoji, which are not translated.
 
 Tags are not matched, except the ``<x id="7"/>`` of translation files, which occur in otherwise
 plain texts. Every pattern takes linear time on any text.
@@ -11,6 +11,9 @@ import re
 from service.translation.alignment import Span
 
 _PRINTF = r"(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcsp@]"
+_EMOJI = r"[\u2600-\u27bf\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
+_WITH = r"[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+"""Variation, enclosing key, skin tone and tags of regional flags."""
 _SPECIAL = re.compile(
     rf"""
       \{{\{{\{{[^{{}}\n]+\}}\}}\}} | \{{\{{[^{{}}\n]+\}}\}}          # {{{{ name }}}}
@@ -26,6 +29,9 @@ _SPECIAL = re.compile(
     | (?<![\w+.-])(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,20}}://|(?i:www\.)(?=[^\W_]))
       (?P<address>[^\s<>"\u2018\u201a-\u201f«»\u2039\u203a\\^`|\u3000-\u303f\uff00-\uff0f]+)
     | (?<![\w+.-])(?:mailto:)?[\w+.-]++@(?:[\w-]+\.)+[^\W\d_]{{2,}}
+    | (?<![\w@\#&/.+-])[@\#](?=\d*+[^\W\d])\w++(?:[.-]\w++)*+(?:@\w++(?:[.-]\w++)*+)?  # @user, #tag
+    | [\U0001f1e6-\U0001f1ff]{{2}}                                 # flags
+    | {_EMOJI}{_WITH}*+(?:\u200d{_EMOJI}{_WITH}*+)*+
     """,
     re.VERBOSE,
 )
@@ -33,8 +39,13 @@ _TRAILING = frozenset(".,;:!?'\u2019*_~…·")
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 
+def is_one(text: str) -> bool:
+    """Whether a text is one placeholder, address, mention, hashtag or emoji."""
+    return find(text) == [(0, len(text))]
+
+
 def find(text: str) -> list[Span]:
-    """The spans of the placeholders and addresses in a text, in order."""
+    """The spans of the placeholders, addresses and the like in a text, in order."""
     spans = []
     position = 0
     while found := _SPECIAL.search(text, position):

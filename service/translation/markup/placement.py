@@ -158,9 +158,11 @@ class Placement:
             enumerate(children, start=1),
             key=lambda numbered: (numbered[1].pinned is None, -ranges.count(numbered[0])),
         ):
-            if not ranges.count(number):
-                continue
-            start, end = ranges.best(number, shares[number], child.pinned)
+            start, end = 0, 0
+            if ranges.count(number):
+                start, end = ranges.best(number, shares[number], child.pinned)
+            elif child.is_link:
+                start, end = ranges.likeliest(shares[number])
             if start < end:
                 start, end = self._neat(child, low + start, low + end, low, ranges.free)
                 child.place = (start, end)
@@ -332,6 +334,11 @@ class Ranges:
             if total > best:
                 best, best_range = total, (start, after)
         return best_range
+
+    def likeliest(self, shares_T: NDArray[np.float32]) -> tuple[int, int]:
+        """The free word with the most attention to a child; an empty range if it has none."""
+        best = int(np.where(self.free, shares_T, 0.0).argmax())
+        return (best, best + 1) if self.free[best] and shares_T[best] > _TIE else (0, 0)
 
     def _furthest(self, words: Sequence[int], ties: Sequence[float]) -> int:
         """The end of the best range from the first word on."""

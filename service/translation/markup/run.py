@@ -17,7 +17,7 @@ from service.translation.markup import html_tokens, xml_tokens
 from service.translation.markup.atoms import Atom, atoms, settle
 from service.translation.markup.marks import Mark
 from service.translation.markup.sentence import MarkedSentence
-from service.translation.markup.tokens import Decoder, Token, gathered, literal
+from service.translation.markup.tokens import Decoder, Token, gathered, literal, whole_links
 from service.translation.markup.types import MOST_MARKS, PLAIN, Markup, TooMuchMarkup
 
 _LINE_BREAK = re.compile(r"(<[bB][rR] ?/?>)")
@@ -119,7 +119,7 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
             outside.extend(atom.raw for atom in inside)
         inside.clear()
 
-    for token in gathered(tokens):
+    for token in gathered(whole_links(tokens, decode)):
         if token.breaks:
             end_run()
             outside.append(token.raw)

@@ -6,9 +6,16 @@ nested: an element that the text does not close gets a ``close`` with empty ``ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from service.translation.markup.placeholders import is_one
+
+_LINK = re.compile(r"<[aA][\s>]")
+_MOST_HELD = 50
+"""Tokens in a link that is still looked at as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,36 @@ Decoder = Callable[[str], list[tuple[str, str]]]
 
 def literal(raw: str) -> list[tuple[str, str]]:
     return [(raw, raw)]
+
+
+def whole_links(tokens: Iterable[Token], decode: Decoder) -> Iterator[Token]:
+    """Merge each link whose text is one address, mention or hashtag into one ``empty`` token.
+
+    Such a text may be divided by tags: ``<a>@<span>anna</span></a>``.
+    """
+    held: list[Token] = []
+    depth = 0
+    for token in tokens:
+        if not held and not (token.kind == "open" and _LINK.match(token.raw)):
+            yield token
+            continue
+        held.append(token)
+        depth += (token.kind == "open") - (token.kind == "close")
+        if depth == 0 and _is_whole(held, decode):
+            yield replace(held[0], kind="empty", raw="".join(t.raw for t in held), untouched=True)
+        elif depth == 0 or token.breaks or len(held) > _MOST_HELD:
+            yield from held
+        else:
+            continue
+        held, depth = [], 0
+    yield from held
+
+
+def _is_whole(link: Sequence[Token], decode: Decoder) -> bool:
+    if any(token.breaks or token.kind == "empty" for token in link):
+        return False
+    parts = (decode(token.raw) for token in link if token.kind == "text")
+    return is_one("".join(plain for part in parts for _, plain in part).strip())
 
 
 def gathered(tokens: Iterable[Token]) -> Iterator[Token]:

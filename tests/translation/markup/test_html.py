@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.translation.markup import parse
-from tests.translation.markup.making import HTML, seen, shouted
+from tests.translation.markup.making import HTML, rendered, seen, shouted
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,25 @@ def test_parsing_is_lossless_and_linear_for_repeated_units(unit) -> None:
     text = unit * (30_000 // len(unit))
     parsed = parse(text, HTML)
     assert parsed.join([run.raw for run in parsed.runs]) == text
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        '<a href="/@a" class="mention">@<span>anna</span></a>',
+        '<a href="/tags/x" rel="tag">#<span>Hunde</span></a>',
+        '<a href="https://a.example/b"><span class="invisible">https://</span>'
+        '<span>a.example</span><span class="invisible">/b</span></a>',
+    ],
+)
+def test_mention_hashtag_or_address_in_a_link_is_kept_whole(link: str) -> None:
+    text = f"<p>Hallo {link}, wie geht es?</p>"
+    assert seen(text, HTML) == ["Hallo, wie geht es?"]
+    assert shouted(text, HTML) == f"<p>HALLO {link}, WIE GEHT ES?</p>"
+    assert shouted(f"<p>{link}</p>", HTML) == f"<p>{link}</p>"
+
+
+def test_text_of_a_link_is_never_empty() -> None:
+    links = [(0, 0), (0, 1)]
+    found = rendered('ganz <a href="x">neu hier</a>', "all new", links)
+    assert found in ('<a href="x">all</a> new', 'all <a href="x">new</a>')

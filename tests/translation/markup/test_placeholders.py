@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.markup.placeholders import find
+from service.translation.markup.placeholders import find, is_one
 
 
 def found(text: str) -> list[str]:
@@ -36,7 +36,6 @@ def test_placeholder_or_address_is_found_without_surrounding_text(placeholder, a
             "{ ein Satz in Klammern }",
             "$5",
             "a@b",
-            "@name",
             "3 < 4 > 2",
             "http://",
             "www.",
@@ -66,3 +65,22 @@ def test_spans_are_ordered_and_do_not_overlap(text) -> None:
 )
 def test_search_is_linear_for_repeated_units(unit) -> None:
     find(unit * (100_000 // len(unit)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("@anna", "@anna@example.social", "@a.b", "#Hunde", "#2fast", "\N{DOG FACE}"),
+        "\N{THUMBS UP SIGN}\N{EMOJI MODIFIER FITZPATRICK TYPE-4}",
+        "\N{WOMAN}\u200d\N{PERSONAL COMPUTER}",
+        "\N{REGIONAL INDICATOR SYMBOL LETTER D}\N{REGIONAL INDICATOR SYMBOL LETTER E}",
+    ],
+)
+def test_mentions_hashtags_and_emoji_are_placeholders(text: str) -> None:
+    assert found(f"Siehe {text}, ja") == [text]
+    assert is_one(text)
+
+
+@pytest.mark.parametrize("text", ["C# 4", "a#b", "# 1", "#1", "##", "@ home", "&#252;", "x/#y"])
+def test_signs_inside_other_text_are_no_mentions(text: str) -> None:
+    assert found(text) == []
