@@ -10,6 +10,7 @@ import pytest
 
 from service.bootstrap import Service, running
 from service.settings import Settings
+from tests.support.asgi import client_of
 from tests.support.loop_monitor import responsive_loop
 from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
 
@@ -43,6 +44,5 @@ async def service(settings: Settings) -> AsyncIterator[Service]:
 
 @pytest.fixture
 async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(service.app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with client_of(service.app) as client:
         yield client

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.bootstrap import running
 from service.settings import Settings
+from tests.support.asgi import connected
 from tests.support.directed import SOFT_PIECE, load_directed, two_directions
 from tests.support.shouting import put_bundle
 
@@ -24,10 +24,8 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     (bundles / "both").mkdir()
     (bundles / "both" / "manifest.json").write_text(two_directions().to_json(), encoding="utf-8")
     settings = Settings(bundles=bundles, slots=8, max_beam_size=4, state=tmp_path / "state")
-    async with running(settings, load_directed) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
+    async with connected(settings, load_directed) as client:
+        yield client
 
 
 async def translated(client: httpx.AsyncClient, text: str, source: str, target: str) -> str:

@@ -1,30 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import httpx
 import pytest
 
-from service.bootstrap import running
 from service.settings import Settings
-from tests.support.shouting import load_shouting
+from tests.support.asgi import connected
 
 pytestmark = pytest.mark.anyio
 BODY = {"q": "a", "source": "de", "target": "en"}
 FILE = {"file": ("a.txt", b"a")}
 
 
-@asynccontextmanager
-async def serving(settings: Settings, **update: object) -> AsyncIterator[httpx.AsyncClient]:
-    async with running(settings.model_copy(update=update), load_shouting) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
-
-
 async def test_missing_key_returns_400_on_every_route(settings: Settings) -> None:
-    async with serving(settings, api_keys="required", suggestions=True) as client:
+    async with connected(settings, api_keys="required", suggestions=True) as client:
         for path, sent in (
             ("/translate", {"json": BODY}),
             ("/translate", {"data": {**BODY, "stream": "true"}}),
@@ -44,7 +31,7 @@ async def test_missing_key_returns_400_on_every_route(settings: Settings) -> Non
 
 @pytest.mark.parametrize("shape", ["json", "data", "params"])
 async def test_a_wrong_key_is_refused_in_every_shape(settings: Settings, shape: str) -> None:
-    async with serving(settings, api_keys="optional") as client:
+    async with connected(settings, api_keys="optional") as client:
         sent = {shape: {**BODY, "api_key": "wrong"}}
         response = await client.post("/translate", **sent)  # type: ignore[arg-type]
         assert (response.status_code, response.json()) == (403, {"error": "Invalid API key"})
@@ -54,7 +41,7 @@ async def test_a_wrong_key_is_refused_in_every_shape(settings: Settings, shape: 
 
 
 async def test_rate_limit_returns_429_with_retry_after(settings: Settings) -> None:
-    async with serving(settings, requests_per_minute=1) as client:
+    async with connected(settings, requests_per_minute=1) as client:
         assert (await client.post("/translate", json=BODY)).status_code == 200
         for body in (BODY, {**BODY, "stream": True}):
             response = await client.post("/translate", json=body)

@@ -8,6 +8,7 @@ import pytest
 
 from service.bootstrap import running
 from service.settings import Settings
+from tests.support.asgi import client_of, connected
 from tests.support.shouting import load_shouting
 
 pytestmark = pytest.mark.anyio
@@ -17,11 +18,8 @@ TEXT = "eins ist da.\r\n\r\n  zwei ist da.\n"
 
 @pytest.fixture
 async def without_files(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    settings = settings.model_copy(update={"documents": False})
-    async with running(settings, load_shouting) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
+    async with connected(settings, documents=False) as client:
+        yield client
 
 
 async def test_a_file_is_translated_and_fetched(client: httpx.AsyncClient) -> None:
@@ -134,29 +132,28 @@ async def test_host_that_is_no_name_is_refused(client: httpx.AsyncClient, host: 
 
 async def test_public_address_replaces_the_host_of_the_request(settings: Settings) -> None:
     settings = settings.model_copy(update={"public_url": "https://mt.example/below/"})
-    async with running(settings, load_shouting) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://evil") as client:
-            files = {"file": ("a.txt", b"eins")}
-            answer = await client.post("/translate_file", files=files, data=DE_EN)
+    async with (
+        running(settings, load_shouting) as service,
+        client_of(service.app, "http://evil") as client,
+    ):
+        files = {"file": ("a.txt", b"eins")}
+        answer = await client.post("/translate_file", files=files, data=DE_EN)
     assert answer.json()["translatedFileUrl"].startswith("https://mt.example/below/download_file/")
 
 
 async def test_file_done_while_draining_returns_503_and_is_not_charged(settings: Settings) -> None:
-    async with running(settings, load_shouting) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            translate = service.translator.translate
+    async with running(settings, load_shouting) as service, client_of(service.app) as client:
+        translate = service.translator.translate
 
-            async def draining(*arguments: Any) -> Any:
-                service.drain.begin()
-                return await translate(*arguments)
+        async def draining(*arguments: Any) -> Any:
+            service.drain.begin()
+            return await translate(*arguments)
 
-            service.translator.translate = draining  # type: ignore[method-assign]
-            files = {"file": ("a.txt", b"eins ist da.")}
-            response = await client.post("/translate_file", files=files, data=DE_EN)
-            assert response.status_code == 503
-            assert response.headers["retry-after"]
-            service.drain.begun = False
-            usage = (await client.get("/v2/usage")).json()
-            assert (usage["character_count"], usage["document_count"]) == (0, 0)
+        service.translator.translate = draining  # type: ignore[method-assign]
+        files = {"file": ("a.txt", b"eins ist da.")}
+        response = await client.post("/translate_file", files=files, data=DE_EN)
+        assert response.status_code == 503
+        assert response.headers["retry-after"]
+        service.drain.begun = False
+        usage = (await client.get("/v2/usage")).json()
+        assert (usage["character_count"], usage["document_count"]) == (0, 0)

@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.bootstrap import running
 from service.settings import Settings
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.asgi import connected
+from tests.support.shouting import put_bundle
 
 pytestmark = pytest.mark.anyio
 
@@ -20,11 +20,8 @@ async def chinese(settings: Settings, tmp_path: Path) -> AsyncIterator[httpx.Asy
     for code in ("zh", "zh-Hant", "pt-BR"):
         put_bundle(bundles, f"shout-{code.lower()}-en", code, "en")
         put_bundle(bundles, f"shout-en-{code.lower()}", "en", code)
-    settings = settings.model_copy(update={"bundles": bundles})
-    async with running(settings, load_shouting) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
+    async with connected(settings, bundles=bundles) as client:
+        yield client
 
 
 async def test_languages_are_listed_with_their_targets(client: httpx.AsyncClient) -> None:

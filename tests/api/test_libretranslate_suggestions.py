@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from service.bootstrap import running
 from service.settings import Settings
-from tests.support.shouting import load_shouting
+from tests.support.asgi import connected
 
 pytestmark = pytest.mark.anyio
 SUGGESTION = {"q": "Ein Hund.", "s": "A dog.", "source": "de", "target": "en"}
@@ -15,11 +14,8 @@ SUGGESTION = {"q": "Ein Hund.", "s": "A dog.", "source": "de", "target": "en"}
 
 @pytest.fixture
 async def collecting(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    settings = settings.model_copy(update={"suggestions": True})
-    async with running(settings, load_shouting) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
+    async with connected(settings, suggestions=True) as client:
+        yield client
 
 
 async def test_suggestion_is_accepted_where_enabled(collecting: httpx.AsyncClient) -> None:

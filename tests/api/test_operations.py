@@ -15,15 +15,12 @@ from service.bootstrap import Service, build, running
 from service.loading.loader import ModelObserver
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
+from tests.support.asgi import client_of
 from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
 pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
 OFFERED = ["shout-de-en", "shout-en-de", "shout-fr-en"]
-
-
-def connected_to(service: Service) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(service.app), base_url="http://test")
 
 
 async def samples(client: httpx.AsyncClient) -> dict[tuple[str, frozenset[str]], float]:
@@ -67,7 +64,7 @@ async def test_the_service_answers_while_it_loads(settings: Settings) -> None:
         return await load_shouting(path, settings, observer_for)
 
     service = build(settings, load)
-    async with service.app.router.lifespan_context(service.app), connected_to(service) as client:
+    async with service.app.router.lifespan_context(service.app), client_of(service.app) as client:
         assert (await client.get("/livez")).status_code == 200
         readiness = await client.get("/readyz")
         assert readiness.status_code == 503
@@ -94,7 +91,7 @@ async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
 
 async def test_a_service_without_bundles_says_why_it_is_not_ready(tmp_path: Path) -> None:
     settings = Settings(bundles=tmp_path)
-    async with running(settings, load_shouting) as service, connected_to(service) as client:
+    async with running(settings, load_shouting) as service, client_of(service.app) as client:
         response = await client.get("/readyz")
         assert response.status_code == 503
         assert response.json()["reasons"] == ["no model is on offer: there is no bundle"]
@@ -145,8 +142,7 @@ async def test_reload_requires_admin_and_updates_models(
     put_bundle(settings.bundles, "bad", "nl", "de")
     put_broken_bundle(settings.bundles, "bad")
     shutil.rmtree(settings.bundles / "shout-fr-en")
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with client_of(app) as client:
         with pytest.raises(NotAllowed):
             await client.post("/models/reload")
         assert (await client.get("/models/reload")).status_code == 405
@@ -196,10 +192,10 @@ async def test_metrics_show_sentences_that_join_a_running_batch(client: httpx.As
 
 async def test_two_services_in_one_process_have_separate_metrics(settings: Settings) -> None:
     async with running(settings, load_shouting) as one, running(settings, load_shouting) as other:
-        async with connected_to(one) as client:
+        async with client_of(one.app) as client:
             await client.post("/translate", json={"q": "a", **DE_EN})
             assert ("nmt_characters_total", frozenset({"shout-de-en"})) in await samples(client)
-        async with connected_to(other) as client:
+        async with client_of(other.app) as client:
             assert ("nmt_characters_total", frozenset({"shout-de-en"})) not in await samples(client)
 
 

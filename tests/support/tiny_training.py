@@ -136,3 +136,11 @@ def tiny_network(seed: int = 1, **changes: Any) -> Transformer:
 if __name__ == "__main__":
     RECIPES["tiny"] = tiny_recipe
     sys.exit(main())
+
+
+def run_on(data: RunDirectory, path: Path) -> RunDirectory:
+    """A new run directory with the prepared data of another."""
+    path.mkdir()
+    for file in data.path.iterdir():
+        (path / file.name).symlink_to(file)
+    return RunDirectory(path)

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 
-from service.bootstrap import running
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
-from tests.support.shouting import load_shouting
-
-
-@asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a newly started service."""
-    async with running(settings, load_shouting) as service:
-        transport = httpx.ASGITransport(service.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield client
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from service.settings import Settings
-from tests.api.deepl.conftest import connected
+from tests.support.asgi import connected
 
 pytestmark = pytest.mark.anyio
 FIELDS = {"source_lang": "DE", "target_lang": "EN-US"}
@@ -153,7 +153,7 @@ async def test_glossaries_are_applied_to_documents(client: httpx.AsyncClient) ->
 
 
 async def test_documents_can_be_switched_off(settings: Settings) -> None:
-    async with connected(settings.model_copy(update={"documents": False})) as client:
+    async with connected(settings, documents=False) as client:
         response = await uploaded(client)
         assert response.status_code == 400
         assert "not translated on this server" in response.json()["message"]

@@ -10,7 +10,8 @@ from service.bootstrap import Service
 from service.settings import Settings
 from service.state.errors import StateError
 from service.state.keys import KeyStore
-from tests.api.deepl.conftest import authorised, connected
+from tests.api.deepl.conftest import authorised
+from tests.support.asgi import client_of, connected
 
 pytestmark = pytest.mark.anyio
 BODY = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN-US"}
@@ -133,8 +134,7 @@ async def test_a_deadline_that_has_passed_is_504(client: httpx.AsyncClient) -> N
 
 async def test_service_without_models_returns_503_with_retry_after(service: Service) -> None:
     await service.repository.close()
-    transport = httpx.ASGITransport(service.app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with client_of(service.app) as client:
         response = await client.post("/v2/translate", json=BODY)
     assert response.status_code == 503
     assert "retry-after" in response.headers
@@ -147,8 +147,7 @@ async def test_unexpected_error_returns_500_without_details(
         raise RuntimeError("the secret of the house")
 
     monkeypatch.setattr(service.translator, "translate", fail)
-    transport = httpx.ASGITransport(service.app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with client_of(service.app) as client:
         response = await client.post("/v2/translate", json=BODY)
     assert response.status_code == 500
     assert isinstance(response.json()["message"], str)

@@ -10,7 +10,8 @@ import pytest
 
 from service.settings import Settings
 from service.state.keys import KeyStore
-from tests.api.deepl.conftest import authorised, connected
+from tests.api.deepl.conftest import authorised
+from tests.support.asgi import connected
 
 pytestmark = pytest.mark.anyio
 MEADOW = {

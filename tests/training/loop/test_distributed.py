@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import socket
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 import torch
 
 from tests.support.tiny_training import (
-    prepared,
+    run_on,
     tiny_recipe,
     with_budget,
     with_network,
@@ -55,26 +54,6 @@ def train(recipe: Recipe, path: Path, rank: int, port: int) -> None:
         Trainer(recipe, RunDirectory(path), CPU, world=world).train()
     finally:
         leave(world)
-
-
-@pytest.fixture(scope="module")
-def context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    # An optimiser imports torch's compiler, which takes longer than a whole run here.
-    context.set_forkserver_preload([__name__, "torch._dynamo"])
-    return context
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    return prepared(tmp_path_factory.mktemp("runs"), RECIPE)
-
-
-def run_on(data: RunDirectory, path: Path) -> RunDirectory:
-    path.mkdir()
-    for file in data.path.iterdir():
-        (path / file.name).symlink_to(file)
-    return RunDirectory(path)
 
 
 def free_port() -> int:

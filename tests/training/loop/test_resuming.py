@@ -7,7 +7,6 @@ forked from a server that has imported torch once.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -21,7 +20,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from tests.support.tiny_training import prepared, tiny_recipe, with_budget, with_optimisation
+from tests.support.tiny_training import run_on, tiny_recipe, with_budget, with_optimisation
 from training import checkpoint
 from training.loop.event_log import RunLog
 from training.loop.trainer import Trainer
@@ -97,19 +96,6 @@ def train_until_half_a_line_is_written(recipe: Recipe, path: Path) -> None:
     train(recipe, path)
 
 
-@pytest.fixture(scope="module")
-def context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    # An optimiser imports torch's compiler, which takes longer than a whole run here.
-    context.set_forkserver_preload([__name__, "torch._dynamo"])
-    return context
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    return prepared(tmp_path_factory.mktemp("runs"), RECIPE)
-
-
 @pytest.fixture
 def new_run(tmp_path: Path, data: RunDirectory) -> RunDirectory:
     return run_on(data, tmp_path / "broken")
@@ -122,13 +108,6 @@ def unbroken(
     run = run_on(data, tmp_path_factory.mktemp("unbroken") / "run")
     finish(context, run)
     return run
-
-
-def run_on(data: RunDirectory, path: Path) -> RunDirectory:
-    path.mkdir()
-    for file in data.path.iterdir():
-        (path / file.name).symlink_to(file)
-    return RunDirectory(path)
 
 
 def started(
