@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks.client import Plan, arrivals
+from benchmarks.queueing import __main__ as command
 from benchmarks.queueing.costs import Costs, Slowness, Window, Work, fit
 from benchmarks.queueing.service import Run, Service
 from benchmarks.queueing.simulation import Shape, Site
@@ -135,3 +138,18 @@ def test_simulated_service_is_predicted_exactly() -> None:
             assert each.ratio(name) == pytest.approx(1, abs=0.01)
             assert (low, high) == pytest.approx((1, 1), abs=0.01)
     assert any("70%" in line for line in reports)
+
+
+def test_validate_command_writes_the_record_and_passes_its_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated = nullcontext(SimulatedService("nowhere", 0))
+    monkeypatch.setattr(command, "isolated_service", lambda bundle: simulated)
+    monkeypatch.setattr(command, "requests_of", lambda bundle, data: REQUESTS)
+    monkeypatch.setattr(command.machine, "wait_until_quiet", lambda seconds: True)
+    path = tmp_path / "new" / "costs.json"
+    options = ["--rounds", "1", "--seconds", "3", "--check"]
+    assert command.main(["--record", str(path), "validate", *options]) == 0
+    assert command.RECORD.validate_json(path.read_bytes()).lengths == SITE.lengths
+    printed = capsys.readouterr().out
+    assert all(f"\n{load:.0%} " in printed for load in LOADS)
