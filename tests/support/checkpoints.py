@@ -20,6 +20,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+LONGEST = 40
+"""Short, because random networks hardly ever end a translation."""
 SIZES: dict[str, Any] = {
     "d_model": 32,
     "encoder_layers": 2,
@@ -28,7 +30,7 @@ SIZES: dict[str, Any] = {
     "decoder_attention_heads": 4,
     "encoder_ffn_dim": 64,
     "decoder_ffn_dim": 64,
-    "max_position_embeddings": 96,
+    "max_position_embeddings": LONGEST,
     "dropout": 0.0,
 }
 WORDS = {
@@ -205,7 +207,7 @@ def write_marian(
     model.generation_config = GenerationConfig(
         num_beams=4,
         early_stopping=True,
-        max_length=96,
+        max_length=LONGEST,
         bad_words_ids=[[target["<pad>"]]],
         renormalize_logits=True,
         pad_token_id=target["<pad>"],
@@ -283,7 +285,7 @@ def _save_m2m100(
     model.generation_config = GenerationConfig(
         num_beams=4,
         early_stopping=True,
-        max_length=96,
+        max_length=LONGEST,
         pad_token_id=1,
         eos_token_id=2,
         bos_token_id=0,

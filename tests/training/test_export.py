@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import functools
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -36,9 +39,11 @@ from training.search.beam import Hypothesis, Searching
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
 SEARCHING = Searching(SPECIAL_IDS, beam_size=3, length_penalty=1.0)
+Exported = Callable[[str], tuple[Transformer, Path]]
 SOURCES = [(4, 5, 6, 7, 3), (29, 8, 3), (9, 9, 10, 11, 12, 13, 14, 3), (20, 3)]
 
 NETWORKS = {
+    "usual": CONFIG,
     **{
         f"{norm}-{positions}-{tying}": replace(
             CONFIG, norm=norm, positions=positions, tying=tying, width=16, feed_forward=24
@@ -84,11 +89,22 @@ def check(network: Transformer, directory: Path) -> list[Translated]:
     return translated
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """The network of a name and its bundle in every precision, which is written once."""
+
+    @functools.cache
+    def export(name: str) -> tuple[Transformer, Path]:
+        network = random_network(NETWORKS[name])
+        path = tmp_path_factory.mktemp("exported") / "bundle"
+        return network, write_bundle(network, path, PRECISIONS).path
+
+    return export
+
+
 @pytest.mark.parametrize("name", NETWORKS)
-def test_graphs_match_the_network(tmp_path: Path, name: str) -> None:
-    network = random_network(NETWORKS[name])
-    bundle = write_bundle(network, tmp_path / "bundle", PRECISIONS)
-    for sentence in check(network, bundle.path):
+def test_graphs_match_the_network(exported: Exported, name: str) -> None:
+    for sentence in check(*exported(name)):
         best, int8 = sentence.network[0], sentence.graphs["int8"][0]
         assert sentence.graphs["fp32"][0].token_ids == best.token_ids
         # Close to the network despite quantised weights.
@@ -100,14 +116,13 @@ def test_graphs_match_the_network(tmp_path: Path, name: str) -> None:
 )
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_graphs_have_the_signatures_that_the_service_expects(
-    tmp_path: Path, name: str, precision: Precision
+    exported: Exported, name: str, precision: Precision
 ) -> None:
-    config = NETWORKS[name]
-    bundle = write_bundle(random_network(config), tmp_path / "bundle", PRECISIONS)
+    network, path = exported(name)
     for graph in GRAPHS:
-        session = open_graph(bundle.path, graph, precision)
+        session = open_graph(path, graph, precision)
         found = Signature(typed(session.get_inputs()), typed(session.get_outputs()))
-        check_signature(graph, signature(graph, dimensions_of(config), precision), found)
+        check_signature(graph, signature(graph, dimensions_of(network.config), precision), found)
 
 
 def typed(values: list[onnxruntime.NodeArg]) -> dict[str, TensorType]:
@@ -118,20 +133,19 @@ def typed(values: list[onnxruntime.NodeArg]) -> dict[str, TensorType]:
 
 
 @pytest.fixture(scope="module")
-def network() -> Transformer:
-    return random_network()
+def network(exported: Exported) -> Transformer:
+    return exported("usual")[0]
 
 
 @pytest.fixture(scope="module")
-def translated(network: Transformer, tmp_path_factory: pytest.TempPathFactory) -> list[Translated]:
-    return check(
-        network, write_bundle(network, tmp_path_factory.mktemp("good") / "bundle", PRECISIONS).path
-    )
+def translated(exported: Exported) -> list[Translated]:
+    return check(*exported("usual"))
 
 
 @pytest.fixture
-def graphs(tmp_path: Path, network: Transformer) -> Path:
-    return write_bundle(network, tmp_path / "bundle", PRECISIONS).path
+def graphs(tmp_path: Path, exported: Exported) -> Path:
+    """A copy of the usual network's bundle, to be tampered with."""
+    return Path(shutil.copytree(exported("usual")[1], tmp_path / "bundle"))
 
 
 def tamper(graphs: Path, name: str, factor: float = 0.9, precision: Precision = "fp32") -> None:

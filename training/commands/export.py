@@ -56,7 +56,7 @@ def described(bundle: Bundle) -> str:
     shown = [each.source for each in manifest.examples if each.direction == 0]
     body = json.dumps(
         {
-            "q": shown[0] if shown else "",
+            "q": shown[0] if shown else "...",
             "source": direction.source,
             "target": direction.target,
             "model": manifest.name,

@@ -46,8 +46,9 @@ def reverse() -> Recipe:
         optimisation=Optimisation(
             tokens_per_batch=1408,
             schedule="cosine",
-            peak_learning_rate=4e-3,
+            peak_learning_rate=2e-3,
             warmup=200,
+            optimiser="muon",
             label_smoothing=0.0,
             precision="fp32",
         ),

@@ -16,7 +16,7 @@ from transformers import MarianMTModel, MarianTokenizer
 from models.bundle.bundle import SHORTLIST, Bundle
 from models.bundle.manifest import Direction
 from models.bundle.tokenizer import Tokenizer
-from tests.support.checkpoints import sentences, write_m2m100, write_marian
+from tests.support.checkpoints import LONGEST, sentences, write_m2m100, write_marian
 from tests.support.server import running
 from training.cli import main
 from training.importing.importing import import_checkpoint, read_checkpoint
@@ -70,7 +70,7 @@ def test_published_bundle_matches_the_checkpoint_and_its_card(
     ]
     assert manifest.precisions == ("int8", "fp32", "fp16")
     assert (manifest.decoding.beam_size, manifest.decoding.length_penalty) == (4, 1.0)
-    assert manifest.limits.source_length == manifest.limits.target_length == 96
+    assert manifest.limits.source_length == manifest.limits.target_length == LONGEST
     assert SHORTLIST not in manifest.files
     assert {"source.model", "target.model"} <= manifest.files.keys()
     assert all(example.source in text.read_text() for example in manifest.examples)
