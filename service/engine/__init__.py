@@ -1,0 +1,1 @@
+"""Decoding engine: continuous batching, scheduling and beam search. Moves no tensors."""

@@ -1,0 +1,1 @@
+"""Prometheus metrics, structured logs and OpenTelemetry traces of the service."""

@@ -50,7 +50,8 @@ async def test_drawing_failure_raises_and_next_picture_is_drawn(painter: Painter
 
 async def test_next_picture_is_drawn_after_a_cancelled_one(painter: Painter) -> None:
     abandoned = asyncio.create_task(painter.heatmap(make()))
-    await asyncio.sleep(0.05)
+    while not painter._helpers.processes:
+        await asyncio.sleep(0)
     abandoned.cancel()
     await asyncio.gather(abandoned, return_exceptions=True)
     assert (await painter.heatmap(make())).startswith(b"\x89PNG")
