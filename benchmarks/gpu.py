@@ -4,7 +4,8 @@
 
 Prints each result when it is known, and appends it to ``--record`` as a line of JSON, so that a run
 that is stopped has not been in vain: whether a GPU is usable, the largest difference of a step from
-fp32 on the CPU, and how many translations are the same. Then, for beams of 4 and sources of 25
+fp32 on the CPU, and how many translations are the same, first with plain steps and then with steps
+captured into CUDA graphs. Then, for beams of 4 and sources of 25
 tokens: target tokens per second of our engine as the service runs it; the milliseconds of an encode
 and of a step, and of the latter how many the host does not wait; the roofline (the bytes of
 weights, keys and values that a step must read, over the bandwidth of a measured copy); PyTorch's
@@ -105,15 +106,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bundle=bundle.manifest.name,
         precision=precision,
     )
-    note("difference", log_prob=largest_difference(bundle, precision, device))
-    note("parity", same=parity(bundle, precision, device), sentences=PARITY_SENTENCES)
     bandwidth = copy_bandwidth(device)
     note("copy", bytes_per_second=bandwidth)
-    for sentences in options.sentences:
-        note("batch", **asdict(measure(bundle, precision, device, sentences, bandwidth)))
     slots = max(options.sentences)
-    rate = arriving(bundle, precision, device, slots, ARRIVING * slots)
-    note("arriving", slots=slots, tokens_per_second=rate)
+    for capture in (False, True) if device == "cuda" and precision == "fp16" else (False,):
+        run = partial(note, capture=capture)
+        run("difference", log_prob=largest_difference(bundle, precision, device, capture))
+        same = parity(bundle, precision, device, capture)
+        run("parity", same=same, sentences=PARITY_SENTENCES)
+        for sentences in options.sentences:
+            row = measure(bundle, precision, device, sentences, bandwidth, capture)
+            run("batch", **asdict(row))
+        rate = arriving(bundle, precision, device, slots, ARRIVING * slots, capture)
+        run("arriving", slots=slots, tokens_per_second=rate)
     return 0
 
 
@@ -129,12 +134,15 @@ def _note(record: Path | None, kind: str, **values: object) -> None:
             file.write(json.dumps({"benchmark": "gpu", "kind": kind, **numbers}) + "\n")
 
 
-def largest_difference(bundle: Bundle, precision: Precision, device: Device) -> float:
+def largest_difference(
+    bundle: Bundle, precision: Precision, device: Device, capture: bool = False
+) -> float:
     """The largest difference of a candidate's log-probability from fp32 on the CPU."""
     sources = random_words(bundle, [FIXED_TOKENS] * PARITY_SENTENCES)
+    there = load(bundle, precision, len(sources), memory_of(device, capture))
     found, exact = (
-        np.stack(list(log_probs(load(bundle, p, where, len(sources)), sources)))
-        for p, where in ((precision, device), ("fp32", "cpu"))
+        np.stack(list(log_probs(backend, sources)))
+        for backend in (there, load(bundle, "fp32", len(sources)))
     )
     return float(np.abs(found - exact).max())
 
@@ -155,34 +163,35 @@ def _batch(sentences: int, position: int) -> StepBatch:
 
 
 def arriving(
-    bundle: Bundle, precision: Precision, device: Device, slots: int, sentences: int
+    bundle: Bundle,
+    precision: Precision,
+    device: Device,
+    slots: int,
+    sentences: int,
+    capture: bool = False,
 ) -> float:
     """Tokens per second of sentences of mixed lengths that take the slots of finished ones."""
     lengths = newstest_lengths(sentences)
     limit = bundle.manifest.limits.source_length
     sources = random_words(bundle, [min(length, limit) for length in lengths])
-    translations, seconds = translate(bundle, precision, device, sources, runs=1, slots=slots)
+    backend = load(bundle, precision, slots, memory_of(device, capture))
+    translations, seconds = translate(backend, bundle, sources, runs=1)
     return sum(len(translation) + 1 for translation in translations) / seconds
 
 
-def parity(bundle: Bundle, precision: Precision, device: Device) -> int:
+def parity(bundle: Bundle, precision: Precision, device: Device, capture: bool = False) -> int:
     """Number of sentences whose translation equals that of fp32 on the CPU."""
     sentences = random_words(bundle, [FIXED_TOKENS] * PARITY_SENTENCES)
-    device_translations, _ = translate(bundle, precision, device, sentences, runs=1)
-    cpu_translations, _ = translate(bundle, "fp32", "cpu", sentences, runs=1)
-    return sum(map(tuple.__eq__, device_translations, cpu_translations))
+    there = load(bundle, precision, len(sentences), memory_of(device, capture))
+    found, _ = translate(there, bundle, sentences, runs=1)
+    exact, _ = translate(load(bundle, "fp32", len(sentences)), bundle, sentences, runs=1)
+    return sum(map(tuple.__eq__, found, exact))
 
 
 def translate(
-    bundle: Bundle,
-    precision: Precision,
-    device: Device,
-    sentences: Sentences,
-    runs: int,
-    slots: int = 0,
+    backend: OnnxBackend, bundle: Bundle, sentences: Sentences, runs: int
 ) -> tuple[list[tuple[int, ...]], float]:
-    """The translations, and the median seconds of a run over all sentences."""
-    backend = load(bundle, precision, device, slots or len(sentences))
+    """The translations, and the median seconds of a run over all sentences. Closes the backend."""
     scheduler = Scheduler(backend.limits, bundle.manifest.special_ids, max_padded_tokens=1 << 20)
     options = DecodingOptions(beam_size=BEAM_SIZE, max_decoding_length=128)
 
@@ -204,15 +213,15 @@ def translate(
     return asyncio.run(all_at_once())
 
 
+def memory_of(device: Device, capture: bool) -> _TimedGpu | _TimedHost:
+    if device == "cpu":
+        return _TimedHost()
+    return _TimedGpu(usable_gpus()[0].number, capture=capture)
+
+
 def load(
-    bundle: Bundle,
-    precision: Precision,
-    device: Device,
-    slots: int,
-    memory: Memory | None = None,
+    bundle: Bundle, precision: Precision, slots: int, memory: Memory | None = None
 ) -> OnnxBackend:
-    if memory is None:
-        memory = CudaMemory(usable_gpus()[0].number) if device == "cuda" else HostMemory()
     return OnnxBackend.load(
         bundle,
         precision,
@@ -225,13 +234,19 @@ def load(
 
 
 def measure(
-    bundle: Bundle, precision: Precision, device: Device, sentences: int, bandwidth: float
+    bundle: Bundle,
+    precision: Precision,
+    device: Device,
+    sentences: int,
+    bandwidth: float,
+    capture: bool = False,
 ) -> Row:
     sources = random_words(bundle, [FIXED_TOKENS] * sentences)
-    translations, seconds = translate(bundle, precision, device, sources, RUNS)
+    backend = load(bundle, precision, sentences, memory_of(device, capture))
+    translations, seconds = translate(backend, bundle, sources, RUNS)
     tokens = sum(len(translation) + 1 for translation in translations)
-    memory = _TimedGpu(usable_gpus()[0].number) if device == "cuda" else _TimedHost()
-    backend = load(bundle, precision, device, sentences, memory)
+    memory = memory_of(device, capture)
+    backend = load(bundle, precision, sentences, memory)
     encode = _seconds(lambda: backend.encode(EncodeBatch(0, sources)))
     steps, host = [], []
     for position in range(_STEPS):

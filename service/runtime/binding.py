@@ -164,7 +164,9 @@ class _Layout:
 
 
 class StepBinding:
-    """Runs decode steps of one number of sentences, rows and candidates.
+    """Runs decode steps of at most one number of sentences, and one of rows and candidates.
+
+    A smaller batch is padded with the sentences of earlier steps, whose results are not used.
 
     The blocks are shared by the bindings of all shapes. ``Exchange.holder`` is the binding of the
     last step.
@@ -196,6 +198,8 @@ class StepBinding:
         """Number of edits that are bound."""
         self._asked = False
         """Whether the columns of an earlier step are in ``asked_columns``."""
+        addresses = [address for pool in (own, cross) for _, address in pool.arrays()]
+        self._identity = sentences, rows, num_candidates, own.length, cross.length, *addresses
         self._lay_out(own, cross, num_candidates)
         self._bind_host(num_candidates)
         for pool in (own, cross):
@@ -220,8 +224,8 @@ class StepBinding:
         self._given = given
         self._no_edits = _layout_of(_NO_EDITS, given.end)
         found = _Layout()
-        found.add("candidate_log_probs", (*shape, num_candidates), np.float32)
         found.add("candidate_columns", (*shape, num_candidates), np.int64)
+        found.add("candidate_log_probs", (*shape, num_candidates), np.float32)
         found.add("asked_log_probs", shape, np.float32)
         self._without_attention = found.end
         found.add("source_attention", (*shape, cross.length), np.float32)
@@ -264,10 +268,11 @@ class StepBinding:
         edits_layout = _layout_of(edits, self._given.end) if len(edits.rows_E) else self._no_edits
         self._take(edits_layout.end)
         arrays = self._arrays
-        arrays["token_ids"][...] = batch.tokens_BK
-        arrays["positions"][...] = batch.positions_B[:, None]
-        arrays["write_indices"][..., 2] = entries_BK[:, :, None]
-        ancestry.write_bias(arrays["self_bias"][:, 0], self._hidden)
+        count = len(batch.tokens_BK)
+        arrays["token_ids"][:count] = batch.tokens_BK
+        arrays["positions"][:count] = batch.positions_B[:, None]
+        arrays["write_indices"][:count, ..., 2] = entries_BK[:, :, None]
+        ancestry.write_bias(arrays["self_bias"][:count, 0], self._hidden)
         start = self._each_step
         if self._sources_of != membership:
             start = 0
@@ -279,17 +284,22 @@ class StepBinding:
         self._on_host["scores_wanted"][...] = batch.scores
         self._want_attention(batch.attention)
         self._inputs.send(start, edits_layout.end)
-        self._session.run_with_iobinding(self._binding, self._memory.run_options)
+        # A captured graph has no edits, whose number varies.
+        edited = len(edits.rows_E) > 0
+        options = self._memory.run_options if edited else self._options
+        self._session.run_with_iobinding(self._binding, options)
         self._outputs.receive(self._found.end if batch.attention else self._without_attention)
         self._memory.wait()
+        columns_BKN, log_probs_BKN, answers_BK, attention_BKS = (
+            arrays[name][:count] for name in self._found.places
+        )
         if missing_BK is not None:
-            arrays["asked_log_probs"][missing_BK] = -np.inf
-        columns_BKN = arrays["candidate_columns"]
+            answers_BK[missing_BK] = -np.inf
         return Candidates(
             columns_BKN if shortlist is None else shortlist.ids_L[columns_BKN],
-            arrays["candidate_log_probs"],
-            arrays["asked_log_probs"],
-            arrays["source_attention"] if batch.attention else None,
+            log_probs_BKN,
+            answers_BK,
+            attention_BKS if batch.attention else None,
         )
 
     def _take(self, input_size: int) -> None:
@@ -303,15 +313,17 @@ class StepBinding:
             return
         inputs.holder = self
         self._sources_of = -1
+        # Sentences that pad the batch need valid indices.
+        inputs.host[: self._given.end] = 0
         sentences, _ = self._shape
         indices_BKH3 = self._arrays["write_indices"]
         indices_BKH3[..., 0] = np.arange(sentences)[:, None, None]
         indices_BKH3[..., 1] = np.arange(indices_BKH3.shape[2])
-        self._arrays["asked_columns"][...] = 0
 
     def _bind_blocks(self) -> None:
         inputs, outputs = self._inputs, self._outputs
         self._bound_at = inputs.address, outputs.address
+        self._options = self._memory.graph_options((*self._identity, *self._bound_at))
         self._edits_bound = -1
         self._arrays = {
             name: block.view(*place)
@@ -369,9 +381,9 @@ class StepBinding:
             return None
         self._asked = True
         if shortlist is None:
-            columns_BK[...] = asked_BK
+            columns_BK[: len(asked_BK)] = asked_BK
             return None
-        columns_BK[...], there_BK = shortlist.columns(asked_BK)
+        columns_BK[: len(asked_BK)], there_BK = shortlist.columns(asked_BK)
         return ~there_BK
 
     def _edit(self, edits: Edits, layout: _Layout) -> None:

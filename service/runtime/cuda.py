@@ -39,6 +39,8 @@ _EXCHANGE_BYTES = 1 << 20
 """First size of an exchange block: the inputs of 256 sentences of 4 rows."""
 _RESERVED_ENTRIES = 256
 """Cache length that is reserved at first use, if the budget allows it."""
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256)
+"""Numbers of sentences that have captured steps, and then multiples of the last."""
 _RESERVED_SHARE = 4
 """A reservation takes at most one part in this many of the budget."""
 
@@ -55,8 +57,11 @@ class CudaMemory:
     cross_bucket = 32
     encodes_at_once = True
 
-    def __init__(self, device_id: int, runtime: Any = None) -> None:
+    def __init__(self, device_id: int, runtime: Any = None, *, capture: bool = False) -> None:
+        """With ``capture``, a step in fp16 is one launch of a CUDA graph once its shape has run."""
         self.device_id = device_id
+        self.captures = capture
+        self._graphs: dict[tuple[int, ...], onnxruntime.RunOptions] = {}
         self._runtime = runtime if runtime is not None else _load_runtime()
         self._thread = 0
         """The thread whose current device has been set."""
@@ -64,11 +69,8 @@ class CudaMemory:
         # The stream must not wait for work of other threads on the default stream.
         self.call("cudaStreamCreateWithFlags", ctypes.byref(stream), _NON_BLOCKING)
         self.stream = stream.value or 0
-        # A run ends when its kernels are queued. ``wait`` waits for them.
-        self.run_options = onnxruntime.RunOptions()
-        self.run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
-        # No capture. Without an entry, onnxruntime raises and catches an exception in each run.
-        self.run_options.add_run_config_entry("gpu_graph_id", "-1")
+        # No capture. Without an id, onnxruntime raises and catches an exception in each run.
+        self.run_options = _run_options(graph=-1)
 
     def pool(
         self,
@@ -83,6 +85,22 @@ class CudaMemory:
 
     def exchange(self) -> Exchange:
         return CudaExchange(self)
+
+    def batch_size(self, sentences: int, slots: int) -> int:
+        if not self.captures:
+            return sentences
+        last = _BATCHES[-1]
+        larger = next(
+            (size for size in _BATCHES if size >= sentences), -(-sentences // last) * last
+        )
+        return min(larger, slots)
+
+    def graph_options(self, shape: tuple[int, ...]) -> onnxruntime.RunOptions:
+        if not self.captures:
+            return self.run_options
+        if shape not in self._graphs:
+            self._graphs[shape] = _run_options(graph=len(self._graphs) + 1)
+        return self._graphs[shape]
 
     def wait(self) -> None:
         self.call("cudaStreamSynchronize", ctypes.c_void_p(self.stream))
@@ -142,6 +160,14 @@ class CudaMemory:
             raise MemoryError(f"GPU {self.device_id} has no room for these keys and values")
         if code:
             raise CudaError(f"{name} on GPU {self.device_id} failed with error {code}")
+
+
+def _run_options(graph: int) -> onnxruntime.RunOptions:
+    """A run ends when its kernels are queued; ``CudaMemory.wait`` waits for them."""
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    options.add_run_config_entry("gpu_graph_id", str(graph))
+    return options
 
 
 class CudaExchange(Exchange):

@@ -79,6 +79,8 @@ class Memory(Protocol):
     """The CUDA stream of sessions that use the memory; 0 for none."""
     run_options: onnxruntime.RunOptions | None
     """For every run of a session that uses the memory."""
+    captures: bool
+    """Whether steps are captured into CUDA graphs and replayed."""
     self_bucket: int
     """Cache lengths are multiples of a bucket, so that shapes repeat. On a GPU, repeated shapes are
     faster; on a CPU, fewer entries to read."""
@@ -96,6 +98,12 @@ class Memory(Protocol):
     ) -> Pool: ...
 
     def exchange(self) -> Exchange: ...
+
+    def batch_size(self, sentences: int, slots: int) -> int:
+        """The number of slots in the batch of a step, the used ones first."""
+
+    def graph_options(self, shape: tuple[int, ...]) -> onnxruntime.RunOptions | None:
+        """For a run whose shapes and addresses ``shape`` tells apart from others."""
 
     def wait(self) -> None:
         """Wait for the end of all copies and runs. Raises the errors of the device."""
@@ -115,6 +123,7 @@ class HostMemory:
     device_id = 0
     stream = 0
     run_options = None
+    captures = False
     self_bucket = 16
     cross_bucket = 1
     encodes_at_once = False
@@ -135,6 +144,12 @@ class HostMemory:
 
     def exchange(self) -> Exchange:
         return Exchange()
+
+    def batch_size(self, sentences: int, slots: int) -> int:
+        return sentences
+
+    def graph_options(self, shape: tuple[int, ...]) -> None:
+        return None
 
     def wait(self) -> None:
         """Runs and copies on the host have ended when they return."""

@@ -106,7 +106,9 @@ class OnnxBackend:
             device_id=memory.device_id,
             stream=memory.stream,
         )
-        encoder, step = opened(graph="encoder"), opened(graph="step")
+        # The graphs of other precisions have branches, which cannot be captured.
+        capture = memory.captures and precision == "fp16"
+        encoder, step = opened(graph="encoder"), opened(graph="step", capture=capture)
         return cls(
             encoder,
             step,
@@ -245,7 +247,8 @@ class OnnxBackend:
         columns = self._vocabulary_size
         if self._shortlist is not None:
             columns = self._shortlist.size(sentences, self._membership)
-        key = sentences, rows, min(num_candidates, columns)
+        batch = self._memory.batch_size(sentences, self.limits.slots)
+        key = batch, rows, min(num_candidates, columns)
         binding = self._bindings.get(key)
         if binding is None:
             binding = StepBinding(

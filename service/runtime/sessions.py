@@ -54,6 +54,8 @@ def usable_gpus() -> list[Gpu]:
         raise DeviceUnavailable(
             "this onnxruntime cannot use a GPU: install dragoman with its extra gpu"
         )
+    # Kernels warn at each step that duplicate indices would be wrong; only errors are shown.
+    onnxruntime.set_default_logger_severity(3)
     # CUDA and cuDNN are installed as wheels, which the dynamic loader does not search.
     onnxruntime.preload_dlls()
     try:
@@ -87,14 +89,16 @@ def open_session(
     device: Device = "cpu",
     device_id: int = 0,
     stream: int = 0,
+    capture: bool = False,
     prepack: bool = True,
 ) -> onnxruntime.InferenceSession:
     """Open a graph and check its inputs and outputs.
 
-    A ``stream`` is the CUDA stream of all runs. Without ``prepack`` a session is slower, but does
-    not copy the weights into the layout of matrix products. Raises ``InvalidBundle`` if the bundle
-    does not offer the precision, or if the graph cannot be opened or its inputs and outputs differ
-    from the manifest.
+    A ``stream`` is the CUDA stream of all runs. With ``capture``, runs are captured into CUDA
+    graphs by the id in their options. Without ``prepack`` a session is slower, but does not copy
+    the weights into the layout of matrix products. Raises ``InvalidBundle`` if the bundle does not
+    offer the precision, or if the graph cannot be opened or its inputs and outputs differ from the
+    manifest.
     """
     manifest = bundle.manifest
     if precision not in manifest.precisions:
@@ -123,7 +127,7 @@ def open_session(
         session = onnxruntime.InferenceSession(
             content,
             options,
-            providers=_providers(device, device_id, stream),
+            providers=_providers(device, device_id, stream, capture),
             # The fused operator is several times slower on a CPU than the two it replaces.
             disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
         )
@@ -139,7 +143,7 @@ def open_session(
 
 
 def _providers(
-    device: Device, device_id: int, stream: int
+    device: Device, device_id: int, stream: int, capture: bool = False
 ) -> list[str | tuple[str, dict[str, Any]]]:
     if device == "cpu":
         return ["CPUExecutionProvider"]
@@ -152,6 +156,8 @@ def _providers(
     }
     if stream:
         settings["user_compute_stream"] = stream
+    if capture:
+        settings["enable_cuda_graph"] = 1
     return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"]
 
 

@@ -39,10 +39,10 @@ def test_every_result_is_recorded_when_it_is_known(
     options = ["--device", "cpu", "--precision", "fp32", "--sentences", "1", "2"]
     assert gpu.main([*options, "--bundle", str(bundle.path), "--record", str(record)]) == 0
     lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
-    kinds = ["start", "difference", "parity", "copy", "batch", "batch", "arriving"]
+    kinds = ["start", "copy", "difference", "parity", "batch", "batch", "arriving"]
     assert [line["kind"] for line in lines] == kinds
-    assert lines[1]["log_prob"] < 1e-4
-    assert lines[2]["same"] == 4
+    assert lines[2]["log_prob"] < 1e-4
+    assert lines[3]["same"] == 4
     for line in lines[4:6]:
         assert line["launches"] == 0
         assert line["host_milliseconds"] == pytest.approx(line["step_milliseconds"], rel=1e-3)

@@ -154,9 +154,8 @@ class SimulatedGpu(CudaMemory):
 
     device = "cpu"
 
-    def __init__(self, runtime: Runtime | None = None) -> None:
-        self.simulated = runtime or Runtime()
-        super().__init__(0, self.simulated)
+    def __init__(self, runtime: Runtime | None = None, *, capture: bool = False) -> None:
+        super().__init__(0, runtime or Runtime(), capture=capture)
 
 
 def bind_by_value(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:

@@ -91,3 +91,20 @@ def test_encode_and_departure_take_few_calls_of_the_driver(observed: dict[str, A
     assert sum(calls.values()) <= MOST_CALLS_OF_AN_ENCODE
     assert "MALLOC" not in calls
     assert observed["departure"] == {"COPY D2D": 2}
+
+
+def test_captured_step_is_one_launch_in_every_batch_of_its_size(observed: dict[str, Any]) -> None:
+    captured = observed["captured"]
+    for step in (*captured["steps"], captured["after"]):
+        assert step == {"COPY H2D": 1, "GRAPH launch": 1, "COPY D2H": 1, "SYNC stream": 1}
+
+
+def test_capture_has_nothing_that_a_replay_would_read_from_the_host(
+    observed: dict[str, Any],
+) -> None:
+    inside = {
+        name.removeprefix("[capture] ")
+        for name in observed["captured"]["capture"]
+        if name.startswith("[capture] ")
+    }
+    assert inside == {"KERNEL", "CUBLAS", "COPY D2D", "MEMSET", "CUDNN cudnnReduceTensor"}

@@ -13,13 +13,15 @@ from models.bundle.bundle import Bundle
 from models.bundle.tokenizer import SPECIAL_IDS
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import DecodingOptions
-from service.runtime.backend import EncodeBatch, StepBatch
+from service.runtime.backend import Edits, EncodeBatch, StepBatch
 from service.runtime.onnx import OnnxBackend
 from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
 from tests.support.networks import random_network, write_bundle
 
 SLOTS, ROWS = 32, 4
 MOST_CALLS_OF_AN_ENCODE = 24
+EDIT = ((2, np.int32), (9, np.int32), (1.5, np.float32), (3.0, np.float32))
+"""Row, token, penalty and bias of an edit."""
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +29,23 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return write_bundle(random_network(), tmp_path_factory.mktemp("bundles") / "random", ("fp16",))
 
 
-@pytest.fixture
-def gpu(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[OnnxBackend, Runtime]]:
-    runtime = Runtime()
-    bind_by_value(monkeypatch, runtime)
-    backend = OnnxBackend.load(
+def load(bundle: Bundle, memory: SimulatedGpu) -> OnnxBackend:
+    return OnnxBackend.load(
         bundle,
         "fp16",
         slots=SLOTS,
         rows_per_slot=ROWS,
         threads=1,
         cache_bytes=1 << 26,
-        memory=SimulatedGpu(runtime),
+        memory=memory,
     )
+
+
+@pytest.fixture
+def gpu(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[OnnxBackend, Runtime]]:
+    runtime = Runtime()
+    bind_by_value(monkeypatch, runtime)
+    backend = load(bundle, SimulatedGpu(runtime))
     yield backend, runtime
     backend.close()
     assert not runtime.blocks
@@ -57,15 +63,15 @@ def sources(count: int, length: int = 6) -> list[tuple[int, ...]]:
     return [(*(rng.randint(4, 29) for _ in range(length)), 3) for _ in range(count)]
 
 
+def batch_of(sentences: int, position: int, edits: Edits | None = None) -> StepBatch:
+    """All rows continue the first row of their sentence, each with another token."""
+    parents_BK = np.zeros((sentences, ROWS), np.int32)
+    tokens_BK = np.arange(4, 4 + sentences * ROWS, dtype=np.int32).reshape(sentences, ROWS) % 26 + 4
+    return StepBatch(parents_BK, tokens_BK, np.full(sentences, position, np.int32), 2 * ROWS, edits)
+
+
 def step(backend: OnnxBackend, sentences: int, position: int) -> None:
-    shape = sentences, ROWS
-    batch = StepBatch(
-        np.zeros(shape, np.int32),
-        np.full(shape, 7, np.int32),
-        np.full(sentences, position, np.int32),
-        2 * ROWS,
-    )
-    assert np.isfinite(backend.step(batch).log_probs_BKN).all()
+    assert np.isfinite(backend.step(batch_of(sentences, position)).log_probs_BKN).all()
 
 
 def test_encode_of_any_number_of_sentences_is_the_same_small_number_of_calls(
@@ -105,6 +111,31 @@ def test_sentence_that_leaves_costs_one_copy_for_each_pool(
     assert calls(runtime) == {"copy": 2}
     step(backend, 7, 1)
     assert calls(runtime) == {"to device": 1, "to host": 1, "wait": 1}
+
+
+@pytest.mark.parametrize("sentences", [3, 5, 8, 31])
+def test_padded_batch_of_a_captured_step_gives_the_same_candidates(
+    bundle: Bundle, sentences: int
+) -> None:
+    found = []
+    for capture in (False, True):
+        backend = load(bundle, SimulatedGpu(capture=capture))
+        backend.encode(EncodeBatch(0, sources(31)))
+        step(backend, 31, 0)
+        for origin in range(30, sentences - 1, -1):
+            if origin > 1:
+                backend.move(origin, origin % 2)
+        edits = Edits(*(np.array([value], kind) for value, kind in EDIT))
+        for position in (1, 2, 3):
+            candidates = backend.step(
+                batch_of(sentences, position, edits if position == 2 else None)
+            )
+            found.append(candidates.token_ids_BKN.copy())
+            found.append(candidates.log_probs_BKN.copy())
+        backend.close()
+    for plain, padded in zip(found[:6], found[6:], strict=True):
+        assert plain.shape == padded.shape == (sentences, ROWS, 2 * ROWS)
+        np.testing.assert_allclose(plain, padded, atol=2e-3)
 
 
 def test_a_thousand_steps_with_arrivals_and_departures_allocate_nothing(

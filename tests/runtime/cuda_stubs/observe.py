@@ -27,7 +27,7 @@ from service.runtime.onnx import OnnxBackend
 from service.runtime.sessions import usable_gpus
 
 SENTENCES, ROWS, STEPS = 8, 4, 12
-QUIET = re.compile(r"CUDNN \w+Descriptor$")
+QUIET = re.compile(r"(\[capture\] )?CUDNN \w+Descriptor$")
 """Descriptors are made on the host."""
 
 _OPEN = """
@@ -51,7 +51,10 @@ def record(work: Callable[[], object]) -> dict[str, int]:
 
 
 def kind(event: str) -> str:
-    """Such as ``KERNEL``, ``COPY H2D`` or ``SYNC stream``."""
+    """Such as ``KERNEL``, ``COPY H2D``, ``SYNC stream`` or ``[capture] KERNEL``."""
+    inside = "[capture] "
+    if event.startswith(inside):
+        return inside + kind(event.removeprefix(inside))
     first, *others = event.split()
     return f"{first} {others[0]}" if first in ("COPY", "SYNC", "GRAPH", "EVENT", "CUDNN") else first
 
@@ -71,7 +74,7 @@ def placement(model: Path) -> dict[str, list[str]]:
     return nodes
 
 
-def observe(bundle: Bundle) -> dict[str, object]:
+def observe(bundle: Bundle, *, capture: bool) -> dict[str, object]:
     backend = OnnxBackend.load(
         bundle,
         "fp16",
@@ -79,7 +82,7 @@ def observe(bundle: Bundle) -> dict[str, object]:
         rows_per_slot=ROWS,
         threads=1,
         cache_bytes=1 << 28,
-        memory=CudaMemory(usable_gpus()[0].number),
+        memory=CudaMemory(usable_gpus()[0].number, capture=capture),
     )
     sources = [tuple(range(5, 25))] * SENTENCES
     # Arenas grow in the first two runs of a shape.
@@ -101,15 +104,20 @@ def observe(bundle: Bundle) -> dict[str, object]:
     departure = record(lambda: backend.move(last, 0))
     after = step(STEPS, last)
     backend.close()
-    graphs = {graph: placement(bundle.path / graph_file(graph, "fp16")) for graph in GRAPHS}
     return {
-        "placement": graphs,
         "encode": encode,
+        "capture": steps[0],
         "steps": steps[2:],
         "departure": departure,
         "after": after,
     }
 
 
+def main(bundle: Bundle) -> None:
+    graphs = {graph: placement(bundle.path / graph_file(graph, "fp16")) for graph in GRAPHS}
+    plain, captured = (observe(bundle, capture=capture) for capture in (False, True))
+    print(json.dumps({**plain, "placement": graphs, "captured": captured}))
+
+
 if __name__ == "__main__":
-    print(json.dumps(observe(Bundle.open(Path(sys.argv[1])))))
+    main(Bundle.open(Path(sys.argv[1])))
