@@ -206,3 +206,21 @@ def test_server_on_all_ipv6_addresses_answers_ipv4_too(bundles: Path, host: str)
         pytest.skip("no IPv6 here")
     with running(bundles, host="::") as server:
         assert httpx.get(f"http://{host}:{server.port}/livez").status_code == 200
+
+
+@pytest.mark.parametrize(("proxies", "second"), [("", 429), ("127.0.0.1", 403)])
+def test_forwarded_addresses_are_believed_from_trusted_proxies_only(
+    bundles: Path, proxies: str, second: int
+) -> None:
+    """A caller that could choose its address would evade the limit on wrong keys."""
+    limits = {"api_keys": "required", "requests_per_minute": 1, "trusted_proxies": proxies}
+    with running(bundles, **limits) as server:
+        statuses = [
+            httpx.post(
+                f"{server.address}/translate",
+                json=body("ja"),
+                headers={"x-api-key": "wrong", "x-forwarded-for": address},
+            ).status_code
+            for address in ("192.0.2.1", "192.0.2.2")
+        ]
+    assert statuses == [403, second]

@@ -1,0 +1,66 @@
+"""Work on large requests that must not run on the event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api import openapi, parameters
+from service.api.deepl import glossaries
+
+pytestmark = pytest.mark.anyio
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def noting_threads(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> list[threading.Thread]:
+    """The threads that a function of ``module`` ran in, one for each call."""
+    threads: list[threading.Thread] = []
+    function: Callable[..., Any] = getattr(module, name)
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread())
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(module, name, noted)
+    return threads
+
+
+async def test_long_form_is_parsed_in_a_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = noting_threads(monkeypatch, parameters, "form_pairs")
+    form = "q=" + "%41" * 6000 + "&source=de&target=en"
+    response = await client.post("/translate", content=form, headers=FORM)
+    # The words of this text are too long for the model.
+    assert response.status_code in (400, 413)
+    query, body = threads
+    assert query is threading.current_thread()
+    assert body is not query
+
+
+async def test_entries_of_a_glossary_are_parsed_in_a_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = noting_threads(monkeypatch, glossaries, "parse")
+    fields = {"name": "a", "source_lang": "DE", "target_lang": "EN", "entries_format": "tsv"}
+    response = await client.post("/v2/glossaries", json={**fields, "entries": "wiese\tLAWN"})
+    assert response.status_code == 201
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+
+
+async def test_openapi_document_is_built_once_in_a_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = noting_threads(monkeypatch, openapi, "document_of")
+    first, second = [await client.get("/openapi.json") for _ in range(2)]
+    assert first.content == second.content
+    (thread,) = threads
+    assert thread is not threading.current_thread()
