@@ -1,4 +1,7 @@
-"""Decodes and encodes text files by byte order mark or given encoding, without guessing."""
+"""Decodes and encodes text files by byte order mark or given encoding.
+
+The only guess is UTF-16 without a mark, whose Latin letters have a zero in every second byte.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ _MARKS = (
 )
 
 
+_LOOKED_AT = 2_000
+"""Characters from which UTF-16 without a mark is recognised."""
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedText:
     """A decoded text with its encoding."""
@@ -32,12 +39,13 @@ class EncodedText:
 
 
 def decode(content: bytes, encoding: str = "utf-8") -> EncodedText:
-    """Decode by the byte order mark, or with ``encoding`` if there is none.
+    """Decode by the byte order mark, else as UTF-16 if it looks so, else with ``encoding``.
 
     Raises ``BrokenDocument`` if the bytes are not valid text.
     """
     mark, encoding = next(
-        ((mark, name) for mark, name in _MARKS if content.startswith(mark)), (b"", encoding)
+        ((mark, name) for mark, name in _MARKS if content.startswith(mark)),
+        (b"", _utf_16_without_mark(content) or encoding),
     )
     try:
         text = content[len(mark) :].decode(encoding)
@@ -49,7 +57,16 @@ def decode(content: bytes, encoding: str = "utf-8") -> EncodedText:
     if "\0" in text:
         position = text.index("\0")
         raise BrokenDocument(
-            f"character {position} is a null character: this is UTF-16 without a byte order mark, "
-            "or no text at all; save it as UTF-8"
+            f"character {position} is a null character: this is no text; save it as UTF-8"
         )
     return EncodedText(text, encoding, mark)
+
+
+def _utf_16_without_mark(content: bytes) -> str | None:
+    sample = content[: 2 * _LOOKED_AT]
+    low_zeros, high_zeros = sample[::2].count(0), sample[1::2].count(0)
+    if high_zeros > len(sample) // 4 and high_zeros > 4 * low_zeros:
+        return "utf-16-le"
+    if low_zeros > len(sample) // 4 and low_zeros > 4 * high_zeros:
+        return "utf-16-be"
+    return None

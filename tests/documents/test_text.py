@@ -43,6 +43,13 @@ def test_a_byte_order_mark_selects_the_encoding_and_is_kept(mark: bytes, encodin
     assert shouted(document) == mark + "SCHÖN 😀".encode(encoding)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_recognised_and_kept(encoding: str) -> None:
+    document = open_text("Schöne Grüße 😀\n".encode(encoding))
+    assert [source.text for source in document.texts] == ["Schöne Grüße 😀"]
+    assert shouted(document) == "SCHÖNE GRÜSSE 😀\n".encode(encoding)
+
+
 def test_text_invalid_in_its_marked_encoding_is_refused() -> None:
     with pytest.raises(BrokenDocument, match="byte 4 is not UTF-16-LE text"):
         open_text(codecs.BOM_UTF16_LE + b"a\0\x00\xd8")

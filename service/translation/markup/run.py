@@ -100,9 +100,11 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
         case "text":
             tokens, decode = _lines(text), literal
         case "html":
-            tokens, decode = html_tokens.read(text, markup), html_tokens.decode
+            decode = html_tokens.decode
+            tokens = whole_links(html_tokens.read(text, markup), decode)
         case "xml":
-            tokens, decode = xml_tokens.read(text, markup), xml_tokens.decode
+            decode = xml_tokens.decode
+            tokens = whole_links(xml_tokens.read(text, markup), decode)
     runs: list[Run] = []
     between: list[str] = []
     outside: list[str] = []
@@ -119,7 +121,7 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
             outside.extend(atom.raw for atom in inside)
         inside.clear()
 
-    for token in gathered(whole_links(tokens, decode)):
+    for token in gathered(tokens):
         if token.breaks:
             end_run()
             outside.append(token.raw)
