@@ -247,7 +247,10 @@ class OnnxBackend:
         columns = self._vocabulary_size
         if self._shortlist is not None:
             columns = self._shortlist.size(sentences, self._membership)
-        batch = self._memory.batch_size(sentences, self.limits.slots)
+        batch = sentences
+        if self._own.element == np.float16:
+            # Only steps in fp16 are captured. Others may have a shortlist for each sentence.
+            batch = self._memory.batch_size(sentences, self.limits.slots)
         key = batch, rows, min(num_candidates, columns)
         binding = self._bindings.get(key)
         if binding is None:
