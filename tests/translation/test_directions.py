@@ -14,6 +14,7 @@ import pytest
 from models.bundle.manifest import Example, InvalidBundle
 from service.engine.errors import SentenceTooLong
 from service.loading.loader import OpenedBundle, load_model
+from service.observability.metrics import Metrics
 from service.runtime.scripted import ScriptedAttention, ScriptedBackend
 from service.settings import Settings
 from service.translation.admission import Admission
@@ -27,7 +28,6 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Term, TranslateRequest
-from tests.loading.test_loader import silent
 from tests.support.directed import (
     LOUD,
     LOUD_PIECE,
@@ -265,11 +265,11 @@ def example(direction: int, tag: int, source: str, target: str) -> Example:
 
 async def test_each_example_is_verified_in_its_direction() -> None:
     opened = Opened(example(0, LOUD, "Ab", "AB"), example(1, SOFT, "Ab", "ab"))
-    model = await load_model(Path("both"), Settings(), silent, open_bundle=opened)
+    model = await load_model(Path("both"), Settings(), Metrics().observer, open_bundle=opened)
     await model.close()
 
 
 async def test_example_with_the_prefix_of_another_direction_is_refused() -> None:
     opened = Opened(example(0, SOFT, "Ab", "ab"))
     with pytest.raises(InvalidBundle, match="does not read its example 'Ab' as it should"):
-        await load_model(Path("both"), Settings(), silent, open_bundle=opened)
+        await load_model(Path("both"), Settings(), Metrics().observer, open_bundle=opened)
