@@ -94,33 +94,32 @@ class TermIndex:
 
 
 class TermIndexes:
-    """LRU cache of indexes, by the identity of the terms. Thread-safe."""
+    """LRU cache of indexes, by the terms, which are read anew for each request. Thread-safe."""
 
     def __init__(self, max_bytes: int = 32 << 20) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, tuple[tuple[Term, ...], TermIndex, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Term, ...], tuple[TermIndex, int]] = OrderedDict()
         self._bytes = 0
 
     def of(self, terms: tuple[Term, ...]) -> TermIndex:
         """The index of these terms. Building it takes time in proportion to them."""
         with self._lock:
-            known = self._kept.get(id(terms))
+            known = self._kept.get(terms)
             if known is not None:
-                self._kept.move_to_end(id(terms))
-                return known[1]
+                self._kept.move_to_end(terms)
+                return known[0]
         index = TermIndex(terms)
         size = sum(
             _BYTES_PER_TERM + _BYTES_PER_CHARACTER * (len(term.source) + len(term.target))
             for term in terms
         )
         with self._lock:
-            if size <= self._max_bytes and id(terms) not in self._kept:
-                # Keeping the terms keeps their identity unique.
-                self._kept[id(terms)] = terms, index, size
+            if size <= self._max_bytes and terms not in self._kept:
+                self._kept[terms] = index, size
                 self._bytes += size
             while self._bytes > self._max_bytes:
-                _, (_, _, freed) = self._kept.popitem(last=False)
+                _, (_, freed) = self._kept.popitem(last=False)
                 self._bytes -= freed
         return index
 

@@ -50,6 +50,8 @@ def test_an_index_is_built_once_for_the_same_terms() -> None:
     indexes = TermIndexes()
     terms = (Term("Hund", "dog"),)
     assert indexes.of(terms) is indexes.of(terms)
+    read_again = tuple(Term(term.source, term.target) for term in terms)
+    assert indexes.of(terms) is indexes.of(read_again)
     assert indexes.of(terms) is not indexes.of((Term("Katze", "cat"),))
 
 
