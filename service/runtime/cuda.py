@@ -80,8 +80,7 @@ class CudaMemory:
         budget: Budget,
         element: type[np.floating],
     ) -> Pool:
-        bucket = self.self_bucket if kind == "self" else self.cross_bucket
-        return CudaPool(kind, dimensions, slots, bucket, self, budget, element)
+        return CudaPool(kind, dimensions, slots, self, budget, element)
 
     def exchange(self) -> Exchange:
         return CudaExchange(self)
@@ -222,12 +221,11 @@ class CudaPool(Pool):
         kind: str,
         dimensions: Dimensions,
         slots: int,
-        bucket: int,
         memory: CudaMemory,
         budget: Budget,
         element: type[np.floating],
     ) -> None:
-        super().__init__(kind, dimensions, slots, bucket, budget, element)
+        super().__init__(kind, dimensions, slots, memory, budget, element)
         self._memory = memory
         self._base = 0
         self._aside = 0

@@ -139,8 +139,7 @@ class HostMemory:
         budget: Budget,
         element: type[np.floating],
     ) -> Pool:
-        bucket = self.self_bucket if kind == "self" else self.cross_bucket
-        return HostPool(kind, dimensions, slots, bucket, self, budget, element)
+        return HostPool(kind, dimensions, slots, self, budget, element)
 
     def exchange(self) -> Exchange:
         return Exchange()
@@ -241,8 +240,8 @@ class Budget:
 class Pool(ABC):
     """A key and a value array ``[P, H, length, D]`` for every decoder layer.
 
-    ``length`` is a multiple of ``bucket``. Unused entries must hold finite numbers: attention
-    multiplies them by zero, and zero times NaN is NaN.
+    ``length`` is a multiple of the bucket that ``memory`` has for this kind. Unused entries must
+    hold finite numbers: attention multiplies them by zero, and zero times NaN is NaN.
     """
 
     def __init__(
@@ -250,7 +249,7 @@ class Pool(ABC):
         kind: str,
         dimensions: Dimensions,
         slots: int,
-        bucket: int,
+        memory: Memory,
         budget: Budget,
         element: type[np.floating],
     ) -> None:
@@ -258,7 +257,7 @@ class Pool(ABC):
         self.element = element
         self._entry = self.width * np.dtype(element).itemsize
         self._slots = slots
-        self._bucket = bucket
+        self._bucket = memory.self_bucket if kind == "self" else memory.cross_bucket
         self._budget = budget
         self.length = 0
         self._reserved = 0
@@ -356,12 +355,11 @@ class HostPool(Pool):
         kind: str,
         dimensions: Dimensions,
         slots: int,
-        bucket: int,
         memory: HostMemory,
         budget: Budget,
         element: type[np.floating],
     ) -> None:
-        super().__init__(kind, dimensions, slots, bucket, budget, element)
+        super().__init__(kind, dimensions, slots, memory, budget, element)
         self._memory = memory
         self._aside, self._aside_size = memory.allocate(0), 0
         self._addresses = {name: memory.allocate(0) for name in self._addresses}
