@@ -124,7 +124,7 @@ class Learner:
         self.schedule = schedule
         self.autocast_dtype = devices.autocast_dtype(optimisation.precision, device)
         self.attention_kernels = devices.attention_kernels(device, self.autocast_dtype)
-        self.optimiser = optimiser_for(network, optimisation)
+        self.optimiser = optimiser_for(network, optimisation, self.autocast_dtype)
         self._clip_norm = optimisation.clip_norm
         self._graphs = execution.cuda_graphs
         network.recomputing = execution.activation_checkpointing

@@ -18,12 +18,21 @@ class Muon(torch.optim.Optimizer):
 
     Scaled by 0.2·√max(rows, columns), an update has the usual root mean square of Adam's, so
     that both optimisers share a learning rate (Liu et al., 2025, "Muon is Scalable for LLM
-    Training", equation 4). ``torch.optim.Muon`` computes the same in bf16. A processor without
-    bf16 instructions emulates it, four times as slow as fp32.
+    Training", equation 4). ``torch.optim.Muon`` computes the same, always in bf16. A processor
+    without bf16 instructions emulates it, four times as slow as fp32.
+
+    ``dtype`` is the data type of the products. In bf16, where the processor has it, they take a
+    quarter of the time that fp32 takes.
     """
 
-    def __init__(self, matrices: list[nn.Parameter], weight_decay: float) -> None:
+    def __init__(
+        self,
+        matrices: list[nn.Parameter],
+        weight_decay: float,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
+        self._dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -35,7 +44,8 @@ class Muon(torch.optim.Optimizer):
             for parameter in group["params"]:
                 by_shape.setdefault(parameter.shape, []).append(parameter)
             for shape, parameters in by_shape.items():
-                directions = orthogonalised(torch.stack([*map(self._momentum, parameters)]))
+                momenta = torch.stack([*map(self._momentum, parameters)])
+                directions = orthogonalised(momenta, self._dtype)
                 scale = group["lr"] * 0.2 * max(shape) ** 0.5
                 for parameter, direction in zip(parameters, directions, strict=True):
                     parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
@@ -50,14 +60,17 @@ class Muon(torch.optim.Optimizer):
         return gradient.lerp(momentum, 0.95)
 
 
-def orthogonalised(matrices_NRC: Tensor) -> Tensor:
-    """Approximately UVᵀ for each matrix UΣVᵀ, with singular values between 0.7 and 1.2."""
+def orthogonalised(matrices_NRC: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Approximately UVᵀ for each matrix UΣVᵀ, with singular values between 0.7 and 1.2.
+
+    Products are computed in ``dtype``. The result has the data type of the matrices.
+    """
     wide = matrices_NRC.size(1) <= matrices_NRC.size(2)
     x = matrices_NRC if wide else matrices_NRC.mT
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    x = (x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)
     a, b, c = _ITERATION
     for _ in range(_ITERATIONS):
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    orthogonal: Tensor = x if wide else x.mT
-    return orthogonal
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
+    return (x if wide else x.mT).to(matrices_NRC.dtype)

@@ -38,12 +38,14 @@ class Optimiser:
             part.load_state_dict(state)
 
 
-def optimiser_for(network: Transformer, optimisation: Optimisation) -> Optimiser:
+def optimiser_for(
+    network: Transformer, optimisation: Optimisation, dtype: torch.dtype | None = None
+) -> Optimiser:
     """The optimiser with decoupled weight decay of matrices only (Loshchilov and Hutter, 2019).
 
     Biases and norms scale or shift activations; decaying them prevents no overfitting. ``muon``
-    optimises the matrices of encoder and decoder layers, and Adam optimises embeddings, biases and
-    norms.
+    optimises the matrices of encoder and decoder layers, with products in ``dtype`` (default:
+    fp32), and Adam optimises embeddings, biases and norms.
     """
     by_muon = _hidden_matrices(network) if optimisation.optimiser == "muon" else []
     taken = set(map(id, by_muon))
@@ -61,7 +63,9 @@ def optimiser_for(network: Transformer, optimisation: Optimisation) -> Optimiser
         eps=optimisation.epsilon,
         fused=True,
     )
-    return Optimiser([adam, Muon(by_muon, optimisation.weight_decay)] if by_muon else [adam])
+    if not by_muon:
+        return Optimiser([adam])
+    return Optimiser([adam, Muon(by_muon, optimisation.weight_decay, dtype or torch.float32)])
 
 
 def _hidden_matrices(network: Transformer) -> list[nn.Parameter]:

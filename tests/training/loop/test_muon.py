@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,11 +30,12 @@ def test_orthogonalised_matrices_have_singular_values_near_one(
     assert ((found > 0.6) & (found < 1.3)).all()
 
 
-def test_updates_equal_those_of_torch_but_for_the_precision() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_updates_equal_those_of_torch_but_for_the_precision(dtype: torch.dtype) -> None:
     torch.manual_seed(1)
     start = torch.randn(8, 16)
     actual, reference = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    mine = Muon([actual], weight_decay=0.1)
+    mine = Muon([actual], weight_decay=0.1, dtype=dtype)
     library = torch.optim.Muon(
         [reference], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
     )
