@@ -31,9 +31,9 @@ from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
 from service.figures.painter import Painter
-from service.loading.devices import watch_device
+from service.loading.devices import watch_devices
 from service.loading.discovery import discover, only, pairs_of
-from service.loading.loader import ModelObserver, announcing, load_model
+from service.loading.loader import ObserverFor, announcing, load_model
 from service.loading.reloader import Reloader
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
@@ -62,7 +62,7 @@ _UPLOADS = ("/translate_file", "/v2/document")
 _AROUND_A_DOCUMENT = 1 << 16
 """Bytes allowed for the other form fields of an upload."""
 
-LoadModel = Callable[[Path, Settings, Callable[[str], ModelObserver]], Awaitable[LoadedModel]]
+LoadModel = Callable[[Path, Settings, ObserverFor], Awaitable[LoadedModel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +295,9 @@ async def _cancelled_at_the_end(work: Coroutine[None, None, None]) -> AsyncItera
 
 
 async def _watch(settings: Settings, metrics: Metrics, loaded: asyncio.Event) -> None:
-    """Add the metrics of the GPU once the models are loaded. Runs as a background task."""
+    """Add the metrics of GPUs once the models are loaded. Runs as a background task."""
     await loaded.wait()
-    await asyncio.to_thread(watch_device, settings, metrics.registry)
+    await asyncio.to_thread(watch_devices, settings, metrics.registry)
 
 
 async def _load_all(repository: ModelRepository, reloader: Reloader, loaded: asyncio.Event) -> None:

@@ -63,6 +63,12 @@ class Settings(BaseModel):
         description="where to run; auto takes a GPU if there is one, for bundles that offer more "
         "than int8",
     )
+    gpus: str = Field(
+        default="all",
+        pattern=r"^(all|\d+(,\d+)*)$",
+        description="GPUs to run on, one engine for each model on each: all that this process may "
+        "see, or their numbers, separated by commas",
+    )
     shortlist: bool = Field(
         default=False,
         description="only write tokens that a bundle's shortlist has for the source; faster, and "
@@ -217,6 +223,8 @@ def _allowed(name: str) -> str:
         return "one of " + ", ".join(choices)
     if field.annotation is bool:
         return "true or false"
+    if name == "gpus":
+        return "all, or numbers of GPUs, separated by commas"
     if any(getattr(bound, "pattern", None) for bound in field.metadata):
         return "empty or an address that begins with http:// or https://"
     if field.annotation is not int:

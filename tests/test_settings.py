@@ -45,6 +45,11 @@ def test_an_override_wins_unless_it_is_none() -> None:
             "https://",
         ),
         ("DRAGOMAN_PRECISION", "fp8", "is 'fp8'; it must be one of auto, fp32, int8, fp16"),
+        (
+            "DRAGOMAN_GPUS",
+            "one",
+            "is 'one'; it must be all, or numbers of GPUs, separated by commas",
+        ),
         ("DRAGOMAN_LOG_FORMAT", "xml", "is 'xml'; it must be one of console, json"),
     ],
 )

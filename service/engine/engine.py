@@ -73,6 +73,8 @@ class Engine:
         """Record of the iteration in progress. Only the engine thread uses it."""
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._ids = itertools.count()
+        self.load = 0.0
+        """Work of the sentences that ``decode`` calls await. Only the event loop uses it."""
         self._futures: dict[int, asyncio.Future[Decoded]] = {}
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -114,11 +116,14 @@ class Engine:
         )
         future: asyncio.Future[Decoded] = self._loop.create_future()
         self._futures[sequence.id] = future
+        self.load += sequence.work
         self._inbox.put(_Add(sequence))
         try:
             return await future
         finally:
             del self._futures[sequence.id]
+            # Sums of fractions are inexact: no sentence is exactly no load.
+            self.load = self.load - sequence.work if self._futures else 0.0
             if future.cancelled() or not future.done():
                 self._inbox.put(_Abort(sequence.id))
             else:

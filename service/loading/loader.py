@@ -1,8 +1,10 @@
-"""Loads a bundle into an engine and verifies it on the examples of its manifest.
+"""Loads a bundle into engines and verifies it on the examples of its manifest.
 
-File access and computation run in a thread, so that the event loop stays responsive. A model is
-returned only after it has decoded every example to the same token ids, on a GPU within a tolerance.
-This also warms it up. If loading fails, its threads are stopped and its memory is freed.
+File access and computation run in a thread, so that the event loop stays responsive. On each GPU in
+use, or on the CPU, a model has an engine of its own. An engine is used only after it has decoded
+every example to the same token ids, on a GPU within a tolerance. This also warms it up. A model is
+returned if it has an engine at least. If loading fails, its threads are stopped and its memory is
+freed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
 from models.bundle.shortlist import Shortlist
 from service.engine.engine import Engine
 from service.engine.errors import EngineError
+from service.engine.group import EngineGroup
 from service.engine.iteration import Iteration
 from service.engine.scheduler import Scheduler
 from service.runtime.attention import AttentionGraph
@@ -29,7 +32,7 @@ from service.runtime.backend import Backend, TeacherForced
 from service.runtime.cuda import CudaError, CudaMemory
 from service.runtime.memory import HostMemory
 from service.runtime.onnx import OnnxBackend
-from service.runtime.sessions import Device, DeviceUnavailable, available_device, usable_gpus
+from service.runtime.sessions import Device, DeviceUnavailable, available_device, chosen_gpus
 from service.settings import Settings
 from service.thread_priority import lower_thread_priority
 from service.translation.attention_reader import AttentionReader
@@ -69,21 +72,29 @@ class OpenedBundle:
     manifest: Manifest
     precision: Precision
     tokenizers: Tokenizers
-    backend: Backend
+    backends: Mapping[str, Backend]
+    """By device, as metrics name it."""
     attention: TeacherForced
     device: Device = "cpu"
 
     def close(self) -> None:
-        self.backend.close()
+        for backend in self.backends.values():
+            backend.close()
         self.attention.close()
 
 
 class ModelObserver(Protocol):
-    """Receives the iterations of a model's engine, and the lookups of its result cache."""
+    """Receives the iterations of an engine, and the lookups of its model's result cache."""
 
     def iterated(self, iteration: Iteration) -> None: ...
 
     def looked_up(self, result: Lookup) -> None: ...
+
+
+class ObserverFor(Protocol):
+    """Returns the observer of a model on one device, such as ``Metrics.observer``."""
+
+    def __call__(self, model: str, device: str = "cpu") -> ModelObserver: ...
 
 
 class Announce(Protocol):
@@ -112,29 +123,59 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
             f"the service is set to at most {settings.max_beam_size}"
         )
     try:
-        available = available_device(settings.device)
+        device, precision = place(manifest, settings, available_device(settings.device))
+        gpus = chosen_gpus(settings.gpus) if device == "cuda" else []
     except DeviceUnavailable as error:
         raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
-    device, precision = place(manifest, settings, available)
     bundle = bundle.in_memory(precision)
     tokenizers = bundle.tokenizers()
-    gpu = usable_gpus()[0].number if device == "cuda" else 0
-    logger.info("loading %s in %s on %s", manifest.name, precision, device)
-    attention = AttentionGraph.load(bundle, precision, device=device, device_id=gpu)
+    shortlist = _shortlist(bundle, precision) if settings.shortlist else None
+    numbers = {gpu.device: gpu.number for gpu in gpus} or {"cpu": 0}
+    logger.info("loading %s in %s on %s", manifest.name, precision, ", ".join(numbers))
+
+    def open_on(number: int) -> Backend:
+        try:
+            return OnnxBackend.load(
+                bundle,
+                precision,
+                slots=settings.slots or _SLOTS[precision],
+                rows_per_slot=settings.max_beam_size,
+                threads=settings.threads,
+                cache_bytes=settings.cache_megabytes << 20,
+                memory=CudaMemory(number) if device == "cuda" else HostMemory(),
+                shortlist=shortlist,
+            )
+        except (CudaError, MemoryError) as error:
+            raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
+
+    backends = open_backends(numbers, open_on)
     try:
-        backend = OnnxBackend.load(
-            bundle,
-            precision,
-            slots=settings.slots or _SLOTS[precision],
-            rows_per_slot=settings.max_beam_size,
-            threads=settings.threads,
-            cache_bytes=settings.cache_megabytes << 20,
-            memory=CudaMemory(gpu) if device == "cuda" else HostMemory(),
-            shortlist=_shortlist(bundle, precision) if settings.shortlist else None,
+        attention = AttentionGraph.load(
+            bundle, precision, device=device, device_id=numbers[next(iter(backends))]
         )
-    except (CudaError, MemoryError) as error:
-        raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
-    return OpenedBundle(manifest, precision, tokenizers, backend, attention, device)
+    except InvalidBundle:
+        for backend in backends.values():
+            backend.close()
+        raise
+    return OpenedBundle(manifest, precision, tokenizers, backends, attention, device)
+
+
+def open_backends(
+    numbers: Mapping[str, int], open_on: Callable[[int], Backend]
+) -> dict[str, Backend]:
+    """A backend for each device that has one; raises ``InvalidBundle`` if none has."""
+    backends: dict[str, Backend] = {}
+    failed: dict[str, InvalidBundle] = {}
+    for device, number in numbers.items():
+        try:
+            backends[device] = open_on(number)
+        except InvalidBundle as error:
+            failed[device] = error
+    for device, reason in failed.items():
+        if not backends:
+            raise reason
+        logger.error("not on %s: %s", device, reason)
+    return backends
 
 
 def _shortlist(bundle: Bundle, precision: Precision) -> Shortlist | None:
@@ -151,32 +192,49 @@ def _shortlist(bundle: Bundle, precision: Precision) -> Shortlist | None:
 async def load_model(
     path: Path,
     settings: Settings,
-    observer_for: Callable[[str], ModelObserver],
+    observer_for: ObserverFor,
     *,
     open_bundle: Callable[[Path, Settings], OpenedBundle] = open_bundle,
 ) -> LoadedModel:
-    """Load a bundle, start its engine and verify its examples; raises ``InvalidBundle``."""
+    """Load a bundle, start its engines and verify its examples; raises ``InvalidBundle``."""
     opened = await _in_thread(lambda: open_bundle(path, settings))
     manifest = opened.manifest
-    scheduler = Scheduler(
-        opened.backend.limits,
-        manifest.special_ids,
-        max_padded_tokens=settings.max_padded_tokens,
-        max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
-    )
-    observer = observer_for(manifest.name)
-    engine = Engine(opened.backend, scheduler, observer.iterated)
+    engines: dict[str, Engine] = {}
+    for device, backend in opened.backends.items():
+        scheduler = Scheduler(
+            backend.limits,
+            manifest.special_ids,
+            max_padded_tokens=settings.max_padded_tokens,
+            max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
+        )
+        observer = observer_for(manifest.name, device)
+        engines[device] = Engine(backend, scheduler, observer.iterated)
+    group = EngineGroup(tuple(engines.values()))
     attention = AttentionReader(opened.attention, manifest.limits)
-    results = ResultCache(engine.decode, settings.result_megabytes << 20, observer.looked_up)
-    model = LoadedModel(manifest, opened.precision, opened.tokenizers, engine, attention, results)
+    results = ResultCache(group.decode, settings.result_megabytes << 20, observer.looked_up)
+    model = LoadedModel(manifest, opened.precision, opened.tokenizers, group, attention, results)
     try:
-        await engine.start()
-        for example in manifest.examples:
-            await _prove(model.ways[example.direction], example, path, opened)
+        await group.start()
+        await _prove_engines(engines, model, path, opened)
     except BaseException:
         await model.close()
         raise
     return model
+
+
+async def _prove_engines(
+    engines: Mapping[str, Engine], model: LoadedModel, path: Path, opened: OpenedBundle
+) -> None:
+    """Stop the engines that fail on an example; raises ``InvalidBundle`` if none is left."""
+    for device, engine in engines.items():
+        try:
+            for example in model.manifest.examples:
+                await _prove(engine, model.ways[example.direction], example, path, opened)
+        except InvalidBundle as error:
+            await engine.close()
+            if not model.engine.alive:
+                raise
+            logger.error("not on %s: %s", device, error)
 
 
 def announcing(
@@ -234,7 +292,9 @@ def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
         opening.result().close()
 
 
-async def _prove(way: DirectedModel, example: Example, path: Path, opened: OpenedBundle) -> None:
+async def _prove(
+    engine: Engine, way: DirectedModel, example: Example, path: Path, opened: OpenedBundle
+) -> None:
     model, manifest = way.model, way.model.manifest
     expected = example.target_ids.get(model.precision)
     if expected is None:
@@ -247,7 +307,7 @@ async def _prove(way: DirectedModel, example: Example, path: Path, opened: Opene
         manifest.decoding, manifest.limits, len(example.source_ids), direction=way.direction
     )
     try:
-        decoded = await model.engine.decode(example.source_ids, options)
+        decoded = await engine.decode(example.source_ids, options)
     except EngineError as error:
         raise InvalidBundle(f"{path} fails on its example {example.source!r}: {error}") from error
     found, expected = decoded.hypotheses[0].token_ids, way.written(expected)

@@ -1,4 +1,4 @@
-"""Prometheus collector for memory and utilisation of an NVIDIA GPU, read from NVML.
+"""Prometheus collector for memory and utilisation of NVIDIA GPUs, read from NVML.
 
 Needs the extra gpu, and is imported only where models run on a GPU. NVML is read at each scrape and
 answers in microseconds. Its values are of the whole device, with the use by other processes.
@@ -7,7 +7,7 @@ answers in microseconds. Its values are of the whole device, with the use by oth
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pynvml
 from prometheus_client.core import GaugeMetricFamily
@@ -24,45 +24,54 @@ class DeviceUnreadable(Exception):
 
 
 class DeviceCollector(Collector):
-    """Collector of one GPU, labelled with its UUID. Safe to call from any thread."""
+    """Collector of all GPUs in use, labelled by device and UUID. Safe to call from any thread."""
 
-    def __init__(self, pci_bus_id: str) -> None:
-        """``pci_bus_id`` identifies the GPU, since CUDA and NVML number devices differently.
+    def __init__(self, pci_bus_ids: Mapping[str, str]) -> None:
+        """``pci_bus_ids`` by device. CUDA and NVML number devices differently.
 
         Raises ``DeviceUnreadable`` if there is no driver, or no such device.
         """
-        self._lost = False
-        try:
-            pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-            self._device = pynvml.nvmlDeviceGetUUID(self._handle)
-        except pynvml.NVMLError as error:
-            raise DeviceUnreadable(f"NVML cannot find GPU {pci_bus_id}: {error}") from error
+        self._gpus = [_Gpu(device, pci_bus_id) for device, pci_bus_id in pci_bus_ids.items()]
 
     def collect(self) -> Iterable[Metric]:
         memory = GaugeMetricFamily(
             "nmt_device_memory_bytes",
             "Memory of the GPU, with that of other processes: kind is used or total.",
-            labels=("device", "kind"),
+            labels=("device", "uuid", "kind"),
             unit="bytes",
         )
         busy = GaugeMetricFamily(
             "nmt_device_utilization_ratio",
             "Share of the last moments in which the GPU computed.",
-            labels=("device",),
+            labels=("device", "uuid"),
             unit="ratio",
         )
+        for gpu in self._gpus:
+            gpu.read(memory, busy)
+        return memory, busy
+
+
+class _Gpu:
+    def __init__(self, device: str, pci_bus_id: str) -> None:
+        self._lost = False
+        try:
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            self._labels = device, pynvml.nvmlDeviceGetUUID(self._handle)
+        except pynvml.NVMLError as error:
+            raise DeviceUnreadable(f"NVML cannot find GPU {pci_bus_id}: {error}") from error
+
+    def read(self, memory: GaugeMetricFamily, busy: GaugeMetricFamily) -> None:
         try:
             info = pynvml.nvmlDeviceGetMemoryInfo(self._handle)
             rates = pynvml.nvmlDeviceGetUtilizationRates(self._handle)
         except pynvml.NVMLError as error:
             # A lost GPU must not make the scrape of the other series fail.
             if not self._lost:
-                logger.error("NVML does not tell of GPU %s any more: %s", self._device, error)
+                logger.error("NVML does not tell of GPU %s any more: %s", self._labels[1], error)
             self._lost = True
         else:
             self._lost = False
-            memory.add_metric((self._device, "used"), info.used)
-            memory.add_metric((self._device, "total"), info.total)
-            busy.add_metric((self._device,), rates.gpu / _PERCENT)
-        return memory, busy
+            memory.add_metric((*self._labels, "used"), info.used)
+            memory.add_metric((*self._labels, "total"), info.total)
+            busy.add_metric(self._labels, rates.gpu / _PERCENT)

@@ -205,9 +205,9 @@ class Metrics:
         """Read ``nmt_ready`` from ``ready`` at each scrape, on any thread; it must not block."""
         self.ready.set_function(ready)
 
-    def observer(self, model: str) -> ModelObserver:
-        """A new observer for one engine of ``model`` and for its result cache."""
-        return ModelObserver(self.models, model)
+    def observer(self, model: str, device: str = "cpu") -> ModelObserver:
+        """A new observer for the engine of ``model`` on one device and for its result cache."""
+        return ModelObserver(self.models, model, device)
 
     def request_accepted(self) -> None:
         """Count a received request. ``request_finished`` must follow in every case."""

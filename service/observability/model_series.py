@@ -25,6 +25,8 @@ _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _PADDING_RATIOS = tuple(twentieths / 20 for twentieths in range(21))
 _LENGTH_RATIOS = (0.25, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
 _BATCHES = ("empty", "running")
+_ENGINE = ("model", "device")
+"""A model has an engine on each device: ``cpu``, or ``cuda:`` and the number of a GPU."""
 _UNITS = ("seconds", "bytes", "tokens", "characters", "ratio")
 
 
@@ -35,7 +37,10 @@ def unit_of(name: str) -> str:
 
 
 class ModelSeries:
-    """Series with the label ``model``. Safe to write from any thread."""
+    """Series with the label ``model``, those of an engine also with ``device``.
+
+    Safe to write from any thread.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, help_: str, *labels: str) -> Counter:
@@ -57,12 +62,12 @@ class ModelSeries:
         )
 
         # Queue and batch.
-        self.sentences_running = gauge("nmt_sentences_running", "Sentences in the batch.", "model")
+        self.sentences_running = gauge("nmt_sentences_running", "Sentences in the batch.", *_ENGINE)
         self.sentences_waiting = gauge(
-            "nmt_sentences_waiting", "Sentences waiting for a slot.", "model"
+            "nmt_sentences_waiting", "Sentences waiting for a slot.", *_ENGINE
         )
         self.queue_tokens = gauge(
-            "nmt_queue_tokens", "Source tokens of the sentences waiting for a slot.", "model"
+            "nmt_queue_tokens", "Source tokens of the sentences waiting for a slot.", *_ENGINE
         )
         self.queue_seconds = histogram(
             "nmt_queue_duration_seconds",
@@ -101,13 +106,13 @@ class ModelSeries:
             "nmt_encode_duration_seconds",
             "Time to encode the sentences that entered together.",
             _STAGE_SECONDS,
-            "model",
+            *_ENGINE,
         )
         self.step_seconds = histogram(
             "nmt_decode_step_duration_seconds",
             "Time of one decoder step over all rows.",
             _STEP_SECONDS,
-            "model",
+            *_ENGINE,
         )
         self.batch_rows = histogram(
             "nmt_batch_size", "Rows (hypotheses) extended by one decoder step.", _ROWS, "model"
@@ -120,16 +125,20 @@ class ModelSeries:
         )
 
         self.busy_seconds = counter(
-            "nmt_engine_busy_seconds_total", "Time the engine computed instead of waiting.", "model"
+            "nmt_engine_busy_seconds_total",
+            "Time the engine computed instead of waiting.",
+            *_ENGINE,
         )
         self.deaths = counter(
             "nmt_engine_deaths_total",
             "Times a bug ended the engine; a reload brings it back.",
-            "model",
+            *_ENGINE,
         )
-        self.cache_bytes = gauge("nmt_kv_cache_bytes", "Memory that keys and values take.", "model")
+        self.cache_bytes = gauge(
+            "nmt_kv_cache_bytes", "Memory that keys and values take.", *_ENGINE
+        )
         self.cache_limit_bytes = gauge(
-            "nmt_kv_cache_limit_bytes", "Memory that keys and values may take.", "model"
+            "nmt_kv_cache_limit_bytes", "Memory that keys and values may take.", *_ENGINE
         )
 
         # Tokens.
@@ -156,11 +165,11 @@ class ModelSeries:
 class ModelObserver:
     """Records the events of one engine in the series of its model."""
 
-    def __init__(self, series: ModelSeries, model: str) -> None:
+    def __init__(self, series: ModelSeries, model: str, device: str) -> None:
         self._before = Iteration()
-        self._running = series.sentences_running.labels(model)
-        self._waiting = series.sentences_waiting.labels(model)
-        self._queue_tokens = series.queue_tokens.labels(model)
+        self._running = series.sentences_running.labels(model, device)
+        self._waiting = series.sentences_waiting.labels(model, device)
+        self._queue_tokens = series.queue_tokens.labels(model, device)
         self._queue_seconds = series.queue_seconds.labels(model)
         self._joins = {batch: series.joins.labels(model, batch) for batch in _BATCHES}
         self._retires = {
@@ -171,14 +180,14 @@ class ModelObserver:
         self._finished = {
             reason: series.finished_sentences.labels(model, reason.value) for reason in FinishReason
         }
-        self._encode_seconds = series.encode_seconds.labels(model)
-        self._step_seconds = series.step_seconds.labels(model)
+        self._encode_seconds = series.encode_seconds.labels(model, device)
+        self._step_seconds = series.step_seconds.labels(model, device)
         self._rows = series.batch_rows.labels(model)
         self._padding_ratio = series.padding_ratio.labels(model)
-        self._deaths = series.deaths.labels(model)
-        self._busy_seconds = series.busy_seconds.labels(model)
-        self._cache_bytes = series.cache_bytes.labels(model)
-        self._cache_limit_bytes = series.cache_limit_bytes.labels(model)
+        self._deaths = series.deaths.labels(model, device)
+        self._busy_seconds = series.busy_seconds.labels(model, device)
+        self._cache_bytes = series.cache_bytes.labels(model, device)
+        self._cache_limit_bytes = series.cache_limit_bytes.labels(model, device)
         self._source_tokens = series.source_tokens.labels(model)
         self._target_tokens = series.target_tokens.labels(model)
         self._lookups = {

@@ -315,6 +315,11 @@ class Gpu:
     """Compute capability, which names the architecture."""
 
     @property
+    def device(self) -> str:
+        """Its name in metrics and log lines."""
+        return f"cuda:{self.number}"
+
+    @property
     def supported(self) -> bool:
         """Whether onnxruntime has machine code for it. Code of a minor version runs on later ones
         of the same major version."""

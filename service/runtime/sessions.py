@@ -75,6 +75,23 @@ def usable_gpus() -> list[Gpu]:
     return usable
 
 
+def chosen_gpus(wanted: str) -> list[Gpu]:
+    """Of the usable GPUs ``all``, or those of the numbers in ``wanted``, separated by commas.
+
+    Raises ``DeviceUnavailable`` if there is none, or if a number names no usable GPU.
+    """
+    usable = {gpu.number: gpu for gpu in usable_gpus()}
+    if wanted == "all":
+        return list(usable.values())
+    numbers = sorted({int(number) for number in wanted.split(",")})
+    if missing := [number for number in numbers if number not in usable]:
+        raise DeviceUnavailable(
+            f"GPU {', '.join(map(str, missing))} cannot be used; "
+            f"this process can use {', '.join(map(str, usable))}"
+        )
+    return [usable[number] for number in numbers]
+
+
 @cache
 def _log_once(reason: str) -> None:
     logger.warning("models run on the CPU: %s", reason)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from models.bundle.manifest import Direction, Manifest, Precision
 from models.bundle.tokenizer import Span, UnknownToken
-from service.engine.engine import Engine
+from service.engine.group import EngineGroup
 from service.translation.attention_reader import AttentionReader
 from service.translation.result_cache import ResultCache
 from service.translation.types import LanguagePair
@@ -53,7 +53,7 @@ class LoadedModel:
     manifest: Manifest
     precision: Precision
     tokenizers: Tokenizers
-    engine: Engine
+    engine: EngineGroup
     attention: AttentionReader
     results: ResultCache
     leases: int = 0

@@ -114,7 +114,8 @@ class ModelRepository:
         """Load new and changed bundles and retire removed ones.
 
         A model whose new bundle cannot be loaded stays. Without ``retry``, a bundle that could not
-        be loaded is skipped until its files change.
+        be loaded is skipped until its files change, and so is a model that has lost some of its
+        devices; a model that has lost all of them is loaded again.
         """
         async with self._reloading:
             return Reloaded() if self._closed else await self._reload(retry)
@@ -130,7 +131,9 @@ class ModelRepository:
         broken: dict[str, tuple[FoundBundle, str]] = {}
         try:
             for bundle in sorted(found, key=lambda bundle: bundle.name):
-                if bundle.name in before and _unchanged(bundle, *before[bundle.name]):
+                if bundle.name in before and _unchanged(
+                    bundle, *before[bundle.name], complete=retry
+                ):
                     kept[bundle.name] = before[bundle.name]
                     continue
                 outcome = await self._load_or_say_why(bundle, retry)
@@ -196,8 +199,11 @@ class ModelRepository:
             await model.close()
 
 
-def _unchanged(bundle: FoundBundle, offered: FoundBundle, model: LoadedModel) -> bool:
-    return bundle == offered and model.engine.alive
+def _unchanged(
+    bundle: FoundBundle, offered: FoundBundle, model: LoadedModel, *, complete: bool
+) -> bool:
+    engine = model.engine
+    return bundle == offered and (engine.complete if complete else engine.alive)
 
 
 def _reason(bundle: FoundBundle, error: Exception) -> str:

@@ -18,6 +18,7 @@ from models.bundle.tokenizer import Span
 from service import bootstrap, cli
 from service.commands import translate
 from service.engine.engine import Engine
+from service.engine.group import EngineGroup
 from service.engine.scheduler import Scheduler
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
@@ -93,7 +94,7 @@ async def load_quick(
     """Replacement of ``service.loading.loader.load_model``."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     backend = QuickBackend(shouting, Limits(256, settings.max_beam_size, 64, 96))
-    engine = Engine(backend, Scheduler(backend.limits, SPECIAL_IDS))
+    engine = EngineGroup([Engine(backend, Scheduler(backend.limits, SPECIAL_IDS))])
     await engine.start()
     attention = AttentionReader(make_attention(manifest), manifest.limits)
     results = ResultCache(engine.decode, settings.result_megabytes << 20)

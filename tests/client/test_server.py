@@ -54,7 +54,7 @@ def hung_up(server: Server) -> float:
 
 
 def running_sentences(server: Server) -> float:
-    return metrics(server)['nmt_sentences_running{model="shout-de-en"}']
+    return metrics(server)['nmt_sentences_running{device="cpu",model="shout-de-en"}']
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -74,6 +74,12 @@ def test_service_and_training_have_the_gpu() -> None:
     assert SERVICES["service"]["build"]["args"]["EXTRA"] == "gpu"
 
 
+def test_service_sees_every_gpu() -> None:
+    (device,) = SERVICES["service"]["deploy"]["resources"]["reservations"]["devices"]
+    assert device["count"] == "all"
+    assert Settings().gpus == "all"
+
+
 def test_cpu_and_gpu_images_have_different_names() -> None:
     assert SERVICES["service"]["image"] != PROJECT_CPU["services"]["service"]["image"]
 

@@ -76,7 +76,7 @@ class Opened:
         self.thread = threading.current_thread().name
         tokenizers = Both(TOKENIZER)
         return OpenedBundle(
-            self.manifest, "int8", tokenizers, self.backend, self.attention, self.device
+            self.manifest, "int8", tokenizers, {"cpu": self.backend}, self.attention, self.device
         )
 
 
@@ -193,7 +193,7 @@ def write_tiny(path: Path, **changes: Any) -> None:
             Settings(),
             "decodes with beam_size 9; the service is set to at most 8",
         ),
-        ({}, Settings(), "attention.fp32.onnx"),
+        ({}, Settings(), "encoder.fp32.onnx"),
     ],
     ids=["precision", "beam", "graph"],
 )

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from service import bootstrap
 from service.loading import devices
 from service.observability.device import DeviceCollector, DeviceUnreadable
 from service.runtime import cuda
+from service.runtime.cuda import Gpu
 from service.runtime.sessions import Device, DeviceUnavailable
 from service.settings import Settings
 from tests.support.nvml import BUS_ID, GIB, UUID, FakeNvml, install
@@ -26,12 +26,12 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
 
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
-    return registry.get_sample_value(name, {"device": UUID, **labels})
+    return registry.get_sample_value(name, {"device": "cuda:0", "uuid": UUID, **labels})
 
 
 def test_memory_and_use_of_a_gpu_are_read_at_each_scrape(nvml: FakeNvml) -> None:
     registry = CollectorRegistry()
-    registry.register(DeviceCollector(BUS_ID))
+    registry.register(DeviceCollector({"cuda:0": BUS_ID}))
     assert value(registry, "nmt_device_memory_bytes", kind="used") == 20 * GIB
     assert value(registry, "nmt_device_memory_bytes", kind="total") == 80 * GIB
     assert value(registry, "nmt_device_utilization_ratio") == 0.75
@@ -44,7 +44,7 @@ def test_lost_gpu_is_logged_once_and_other_series_remain(
     nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry = CollectorRegistry()
-    registry.register(DeviceCollector(BUS_ID))
+    registry.register(DeviceCollector({"cuda:0": BUS_ID}))
     nvml.lost = True
     assert value(registry, "nmt_device_memory_bytes", kind="used") is None
     assert value(registry, "nmt_device_utilization_ratio") is None
@@ -55,10 +55,10 @@ def test_lost_gpu_is_logged_once_and_other_series_remain(
 
 def test_a_gpu_that_nvml_does_not_know_has_no_series(nvml: FakeNvml) -> None:
     with pytest.raises(DeviceUnreadable, match=r"GPU 00000000:01:00\.0: Not Found"):
-        DeviceCollector("00000000:01:00.0")
+        DeviceCollector({"cuda:0": "00000000:01:00.0"})
     nvml.driver = False
     with pytest.raises(DeviceUnreadable, match="Driver Not Loaded"):
-        DeviceCollector(BUS_ID)
+        DeviceCollector({"cuda:0": BUS_ID})
 
 
 class FakeCuda:
@@ -73,16 +73,22 @@ class FakeCuda:
         return self.code
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, device: Device, code: int = 0) -> CollectorRegistry:
+def use_gpu(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
     monkeypatch.setattr(cuda, "_load_runtime", lambda: FakeCuda(code))
+    monkeypatch.setattr(devices, "available_device", lambda _: "cuda")
+    monkeypatch.setattr(devices, "chosen_gpus", lambda _: [Gpu(0, "NVIDIA H200", (9, 0))])
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> CollectorRegistry:
+    use_gpu(monkeypatch, code)
     registry = CollectorRegistry()
-    devices.watch_device(Settings(), registry, device_for=lambda _: device)
+    devices.watch_devices(Settings(), registry)
     return registry
 
 
 @pytest.mark.usefixtures("nvml")
 def test_the_gpu_that_models_run_on_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert value(watched(monkeypatch, "cuda"), "nmt_device_utilization_ratio") == 0.75
+    assert value(watched(monkeypatch), "nmt_device_utilization_ratio") == 0.75
 
 
 def test_on_a_cpu_there_is_nothing_to_watch(
@@ -91,8 +97,10 @@ def test_on_a_cpu_there_is_nothing_to_watch(
     def unavailable(_: str) -> Device:
         raise DeviceUnavailable("there is no GPU")
 
-    registry = watched(monkeypatch, "cpu")
-    devices.watch_device(Settings(device="cuda"), registry, device_for=unavailable)
+    registry = CollectorRegistry()
+    devices.watch_devices(Settings(device="cpu"), registry)
+    monkeypatch.setattr(devices, "available_device", unavailable)
+    devices.watch_devices(Settings(device="cuda"), registry)
     assert list(registry.collect()) == []
     assert not caplog.records
 
@@ -100,12 +108,12 @@ def test_on_a_cpu_there_is_nothing_to_watch(
 def test_a_gpu_that_cannot_be_watched_is_logged_and_serves(
     monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert list(watched(monkeypatch, "cuda", code=100).collect()) == []
+    assert list(watched(monkeypatch, code=100).collect()) == []
     nvml.driver = False
-    assert list(watched(monkeypatch, "cuda").collect()) == []
+    assert list(watched(monkeypatch).collect()) == []
     monkeypatch.delitem(sys.modules, "service.observability.device")
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert list(watched(monkeypatch, "cuda").collect()) == []
+    assert list(watched(monkeypatch).collect()) == []
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
     assert "failed with error 100" in said[0]
@@ -117,9 +125,7 @@ def test_a_gpu_that_cannot_be_watched_is_logged_and_serves(
 def test_service_on_a_gpu_exposes_gpu_metrics(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cuda, "_load_runtime", FakeCuda)
-    on_cuda = partial(devices.watch_device, device_for=lambda _: "cuda")
-    monkeypatch.setattr(bootstrap, "watch_device", on_cuda)
+    use_gpu(monkeypatch)
     put_bundle(tmp_path / "bundles", "shout-de-en")
     settings = Settings(bundles=tmp_path / "bundles", state=tmp_path / "state")
 

@@ -12,6 +12,7 @@ from service.runtime import cuda, sessions
 from service.runtime.sessions import (
     DeviceUnavailable,
     available_device,
+    chosen_gpus,
     int8_saturates,
     usable_gpus,
 )
@@ -92,6 +93,15 @@ def test_gpus_with_machine_code_are_usable(driver: Install) -> None:
     ]
     assert available_device("auto") == available_device("cuda") == "cuda"
     assert available_device("cpu") == "cpu"
+
+
+def test_setting_chooses_from_the_usable_gpus(driver: Install) -> None:
+    driver(FakeDriver(V100, H200, ORIN))
+    assert [gpu.device for gpu in chosen_gpus("all")] == ["cuda:1", "cuda:2"]
+    assert [gpu.number for gpu in chosen_gpus("2")] == [2]
+    assert [gpu.number for gpu in chosen_gpus("2,1")] == [1, 2]
+    with pytest.raises(DeviceUnavailable, match=r"GPU 0, 5 cannot be used; .* can use 1, 2"):
+        chosen_gpus("0,1,5")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ async def load_troubled(
 def open_troubled(path: Path, settings: Settings, *, trouble: Trouble) -> loading.OpenedBundle:
     """Replaces ``service.loading.loader.open_bundle``: the real model with injected failures."""
     opened = loading.open_bundle(path, settings)
-    return replace(opened, backend=Troubled(opened.backend, trouble))
+    troubled = {name: Troubled(each, trouble) for name, each in opened.backends.items()}
+    return replace(opened, backends=troubled)
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ from models.bundle.manifest import (
 )
 from models.bundle.tokenizer import Span, UnknownToken
 from service.engine.engine import Engine
+from service.engine.group import EngineGroup
 from service.engine.scheduler import Scheduler
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Backend, FloatArray, Limits
@@ -154,7 +155,7 @@ async def make_model(
     script = backend.script if isinstance(backend, ScriptedBackend) else shouting
     scheduler = Scheduler(backend.limits, SPECIAL_IDS)
     observe = observer.iterated if observer is not None else (lambda _: None)
-    engine = Engine(backend, scheduler, observe)
+    engine = EngineGroup([Engine(backend, scheduler, observe)])
     await engine.start()
     attention = AttentionReader(make_attention(manifest, script), manifest.limits)
     on_lookup = observer.looked_up if observer is not None else (lambda _: None)

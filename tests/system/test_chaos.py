@@ -184,7 +184,7 @@ class Operator:
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(self.translate, source, target, CAPACITY // (SENTENCE + 1))
             while not answer.done():
-                key = "nmt_sentences_running", (f"shout-{source}-{target}",)
+                key = "nmt_sentences_running", ("cpu", f"shout-{source}-{target}")
                 most = max(most, self.books().get(key, 0.0))
                 # Each answer keeps the event loop from the engine.
                 time.sleep(0.1)

@@ -250,7 +250,7 @@ class Opened:
 
     def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
         both = Both(TOKENIZER)
-        return OpenedBundle(self.manifest, "int8", both, self.backend, self.attention)
+        return OpenedBundle(self.manifest, "int8", both, {"cpu": self.backend}, self.attention)
 
 
 def example(direction: int, tag: int, source: str, target: str) -> Example:

@@ -1,0 +1,98 @@
+"""The engines of one model, one for each device: each sentence goes to the least loaded of them.
+
+A sentence that fails on one device is decoded once more on another. Each failure in a row doubles
+the load of a device as counted here, so that a device that fails at once does not attract all
+sentences. Its first success ends this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from service.engine.engine import Engine
+from service.engine.errors import BackendFailed, EngineStopped
+from service.engine.types import Decoded, DecodingOptions, Priority
+
+_MOST_DOUBLINGS = 10
+"""A device that failed this often in a row is tried again at a thousandth of the others' load."""
+
+
+class EngineGroup:
+    """Decodes sentences on several engines, which it owns. Belongs to one event loop."""
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        if not engines:
+            raise ValueError("a group needs an engine")
+        self._engines = tuple(engines)
+        self._failures = dict.fromkeys(self._engines, 0)
+        """Failures in a row, by engine."""
+        self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether an engine accepts and decodes sentences."""
+        return any(engine.alive for engine in self._engines)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every engine does."""
+        return all(engine.alive for engine in self._engines)
+
+    async def start(self) -> None:
+        for engine in self._engines:
+            await engine.start()
+
+    async def decode(
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        priority: Priority = "interactive",
+        request: int = 0,
+    ) -> Decoded:
+        """As ``Engine.decode``. Raises the error of the second engine if two have failed."""
+        first = self._least_loaded(self._engines)
+        try:
+            return await self._decode(first, source_ids, options, priority, request)
+        except (BackendFailed, EngineStopped):
+            others = [engine for engine in self._engines if engine is not first and engine.alive]
+            if self._closed or not others:
+                raise
+        return await self._decode(
+            self._least_loaded(others), source_ids, options, priority, request
+        )
+
+    async def _decode(
+        self,
+        engine: Engine,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        priority: Priority,
+        request: int,
+    ) -> Decoded:
+        try:
+            decoded = await engine.decode(source_ids, options, priority, request)
+        except BackendFailed:
+            self._failures[engine] = min(self._failures[engine] + 1, _MOST_DOUBLINGS)
+            raise
+        self._failures[engine] = 0
+        return decoded
+
+    def _least_loaded(self, engines: Sequence[Engine]) -> Engine:
+        """A stopped engine only if all are."""
+        alive = [engine for engine in engines if engine.alive]
+        return min(alive or engines, key=lambda e: (e.load + 1) * 2 ** self._failures[e])
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """As ``Engine.gathering``, on every engine."""
+        with ExitStack() as stack:
+            for engine in self._engines:
+                stack.enter_context(engine.gathering())
+            yield
+
+    async def close(self) -> None:
+        """Stop every engine. Pending ``decode`` calls raise ``EngineStopped``."""
+        self._closed = True
+        await asyncio.gather(*(engine.close() for engine in self._engines))
