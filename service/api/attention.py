@@ -111,7 +111,7 @@ def create_router(
         caller, fields = await read(request)
         parameters = fields.parse(AttentionParameters)
         async with admitted(caller):
-            maps = await inspector.attention(_place(request, parameters), parameters.wanted)
+            maps = await inspector.attention(_place(request, parameters), parameters.selection)
             return await rendered(request, maps, parameters.format)
 
     @router.get(
@@ -142,21 +142,21 @@ def create_router(
     async def attention_of_pair(request: Request) -> Response:
         """As if the model had translated the one to the other."""
         caller, fields = await read(request)
-        wanted = fields.parse(AttentionOfPairParameters)
-        if wanted.alignment and wanted.format != "json":
+        parameters = fields.parse(AttentionOfPairParameters)
+        if parameters.alignment and parameters.format != "json":
             raise BadRequest(
                 "Invalid request: alignment is added to json only; format pharaoh is the alignment "
                 "alone"
             )
-        pair = Pair(wanted.source_text, wanted.target_text)
+        pair = Pair(parameters.source_text, parameters.target_text)
         async with charged(caller, [pair]):
-            if wanted.format == "pharaoh":
-                return _pharaoh(await inspector.alignment_of(pair, wanted.asked))
-            if not wanted.alignment:
-                maps = await inspector.attention_of(pair, wanted.asked, wanted.wanted)
-                return await rendered(request, maps, wanted.format)
+            if parameters.format == "pharaoh":
+                return _pharaoh(await inspector.alignment_of(pair, parameters.choice))
+            if not parameters.alignment:
+                maps = await inspector.attention_of(pair, parameters.choice, parameters.selection)
+                return await rendered(request, maps, parameters.format)
             maps, aligned = await inspector.attention_and_alignment_of(
-                pair, wanted.asked, wanted.wanted
+                pair, parameters.choice, parameters.selection
             )
             facts_of(request).model = maps.model
             return await _json(maps, alignment=alignment_answer(aligned).model_dump())
@@ -173,7 +173,7 @@ def create_router(
         parameters = fields.parse(ScoreParameters)
         pairs = parameters.pairs
         async with charged(caller, pairs):
-            return Json(scores_answer(await inspector.scores(pairs, parameters.asked)))
+            return Json(scores_answer(await inspector.scores(pairs, parameters.choice)))
 
     return router
 

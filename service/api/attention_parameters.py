@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from service.api.bounds import CHOICE_CHARACTERS
 from service.api.errors import BadRequest
 from service.api.options import Key, LanguageCode, Name, Number
-from service.translation.attention import Kind, Wanted
-from service.translation.inspection import Asked, Pair
+from service.translation.attention import Kind, MapSelection
+from service.translation.inspection import ModelChoice, Pair
 
 _LARGEST_NUMBER = 1_000_000
 _CHOICE = "A number from 0, a range `0-2`, a list `0,2`, `all`, or `mean`."
@@ -50,8 +50,8 @@ class _MapParameters(_Parameters):
     head: _Chosen = Field("mean", description=_CHOICE, examples=["all"])
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.kind, self.layer, self.head)
+    def selection(self) -> MapSelection:
+        return MapSelection(self.kind, self.layer, self.head)
 
 
 class ViewParameters(_Parameters):
@@ -76,17 +76,17 @@ class AlignmentParameters(PlaceParameters):
     format: Literal["json", "pharaoh"] = Field("json", description="`pharaoh` is `0-0 1-2`.")
 
 
-class _AskedParameters(ViewParameters):
+class _ModelParameters(ViewParameters):
     source: LanguageCode = Field(description="Language code of the source.", examples=["de"])
     target: LanguageCode = Field(description="Language code of the target.", examples=["en"])
     model: Name | None = Field(None, description="A model by name; any that fits if left out.")
 
     @property
-    def asked(self) -> Asked:
-        return Asked(self.source, self.target, self.model)
+    def choice(self) -> ModelChoice:
+        return ModelChoice(self.source, self.target, self.model)
 
 
-class AttentionOfPairParameters(_AskedParameters, _MapParameters):
+class AttentionOfPairParameters(_ModelParameters, _MapParameters):
     """The fields of ``POST /attention``."""
 
     source_text: str = Field(
@@ -99,7 +99,7 @@ class AttentionOfPairParameters(_AskedParameters, _MapParameters):
     alignment: bool = Field(False, description="Whether to add the alignment of words to JSON.")
 
 
-class ScoreParameters(_AskedParameters):
+class ScoreParameters(_ModelParameters):
     """The fields of ``POST /score``."""
 
     source_text: str | list[str] = Field(

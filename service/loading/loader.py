@@ -229,7 +229,7 @@ async def _prove_engines(
     for device, engine in engines.items():
         try:
             for example in model.manifest.examples:
-                await _prove(engine, model.ways[example.direction], example, path, opened)
+                await _prove(engine, model.directed[example.direction], example, path, opened)
         except InvalidBundle as error:
             await engine.close()
             if not model.engine.alive:
@@ -293,29 +293,29 @@ def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
 
 
 async def _prove(
-    engine: Engine, way: DirectedModel, example: Example, path: Path, opened: OpenedBundle
+    engine: Engine, directed: DirectedModel, example: Example, path: Path, opened: OpenedBundle
 ) -> None:
-    model, manifest = way.model, way.model.manifest
+    model, manifest = directed.model, directed.model.manifest
     expected = example.target_ids.get(model.precision)
     if expected is None:
         raise InvalidBundle(
             f"{path} does not say what its example {example.source!r} becomes in {model.precision}"
         )
-    if way.source_ids(example.source) != example.source_ids:
+    if directed.source_ids(example.source) != example.source_ids:
         raise InvalidBundle(f"{path} does not read its example {example.source!r} as it should")
     options = NO_OVERRIDES.resolve(
-        manifest.decoding, manifest.limits, len(example.source_ids), direction=way.direction
+        manifest.decoding, manifest.limits, len(example.source_ids), direction=directed.direction
     )
     try:
         decoded = await engine.decode(example.source_ids, options)
     except EngineError as error:
         raise InvalidBundle(f"{path} fails on its example {example.source!r}: {error}") from error
-    found, expected = decoded.hypotheses[0].token_ids, way.written(expected)
+    found, expected = decoded.hypotheses[0].token_ids, directed.written(expected)
     if found == expected:
         return
     behind = ""
     if opened.device == "cuda":
-        prefix = way.direction.target_prefix
+        prefix = directed.direction.target_prefix
         best, proved = [
             await asyncio.to_thread(_log_prob, opened.attention, example.source_ids, prefix, ids)
             for ids in (found, expected)

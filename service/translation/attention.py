@@ -28,7 +28,7 @@ _CHOICE = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MapSelection:
     """Selection of attention maps.
 
     ``layer`` and ``head`` are numbers from 0, ranges ``0-2``, lists of both ``0,2``, ``all``, or
@@ -56,73 +56,69 @@ class Maps:
     weights_LHRC: NDArray[np.float32]
 
 
-async def look(
-    way: DirectedModel, wanted: Wanted, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
-) -> Maps:
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenPair:
+    """A sentence and its translation as token ids; see ``DirectedModel`` for their shape."""
+
+    directed: DirectedModel
+    source_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The tokens that the decoder reads after ``bos``."""
+        # A target of the network's full length leaves no room for bos in front of it.
+        longest = self.directed.model.attention.longest_target
+        return self.directed.written(self.target_ids)[:longest]
+
+    async def read(self) -> AttentionMaps:
+        """All maps, from one run of the model; raises the errors of ``AttentionReader.read``."""
+        return await self.directed.model.attention.read(self.source_ids, self.written)
+
+
+async def select_maps(tokens: TokenPair, selection: MapSelection) -> Maps:
     """Selected maps of a sentence; raises ``InvalidOption`` for an unknown layer or head.
 
-    See ``DirectedModel`` for the ids. Prefixes have rows and columns like other tokens. Also
-    raises the errors of ``AttentionReader.read``.
+    Prefixes have rows and columns like other tokens. Also raises the errors of
+    ``AttentionReader.read``.
     """
-    chosen = _selection(way, wanted)
-    maps = await _read(way, source_ids, target_ids)
-    return _selected(way, wanted.kind, chosen, maps, source_ids, target_ids)
+    layers, heads = _numbers_of(tokens.directed, selection)
+    return _selected(tokens, selection.kind, layers, heads, await tokens.read())
 
 
-async def look_and_align(
-    way: DirectedModel,
-    wanted: Wanted,
-    source_text: str,
-    target_text: str,
-    source_ids: tuple[int, ...],
-    target_ids: tuple[int, ...],
+async def select_maps_and_align(
+    tokens: TokenPair, selection: MapSelection, source_text: str, target_text: str
 ) -> tuple[Maps, Alignment]:
-    """The results of ``look`` and ``align``, from one run of the model."""
-    chosen = _selection(way, wanted)
-    maps = await _read(way, source_ids, target_ids)
-    return (
-        _selected(way, wanted.kind, chosen, maps, source_ids, target_ids),
-        _aligned(way, maps, source_text, target_text, source_ids, target_ids),
-    )
+    """The results of ``select_maps`` and ``align``, from one run of the model."""
+    layers, heads = _numbers_of(tokens.directed, selection)
+    maps = await tokens.read()
+    selected = _selected(tokens, selection.kind, layers, heads, maps)
+    return selected, _aligned(tokens, maps, source_text, target_text)
 
 
-async def _read(
-    way: DirectedModel, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
-) -> AttentionMaps:
-    # A target of the network's full length leaves no room for bos in front of it.
-    written = way.written(target_ids)[: way.model.attention.longest_target]
-    return await way.model.attention.read(source_ids, written)
-
-
-def _selection(way: DirectedModel, wanted: Wanted) -> tuple[Chosen, Chosen]:
-    dimensions = way.model.manifest.dimensions
-    of_encoder = wanted.kind == "encoder"
+def _numbers_of(directed: DirectedModel, selection: MapSelection) -> tuple[Chosen, Chosen]:
+    """The selected layers and heads."""
+    dimensions = directed.model.manifest.dimensions
+    of_encoder = selection.kind == "encoder"
     layer_count = dimensions.encoder_layers if of_encoder else dimensions.decoder_layers
-    last = str(layer_count - 1)
-    layers = choose("layer", last if wanted.layer is None else wanted.layer, layer_count)
-    return layers, choose("head", wanted.head, dimensions.heads)
+    layer = str(layer_count - 1) if selection.layer is None else selection.layer
+    return choose("layer", layer, layer_count), choose("head", selection.head, dimensions.heads)
 
 
 def _selected(
-    way: DirectedModel,
-    kind: Kind,
-    chosen: tuple[Chosen, Chosen],
-    maps: AttentionMaps,
-    source_ids: tuple[int, ...],
-    target_ids: tuple[int, ...],
+    tokens: TokenPair, kind: Kind, layers: Chosen, heads: Chosen, maps: AttentionMaps
 ) -> Maps:
-    model, (layers, heads) = way.model, chosen
+    model, written = tokens.directed.model, tokens.written
     tokenizers, special = model.tokenizers, model.manifest.special_ids
-    written = way.written(target_ids)[: model.attention.longest_target]
-    source = tokenizers.source.pieces(source_ids)
+    source = tokenizers.source.pieces(tokens.source_ids)
     fed = tokenizers.target.pieces((special.bos, *written))
     predicted = tokenizers.target.pieces((*written, special.eos))
-    rows, columns = {
-        "encoder": (source, source),
-        "decoder": (fed, fed),
-        "cross": (predicted, source),
+    rows, columns, weights_LHRC = {
+        "encoder": (source, source, maps.encoder_LHSS),
+        "decoder": (fed, fed, maps.decoder_LHTT),
+        "cross": (predicted, source, maps.cross_LHTS),
     }[kind]
-    weights_LHRC = _chosen(_chosen(_of_kind(maps, kind), layers, 0), heads, 1)
+    weights_LHRC = _chosen(_chosen(weights_LHRC, layers, 0), heads, 1)
     return Maps(model.name, kind, rows, columns, layers, heads, weights_LHRC)
 
 
@@ -149,23 +145,15 @@ def choose(what: str, choice: str, count: int) -> Chosen:
     return tuple(sorted(numbers))
 
 
-async def align(
-    way: DirectedModel,
-    source_text: str,
-    target_text: str,
-    source_ids: tuple[int, ...],
-    target_ids: tuple[int, ...],
-) -> Alignment:
+async def align(tokens: TokenPair, source_text: str, target_text: str) -> Alignment:
     """The word alignment of two texts by the model's cross-attention.
 
-    The ids encode the texts; those of the target may also be ids that decode to ``target_text``.
-    See ``DirectedModel`` for their shape. Prefixes belong to no word. Raises the errors of
-    ``AttentionReader.read``.
+    ``tokens`` encode the texts; those of the target may also be ids that decode to
+    ``target_text``. Prefixes belong to no word. Raises the errors of ``AttentionReader.read``.
     """
     if not words(source_text) or not words(target_text):
         return _no_alignment(source_text, target_text)
-    maps = await _read(way, source_ids, target_ids)
-    return _aligned(way, maps, source_text, target_text, source_ids, target_ids)
+    return _aligned(tokens, await tokens.read(), source_text, target_text)
 
 
 def _no_alignment(source_text: str, target_text: str) -> Alignment:
@@ -175,28 +163,23 @@ def _no_alignment(source_text: str, target_text: str) -> Alignment:
 
 
 def _aligned(
-    way: DirectedModel,
-    maps: AttentionMaps,
-    source_text: str,
-    target_text: str,
-    source_ids: tuple[int, ...],
-    target_ids: tuple[int, ...],
+    tokens: TokenPair, maps: AttentionMaps, source_text: str, target_text: str
 ) -> Alignment:
-    model, direction = way.model, way.direction
+    directed, model = tokens.directed, tokens.directed.model
     source_words, target_words = words(source_text), words(target_text)
     if not source_words or not target_words:
         return _no_alignment(source_text, target_text)
     source_spans = model.tokenizers.source.spans(source_text)
-    if len(source_spans) != way.text_tokens(source_ids):
+    if len(source_spans) != directed.text_tokens(tokens.source_ids):
         raise ValueError("source_ids are not the prefix, the tokens of source_text and eos")
-    read_ids = way.written(target_ids)[: model.attention.longest_target]
-    first_row, first_column = len(direction.target_prefix), len(direction.source_prefix)
-    target_spans = _target_spans(model.tokenizers.target, target_text, target_ids)
+    first_row = len(directed.direction.target_prefix)
+    first_column = len(directed.direction.source_prefix)
+    target_spans = _target_spans(model.tokenizers.target, target_text, tokens.target_ids)
     found = model.manifest.alignment_source
     return align_words(
         maps.cross_LHTS[found.layer].mean(0)[first_row:, first_column:],
         Side(source_words, source_spans),
-        Side(target_words, target_spans[: len(read_ids) - first_row]),
+        Side(target_words, target_spans[: len(tokens.written) - first_row]),
         shifted=found.shifted,
     )
 
@@ -209,12 +192,6 @@ def _target_spans(
     if tokenizer.encode(target_text) == target_ids:
         return tokenizer.spans(target_text)
     raise ValueError("target_ids are not the tokens of target_text")
-
-
-def _of_kind(maps: AttentionMaps, kind: Kind) -> NDArray[np.float32]:
-    return {"encoder": maps.encoder_LHSS, "decoder": maps.decoder_LHTT, "cross": maps.cross_LHTS}[
-        kind
-    ]
 
 
 def _chosen(weights: NDArray[np.float32], chosen: Chosen, axis: int) -> NDArray[np.float32]:

@@ -29,11 +29,11 @@ class Catalogue:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        return tuple(sorted({pair.source for pair in self._ways}))
+        return tuple(sorted({pair.source for pair in self._by_pair}))
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        return tuple(sorted({pair.target for pair in self._ways}))
+        return tuple(sorted({pair.target for pair in self._by_pair}))
 
     @cached_property
     def languages(self) -> tuple[Language, ...]:
@@ -50,7 +50,7 @@ class Catalogue:
 
     def direct_pairs(self) -> tuple[LanguagePair, ...]:
         """The pairs that one model translates without a pivot."""
-        return tuple(sorted(self._ways))
+        return tuple(sorted(self._by_pair))
 
     def route(self, pair: LanguagePair, name: str | None = None) -> Route:
         """The models from source to target: one, or two through a pivot.
@@ -61,10 +61,10 @@ class Catalogue:
         """
         if name is not None:
             model = self.named(name)
-            for way in self._ways.get(pair, ()):
-                if way.model is model:
-                    return (way,)
-            offered = [str(way.pair) for way in model.ways]
+            for directed in self._by_pair.get(pair, ()):
+                if directed.model is model:
+                    return (directed,)
+            offered = [str(directed.pair) for directed in model.directed]
             raise UnsupportedPair(pair.source, pair.target, offered, name)
         if direct := self._way(pair):
             return (direct,)
@@ -100,18 +100,18 @@ class Catalogue:
         return pair
 
     @cached_property
-    def _ways(self) -> Mapping[LanguagePair, tuple[DirectedModel, ...]]:
+    def _by_pair(self) -> Mapping[LanguagePair, tuple[DirectedModel, ...]]:
         """The directed models of each pair, in the order of the models."""
-        ways: dict[LanguagePair, tuple[DirectedModel, ...]] = {}
-        for way in (way for model in self.models for way in model.ways):
-            ways[way.pair] = (*ways.get(way.pair, ()), way)
-        return ways
+        by_pair: dict[LanguagePair, tuple[DirectedModel, ...]] = {}
+        for directed in (each for model in self.models for each in model.directed):
+            by_pair[directed.pair] = (*by_pair.get(directed.pair, ()), directed)
+        return by_pair
 
     @cached_property
     def _targets(self) -> Mapping[str, set[str]]:
         """The languages that each source is translated to without a pivot."""
         targets: dict[str, set[str]] = {}
-        for pair in self._ways:
+        for pair in self._by_pair:
             targets.setdefault(pair.source, set()).add(pair.target)
         return targets
 
@@ -119,7 +119,7 @@ class Catalogue:
         return self._targets.get(source, set())
 
     def _way(self, pair: LanguagePair) -> DirectedModel | None:
-        fitting = self._ways.get(pair, ())
+        fitting = self._by_pair.get(pair, ())
         return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
 
 

@@ -12,7 +12,14 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from service.translation.alignment import Alignment
-from service.translation.attention import Maps, Wanted, align, look, look_and_align
+from service.translation.attention import (
+    Maps,
+    MapSelection,
+    TokenPair,
+    align,
+    select_maps,
+    select_maps_and_align,
+)
 from service.translation.edits import edited
 from service.translation.errors import (
     InvalidOption,
@@ -60,7 +67,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelChoice:
     """Requested languages in any spelling, and model name; ``None`` takes any model."""
 
     source: str
@@ -128,12 +135,6 @@ class TextView:
     legs: tuple[LegView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _EncodedPair:
-    source_ids: tuple[int, ...]
-    target_ids: tuple[int, ...]
-
-
 class Inspector:
     """Serves up to ``most`` requests at a time; refuses more with ``Overloaded``.
 
@@ -146,77 +147,64 @@ class Inspector:
         self._repository = repository
         self._store = store
         self._most = most
-        self._looking = 0
+        self._running = 0
 
     async def texts(self, translation: str) -> tuple[TextView, ...]:
         """The parts of a stored translation; raises ``UnknownTranslation`` or ``ModelGone``."""
         return tuple([await self._text(text) for text in self._store.get(translation)])
 
-    async def attention(self, place: Place, wanted: Wanted) -> Maps:
-        """Maps of a stored sentence; raises the errors of ``look`` and ``texts``."""
+    async def attention(self, place: Place, selection: MapSelection) -> Maps:
+        """Maps of a stored sentence; raises the errors of ``select_maps`` and ``texts``."""
         leg, sentence = self._sentence(place)
         with self._admitted():
-            async with self._way_of(leg) as way:
-                return await look(way, wanted, sentence.source_ids, sentence.target_ids)
+            async with self._leased_for(leg) as directed:
+                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids)
+                return await select_maps(tokens, selection)
 
     async def alignment(self, place: Place) -> AlignedPair:
         """Alignment of a stored sentence; raises the errors of ``align`` and ``texts``."""
         leg, sentence = self._sentence(place)
         with self._admitted():
-            async with self._way_of(leg) as way:
-                decoded = way.model.tokenizers.target.decode(sentence.target_ids)
-                alignment = await align(
-                    way, sentence.source, decoded, sentence.source_ids, sentence.target_ids
-                )
+            async with self._leased_for(leg) as directed:
+                decoded = directed.model.tokenizers.target.decode(sentence.target_ids)
+                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids)
+                alignment = await align(tokens, sentence.source, decoded)
         changed = edited(decoded, alignment, sentence.edits)
         return AlignedPair(Pair(sentence.source, changed.text), changed.alignment)
 
-    async def attention_of(self, pair: Pair, asked: Asked, wanted: Wanted) -> Maps:
-        """Maps of two texts; raises the errors of ``look`` and ``ModelRepository.lease``."""
-        with self._admitted():
-            async with self._way_for(asked) as way:
-                read = await _encode(way, pair)
-                return await look(way, wanted, read.source_ids, read.target_ids)
+    async def attention_of(self, pair: Pair, choice: ModelChoice, selection: MapSelection) -> Maps:
+        """Maps of two texts; raises the errors of ``select_maps`` and ``ModelRepository.lease``."""
+        async with self._encoded(pair, choice) as tokens:
+            return await select_maps(tokens, selection)
 
     async def attention_and_alignment_of(
-        self, pair: Pair, asked: Asked, wanted: Wanted
+        self, pair: Pair, choice: ModelChoice, selection: MapSelection
     ) -> tuple[Maps, AlignedPair]:
         """Maps and alignment, from one run of one model; raises as ``attention_of``."""
-        with self._admitted():
-            async with self._way_for(asked) as way:
-                read = await _encode(way, pair)
-                maps, alignment = await look_and_align(
-                    way,
-                    wanted,
-                    pair.source_text,
-                    pair.target_text,
-                    read.source_ids,
-                    read.target_ids,
-                )
+        async with self._encoded(pair, choice) as tokens:
+            maps, alignment = await select_maps_and_align(
+                tokens, selection, pair.source_text, pair.target_text
+            )
         return maps, AlignedPair(pair, alignment)
 
-    async def alignment_of(self, pair: Pair, asked: Asked) -> AlignedPair:
+    async def alignment_of(self, pair: Pair, choice: ModelChoice) -> AlignedPair:
         """Alignment of two texts; raises the errors of ``align`` and ``ModelRepository.lease``."""
-        with self._admitted():
-            async with self._way_for(asked) as way:
-                read = await _encode(way, pair)
-                alignment = await align(
-                    way, pair.source_text, pair.target_text, read.source_ids, read.target_ids
-                )
+        async with self._encoded(pair, choice) as tokens:
+            alignment = await align(tokens, pair.source_text, pair.target_text)
         return AlignedPair(pair, alignment)
 
-    async def scores(self, pairs: Sequence[Pair], asked: Asked) -> tuple[Score, ...]:
+    async def scores(self, pairs: Sequence[Pair], choice: ModelChoice) -> tuple[Score, ...]:
         """Token log-probabilities of each target given its source; raises as ``attention_of``."""
         with self._admitted():
-            async with self._way_for(asked) as way:
-                reads = [await _encode(way, pair, i) for i, pair in enumerate(pairs)]
-                return tuple([await _score(way, read) for read in reads])
+            async with self._leased(choice) as directed:
+                encoded = [await _encode(directed, pair, i) for i, pair in enumerate(pairs)]
+                return tuple([await _score(tokens) for tokens in encoded])
 
     async def _text(self, translation: Translation) -> TextView:
         legs = []
         for leg in translation.legs:
-            async with self._way_of(leg) as way:
-                legs.append(_leg_view(way, leg))
+            async with self._leased_for(leg) as directed:
+                legs.append(_leg_view(directed, leg))
         return TextView(translation, tuple(legs))
 
     def _sentence(self, place: Place) -> tuple[Leg, TranslatedSentence]:
@@ -226,73 +214,80 @@ class Inspector:
         return leg, leg.sentences[_index("sentence", place.sentence, len(leg.sentences))]
 
     @asynccontextmanager
-    async def _way_of(self, leg: Leg) -> AsyncIterator[DirectedModel]:
+    async def _leased_for(self, leg: Leg) -> AsyncIterator[DirectedModel]:
         """Leases the same version of the model that translated a leg; raises ``ModelGone``."""
         try:
             lease = self._repository.lease(leg.pair, leg.model)
-            async with lease as (way, *_):
-                if way.model.manifest.version != leg.version:
+            async with lease as (directed, *_):
+                if directed.model.manifest.version != leg.version:
                     raise ModelGone(leg.model, leg.version)
-                yield way
+                yield directed
         except (UnknownModel, UnsupportedPair) as error:
             raise ModelGone(leg.model, leg.version) from error
 
     @asynccontextmanager
-    async def _way_for(self, asked: Asked) -> AsyncIterator[DirectedModel]:
+    async def _leased(self, choice: ModelChoice) -> AsyncIterator[DirectedModel]:
         offer = self._repository.offer
-        pair = offer.pair(asked.source, asked.target)
-        async with self._repository.lease(pair, asked.model) as (way, *others):
+        pair = offer.pair(choice.source, choice.target)
+        async with self._repository.lease(pair, choice.model) as (directed, *others):
             if others:
                 # A pivot route has no attention between the two texts.
                 direct = [p.target for p in offer.direct_pairs() if p.source == pair.source]
                 raise UnsupportedPair(pair.source, pair.target, direct)
-            yield way
+            yield directed
+
+    @asynccontextmanager
+    async def _encoded(self, pair: Pair, choice: ModelChoice) -> AsyncIterator[TokenPair]:
+        with self._admitted():
+            async with self._leased(choice) as directed:
+                yield await _encode(directed, pair)
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
-        if self._looking >= self._most:
+        if self._running >= self._most:
             raise Overloaded
-        self._looking += 1
+        self._running += 1
         try:
             yield
         finally:
-            self._looking -= 1
+            self._running -= 1
 
 
-async def _encode(way: DirectedModel, pair: Pair, number: int = 0) -> _EncodedPair:
+async def _encode(directed: DirectedModel, pair: Pair, number: int = 0) -> TokenPair:
     """Both texts as token ids; raises ``InvalidText`` or ``SentenceTooLong``."""
     for text in (pair.source_text, pair.target_text):
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise InvalidText(number)
     # In a thread: a long text takes a while to encode, and its length is known only afterwards.
-    read = await asyncio.to_thread(
-        lambda: _EncodedPair(
-            way.source_ids(pair.source_text),
-            way.model.tokenizers.target.encode(pair.target_text),
+    tokens = await asyncio.to_thread(
+        lambda: TokenPair(
+            directed,
+            directed.source_ids(pair.source_text),
+            directed.model.tokenizers.target.encode(pair.target_text),
         )
     )
-    way.model.attention.check(read.source_ids, way.written(read.target_ids))
-    return read
+    directed.model.attention.check(tokens.source_ids, directed.written(tokens.target_ids))
+    return tokens
 
 
-async def _score(way: DirectedModel, read: _EncodedPair) -> Score:
-    model, written = way.model, way.written(read.target_ids)
-    maps = await model.attention.read(read.source_ids, written)
+async def _score(tokens: TokenPair) -> Score:
+    model, written = tokens.directed.model, tokens.written
+    maps = await tokens.read()
     pieces = model.tokenizers.target.pieces((*written, model.manifest.special_ids.eos))
     # The forced target prefix has score 0, as in a search.
-    free = len(way.direction.target_prefix)
+    free = len(tokens.directed.direction.target_prefix)
     log_probs = [0.0] * free + maps.log_probs_T[free:].tolist()
     return Score(tuple(map(ScoredToken, pieces, log_probs)))
 
 
-def _leg_view(way: DirectedModel, leg: Leg) -> LegView:
-    manifest, tokenizers = way.model.manifest, way.model.tokenizers
+def _leg_view(directed: DirectedModel, leg: Leg) -> LegView:
+    manifest, tokenizers = directed.model.manifest, directed.model.tokenizers
     dimensions, eos = manifest.dimensions, manifest.special_ids.eos
     sentences = tuple(
         SentenceView(
             sentence,
             tokenizers.source.pieces(sentence.source_ids),
-            tokenizers.target.pieces((*way.written(sentence.target_ids), eos)),
+            tokenizers.target.pieces((*directed.written(sentence.target_ids), eos)),
         )
         for sentence in leg.sentences
     )

@@ -40,7 +40,7 @@ class Standing:
 
 
 async def run_leg(
-    way: DirectedModel,
+    directed: DirectedModel,
     texts: Sequence[Text],
     standing: Standing,
     deliver: DeliverSentence | None = None,
@@ -52,13 +52,13 @@ async def run_leg(
     """
 
     async def one(text: int, number: int, sentence: Sentence) -> TranslatedSentence:
-        done = await _sentence(way, sentence, standing)
+        done = await _sentence(directed, sentence, standing)
         if deliver is not None:
             deliver(text, number, done.hypotheses[0])
         return done
 
     async with turn or nullcontext(), together() as group:
-        with way.model.engine.gathering() if turn is not None else nullcontext():
+        with directed.model.engine.gathering() if turn is not None else nullcontext():
             tasks = [
                 [
                     group.create_task(one(text, number, sentence))
@@ -69,7 +69,7 @@ async def run_leg(
             if turn is not None:
                 await _given()
     return [
-        _leg(way, text, [task.result() for task in of_text])
+        _leg(directed, text, [task.result() for task in of_text])
         for text, of_text in zip(texts, tasks, strict=True)
     ]
 
@@ -82,22 +82,22 @@ async def _given() -> None:
 
 
 async def _sentence(
-    way: DirectedModel, sentence: Sentence, standing: Standing
+    directed: DirectedModel, sentence: Sentence, standing: Standing
 ) -> TranslatedSentence:
-    decoded = await _decoded(way, sentence, sentence.options, standing)
+    decoded = await _decoded(directed, sentence, sentence.options, standing)
     forced = Forced()
     prefix = sentence.prefix
     if sentence.said:
-        decoded, forced = await _with_terms(way, sentence, decoded, standing)
+        decoded, forced = await _with_terms(directed, sentence, decoded, standing)
         prefix = forced.beginning
     outputs = [
         without_added_full_stop(
-            await output_text(way, sentence, hypothesis, prefix), sentence, prefix
+            await output_text(directed, sentence, hypothesis, prefix), sentence, prefix
         )
         for hypothesis in decoded.hypotheses
     ]
     rendered = [
-        await _rendered(way, sentence, hypothesis, output, forced)
+        await _rendered(directed, sentence, hypothesis, output, forced)
         for hypothesis, output in zip(decoded.hypotheses, outputs, strict=True)
     ]
     return TranslatedSentence(
@@ -114,22 +114,22 @@ async def _sentence(
 
 
 async def _decoded(
-    way: DirectedModel, sentence: Sentence, options: DecodingOptions, standing: Standing
+    directed: DirectedModel, sentence: Sentence, options: DecodingOptions, standing: Standing
 ) -> Decoded:
     """The decoded sentence without the forced target prefix of the direction."""
-    decoded = await way.model.results.decode(
+    decoded = await directed.model.results.decode(
         sentence.source_ids, options, standing.priority, standing.request, standing.cache_scope
     )
     if forced := options.forced_prefix_length:
         hypotheses = (replace(h, token_ids=h.token_ids[forced:]) for h in decoded.hypotheses)
         decoded = replace(decoded, hypotheses=tuple(hypotheses))
     if options.all_finished:
-        return best_by_figures(sentence.text, decoded, way.model.tokenizers.target.decode)
+        return best_by_figures(sentence.text, decoded, directed.model.tokenizers.target.decode)
     return decoded
 
 
 async def _rendered(
-    way: DirectedModel,
+    directed: DirectedModel,
     sentence: Sentence,
     hypothesis: Hypothesis,
     output: OutputText,
@@ -138,32 +138,32 @@ async def _rendered(
     """The text of a hypothesis with its glossary terms and the markup of the source."""
     if not (sentence.marked.marked or sentence.said):
         return sentence.marked.render(output.text, None)
-    found = await aligned(way, sentence, hypothesis, output)
+    found = await aligned(directed, sentence, hypothesis, output)
     if sentence.said:
         found = insist(found.text, sentence.said, found.alignment, forced)
     return sentence.marked.render(found.text, found.alignment, found.written)
 
 
 async def _with_terms(
-    way: DirectedModel, sentence: Sentence, decoded: Decoded, standing: Standing
+    directed: DirectedModel, sentence: Sentence, decoded: Decoded, standing: Standing
 ) -> tuple[Decoded, Forced]:
     """The sentence decoded with forced terms, and the forced beginning."""
-    latest, tokenizer = decoded, way.model.tokenizers.target
+    latest, tokenizer = decoded, directed.model.tokenizers.target
     given = beginning = spelled_out(sentence.prefix, tokenizer)
 
     def best() -> Hypothesis:
         return latest.hypotheses[0]
 
-    output = await output_text(way, sentence, best(), given)
+    output = await output_text(directed, sentence, best(), given)
     first = output.text
 
     async def align_latest(translation: str) -> Alignment:
-        return (await aligned(way, sentence, best(), output)).alignment
+        return (await aligned(directed, sentence, best(), output)).alignment
 
     async def go_on(prefix: str) -> str | None:
         nonlocal latest, beginning, output
-        token_ids = way.written(tokenizer.encode(prefix))
-        if len(token_ids) >= way.model.manifest.limits.target_length:
+        token_ids = directed.written(tokenizer.encode(prefix))
+        if len(token_ids) >= directed.model.manifest.limits.target_length:
             return None
         longest = sentence.options.max_decoding_length
         options = replace(
@@ -172,9 +172,9 @@ async def _with_terms(
             prefix_bias_beta=0.0,
             max_decoding_length=max(longest, len(token_ids) + 1),
         )
-        latest = await _decoded(way, sentence, options, standing)
+        latest = await _decoded(directed, sentence, options, standing)
         beginning = prefix
-        output = await output_text(way, sentence, best(), prefix)
+        output = await output_text(directed, sentence, best(), prefix)
         return output.text
 
     def sayable(text: str) -> bool:
@@ -186,12 +186,12 @@ async def _with_terms(
     return latest, Forced(given, beginning, gone)
 
 
-def _leg(way: DirectedModel, text: Text, sentences: Sequence[TranslatedSentence]) -> Leg:
+def _leg(directed: DirectedModel, text: Text, sentences: Sequence[TranslatedSentence]) -> Leg:
     return Leg(
-        way.model.name,
-        way.model.manifest.version,
-        way.pair,
+        directed.model.name,
+        directed.model.manifest.version,
+        directed.pair,
         text.separators,
         tuple(sentences),
-        sum(way.text_tokens(sentence.source_ids) for sentence in sentences),
+        sum(directed.text_tokens(sentence.source_ids) for sentence in sentences),
     )

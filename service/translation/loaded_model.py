@@ -63,7 +63,7 @@ class LoadedModel:
         return self.manifest.name
 
     @property
-    def ways(self) -> tuple[DirectedModel, ...]:
+    def directed(self) -> tuple[DirectedModel, ...]:
         """The model in each of its directions."""
         return tuple(DirectedModel(self, direction) for direction in self.manifest.directions)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from service.engine.types import Hypothesis
 from service.translation.alignment import Alignment
-from service.translation.attention import align
+from service.translation.attention import TokenPair, align
 from service.translation.edits import Edit, Edited, applied, edited, original_position
 from service.translation.full_stops import added_full_stop
 from service.translation.loaded_model import DirectedModel
@@ -35,7 +35,7 @@ class OutputText:
 
 
 async def output_text(
-    way: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, prefix: str
+    directed: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, prefix: str
 ) -> OutputText:
     """The text of a hypothesis without unknown tokens.
 
@@ -43,8 +43,8 @@ async def output_text(
     attention graph if there are more unknown tokens and the source has characters for them. Raises
     the errors of ``AttentionReader.read``.
     """
-    tokenizers, token_ids = way.model.tokenizers, hypothesis.token_ids
-    unk = way.model.manifest.special_ids.unk
+    tokenizers, token_ids = directed.model.tokenizers, hypothesis.token_ids
+    unk = directed.model.manifest.special_ids.unk
     decoded = tokenizers.target.decode(token_ids)
     if unk not in token_ids:
         return OutputText(decoded)
@@ -59,7 +59,8 @@ async def output_text(
     open_places = [place for place in places if place not in replacements]
     found = unknown_in(sentence.text, tokenizers)
     if open_places and found:
-        alignment = await align(way, sentence.text, decoded, sentence.source_ids, token_ids)
+        tokens = TokenPair(directed, sentence.source_ids, token_ids)
+        alignment = await align(tokens, sentence.text, decoded)
         replacements |= match_unknown(open_places, found, alignment)
     return OutputText(decoded, replace_unknown(decoded, places, replacements), alignment)
 
@@ -84,12 +85,11 @@ def without_added_full_stop(output: OutputText, sentence: Sentence, prefix: str)
 
 
 async def aligned(
-    way: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, output: OutputText
+    directed: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, output: OutputText
 ) -> Edited:
     """The text of the output and its word alignment with the source."""
     alignment = output.alignment
     if alignment is None:
-        alignment = await align(
-            way, sentence.text, output.decoded, sentence.source_ids, hypothesis.token_ids
-        )
+        tokens = TokenPair(directed, sentence.source_ids, hypothesis.token_ids)
+        alignment = await align(tokens, sentence.text, output.decoded)
     return edited(output.decoded, alignment, output.edits)

@@ -61,7 +61,7 @@ class Text:
 
 def prepare(
     texts: Sequence[MarkedText],
-    way: DirectedModel,
+    directed: DirectedModel,
     job: Job,
     index: TermIndex,
     check: Check = unchecked,
@@ -72,13 +72,13 @@ def prepare(
 
     Raises ``InvalidOption``, and ``SentenceTooLong`` for a word longer than the model can read.
     """
-    manifest = way.model.manifest
-    constraints = job.decoding.constraints(way.model.tokenizers.target.encode)
+    manifest = directed.model.manifest
+    constraints = job.decoding.constraints(directed.model.tokenizers.target.encode)
     encoded: dict[str, tuple[int, ...]] = {}
 
     def count(sentence: str) -> int:
         check()
-        source_ids = way.source_ids(sentence)
+        source_ids = directed.source_ids(sentence)
         if len(source_ids) <= limit.most:
             encoded[sentence] = source_ids
         return len(source_ids)
@@ -86,7 +86,7 @@ def prepare(
     limit = TokenLimit(count, manifest.limits.source_length)
     copies = manifest.decoding.copy_without_letters
     if copies is None:
-        copies = not way.direction.private_use
+        copies = not directed.direction.private_use
 
     def copied(sentence: str) -> bool:
         return copies and is_verbatim(sentence) and not index.occur_in(sentence)
@@ -99,7 +99,7 @@ def prepare(
             len(source_ids),
             constraints,
             number,
-            way.direction,
+            directed.direction,
             has_figures=any(map(str.isdecimal, marked.text)),
         )
         said = index.occurrences_in(marked.text)
@@ -110,7 +110,7 @@ def prepare(
         sentences: list[Sentence] = []
         separators = [marked.between[0]]
         for run, after in zip(marked.runs, marked.between[1:], strict=True):
-            source = way.direction.source
+            source = directed.direction.source
             cut = run.cut(segment(run.text, source, limit, job.splitting, copied).spans)
             for each in cut.sentences:
                 sentences.append(sentence(each, len(sentences)))

@@ -99,7 +99,7 @@ class ModelRepository:
         """
         route = self.offer.route(pair, name)
         # Both directions of a pivot route may belong to one model.
-        models = [way.model for way in route]
+        models = [directed.model for directed in route]
         for model in models:
             model.leases += 1
         try:

@@ -225,17 +225,17 @@ class Translator:
         legs: list[list[Leg]] = []
         preparing, marked = reading, [each.marked for each in read]
         with ExitStack() as held:
-            for number, way in enumerate(route):
+            for number, directed in enumerate(route):
                 last = number == len(route) - 1
                 started = time.perf_counter()
-                texts = await self._prepared(marked, way, _job(request, last=last))
+                texts = await self._prepared(marked, directed, _job(request, last=last))
                 preparing += time.perf_counter() - started
                 if not legs:
                     held.enter_context(self._admission.admitted(_work(texts, route, request)))
                 deliver = None
                 if order is not None and last:
                     deliver = _deliverer(order, read, texts)
-                legs.append(await run_leg(way, texts, standing, deliver, turn))
+                legs.append(await run_leg(directed, texts, standing, deliver, turn))
                 if not last:
                     marked = await self._parsed(
                         [leg.hypotheses[0] for leg in legs[-1]], request.markup
@@ -249,13 +249,13 @@ class Translator:
         ]
 
     async def _prepared(
-        self, marked: Sequence[MarkedText], way: DirectedModel, job: Job
+        self, marked: Sequence[MarkedText], directed: DirectedModel, job: Job
     ) -> list[Text]:
         runs = [run for text in marked for run in text.runs]
         extra = job.extra_characters + sum(len(run.atoms) for run in runs)
 
         def prepared(check: Check) -> list[Text]:
-            return prepare(marked, way, job, self._terms.of(job.terms), check)
+            return prepare(marked, directed, job, self._terms.of(job.terms), check)
 
         return await self._texts.run([run.text for run in runs], prepared, extra)
 
@@ -274,7 +274,10 @@ def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[Marke
 def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> int:
     """Work in source tokens over all legs, assuming the same sentence lengths in each."""
     lengths = [len(sentence.source_ids) for text in texts for sentence in text.sentences]
-    jobs = [(way.model.manifest, _job(request, last=way is route[-1]).decoding) for way in route]
+    jobs = [
+        (directed.model.manifest, _job(request, last=directed is route[-1]).decoding)
+        for directed in route
+    ]
     return sum(
         decoding.work(manifest.decoding, manifest.limits, length)
         for manifest, decoding in jobs

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from models.bundle.manifest import AlignmentSource
 from service.engine.errors import SentenceTooLong
-from service.translation.attention import Kind, Wanted, align, choose, look, numbered
+from service.translation.attention import (
+    Kind,
+    MapSelection,
+    TokenPair,
+    align,
+    choose,
+    numbered,
+    select_maps,
+)
 from service.translation.attention_reader import TargetTooLong
 from service.translation.errors import InvalidOption
 from service.translation.loaded_model import DirectedModel
@@ -21,15 +29,15 @@ TOKENIZER = ByteTokenizer()
 
 
 @pytest.fixture
-async def way() -> AsyncIterator[DirectedModel]:
+async def directed() -> AsyncIterator[DirectedModel]:
     model = await make_model(make_manifest("a", "de", "en"))
-    (way,) = model.ways
-    yield way
+    (directed,) = model.directed
+    yield directed
     await model.close()
 
 
-def ids(source: str, target: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return (*TOKENIZER.encode(source), EOS), TOKENIZER.encode(target)
+def tokens_of(directed: DirectedModel, source: str, target: str) -> TokenPair:
+    return TokenPair(directed, (*TOKENIZER.encode(source), EOS), TOKENIZER.encode(target))
 
 
 @pytest.mark.parametrize(
@@ -80,27 +88,27 @@ def test_any_choice_selects_existing_numbers_or_raises_invalid_option(
     assert chosen == "mean" or (chosen and set(chosen) <= set(range(count)))
 
 
-async def test_maps_have_the_pieces_of_their_rows_and_columns(way: DirectedModel) -> None:
-    source_ids, target_ids = ids("ab", "ABC")
+async def test_maps_have_the_pieces_of_their_rows_and_columns(directed: DirectedModel) -> None:
+    tokens = tokens_of(directed, "ab", "ABC")
     expected: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
         "cross": (("A", "B", "C", "</s>"), ("a", "b", "</s>")),
         "decoder": (("<s>", "A", "B", "C"), ("<s>", "A", "B", "C")),
         "encoder": (("a", "b", "</s>"), ("a", "b", "</s>")),
     }
     for kind, (rows, columns) in expected.items():
-        maps = await look(way, Wanted(kind), source_ids, target_ids)
+        maps = await select_maps(tokens, MapSelection(kind))
         assert (maps.model, maps.kind, maps.rows, maps.columns) == ("a", kind, rows, columns)
         assert maps.weights_LHRC.shape == (1, 1, len(rows), len(columns))
         assert (maps.layers, maps.heads) == ((0,), "mean")
         np.testing.assert_allclose(maps.weights_LHRC.sum(-1), 1, atol=1e-6)
 
 
-async def test_mean_averages_all_layers_or_heads(way: DirectedModel) -> None:
-    source_ids, target_ids = ids("ab", "AB")
-    every = await look(way, Wanted(layer="all", head="all"), source_ids, target_ids)
+async def test_mean_averages_all_layers_or_heads(directed: DirectedModel) -> None:
+    tokens = tokens_of(directed, "ab", "AB")
+    every = await select_maps(tokens, MapSelection(layer="all", head="all"))
     assert every.weights_LHRC.shape[:2] == (1, 2)
     for layer, head in product(("all", "mean"), repeat=2):
-        maps = await look(way, Wanted(layer=layer, head=head), source_ids, target_ids)
+        maps = await select_maps(tokens, MapSelection(layer=layer, head=head))
         expected = every.weights_LHRC
         expected = expected.mean(0, keepdims=True) if layer == "mean" else expected
         expected = expected.mean(1, keepdims=True) if head == "mean" else expected
@@ -109,36 +117,36 @@ async def test_mean_averages_all_layers_or_heads(way: DirectedModel) -> None:
 
 
 async def test_truncated_translation_is_read_without_its_last_token(
-    way: DirectedModel,
+    directed: DirectedModel,
 ) -> None:
-    source_ids, target_ids = ids("ab", "X" * TARGET_LENGTH)
-    maps = await look(way, Wanted(), source_ids, target_ids)
+    tokens = tokens_of(directed, "ab", "X" * TARGET_LENGTH)
+    maps = await select_maps(tokens, MapSelection())
     assert len(maps.rows) == TARGET_LENGTH
-    alignment = await align(way, "ab", "X" * TARGET_LENGTH, source_ids, target_ids)
+    alignment = await align(tokens, "ab", "X" * TARGET_LENGTH)
     assert alignment.weights_TS.shape == (1, 1)
     with pytest.raises(TargetTooLong):
-        await way.model.attention.read(source_ids, target_ids)
+        await directed.model.attention.read(tokens.source_ids, tokens.target_ids)
 
 
-async def test_words_are_aligned_with_words(way: DirectedModel) -> None:
+async def test_words_are_aligned_with_words(directed: DirectedModel) -> None:
     source, target = "ja, das", "JA, DAS"
-    alignment = await align(way, source, target, *ids(source, target))
+    alignment = await align(tokens_of(directed, source, target), source, target)
     assert alignment.source_words == alignment.target_words == ((0, 2), (2, 3), (4, 7))
     assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
 
 
-async def test_manifest_sets_the_layer_and_shift_of_alignments(way: DirectedModel) -> None:
+async def test_manifest_sets_the_layer_and_shift_of_alignments(directed: DirectedModel) -> None:
     """The scripted model attends ahead, so the next row is aligned with the next token."""
     source, target = "a b c", "A B C"
     shifted = AlignmentSource(layer=0, shifted=True)
-    way.model.manifest = way.model.manifest.model_copy(update={"alignment": shifted})
-    alignment = await align(way, source, target, *ids(source, target))
+    directed.model.manifest = directed.model.manifest.model_copy(update={"alignment": shifted})
+    alignment = await align(tokens_of(directed, source, target), source, target)
     assert alignment.weights_TS[0].argmax() == 1
 
 
-async def test_letters_of_several_bytes_are_aligned_whole(way: DirectedModel) -> None:
+async def test_letters_of_several_bytes_are_aligned_whole(directed: DirectedModel) -> None:
     source, target = "süß ist", "SÜẞ IST"
-    alignment = await align(way, source, target, *ids(source, target))
+    alignment = await align(tokens_of(directed, source, target), source, target)
     words = [target[start:end] for start, end in alignment.target_words]
     assert words == ["SÜẞ", "IST"]
     assert {(link.source, link.target) for link in alignment.links()} == {(0, 0), (1, 1)}
@@ -146,20 +154,20 @@ async def test_letters_of_several_bytes_are_aligned_whole(way: DirectedModel) ->
 
 @pytest.mark.parametrize(("source", "target"), [("", "A"), ("a", ""), ("", ""), (" ", "A")])
 async def test_text_without_words_has_an_empty_alignment(
-    way: DirectedModel, source: str, target: str
+    directed: DirectedModel, source: str, target: str
 ) -> None:
-    alignment = await align(way, source, target, *ids(source, target))
+    alignment = await align(tokens_of(directed, source, target), source, target)
     assert alignment.links() == ()
     assert alignment.weights_TS.shape == (len(target), len(source.strip()))
 
 
-async def test_ids_of_another_text_raise_value_error(way: DirectedModel) -> None:
+async def test_ids_of_another_text_raise_value_error(directed: DirectedModel) -> None:
     with pytest.raises(ValueError, match="source_ids are not the prefix"):
-        await align(way, "abc", "AB", *ids("ab", "AB"))
+        await align(tokens_of(directed, "ab", "AB"), "abc", "AB")
     with pytest.raises(ValueError, match="target_ids are not the tokens of target_text"):
-        await align(way, "ab", "ABC", *ids("ab", "AB"))
+        await align(tokens_of(directed, "ab", "AB"), "ab", "ABC")
 
 
-async def test_too_long_source_raises_sentence_too_long(way: DirectedModel) -> None:
+async def test_too_long_source_raises_sentence_too_long(directed: DirectedModel) -> None:
     with pytest.raises(SentenceTooLong):
-        await look(way, Wanted(), *ids("a" * 70, "A"))
+        await select_maps(tokens_of(directed, "a" * 70, "A"), MapSelection())

@@ -18,10 +18,10 @@ from service.observability.metrics import Metrics
 from service.runtime.scripted import ScriptedAttention, ScriptedBackend
 from service.settings import Settings
 from service.translation.admission import Admission
-from service.translation.attention import Wanted, align, look
+from service.translation.attention import MapSelection, TokenPair, align, select_maps
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import UnsupportedPair
-from service.translation.inspection import Asked, Inspector, Pair
+from service.translation.inspection import Inspector, ModelChoice, Pair
 from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.markup import Markup
 from service.translation.repository import FoundBundle, ModelRepository
@@ -183,11 +183,11 @@ async def test_each_side_has_its_own_tokenizer() -> None:
         assert await one(translator, "abc", DE_EN, decoding=prefix) == "soC"
         marked = await one(translator, "ja <b>das</b>", DE_EN, markup=Markup("html"))
         assert marked == "JA <b>DAS</b>"
-        (way,) = model.ways
-        ids = way.source_ids("ab"), OneEach().target.encode("AB")
-        maps = await look(way, Wanted(), *ids)
+        (directed,) = model.directed
+        tokens = TokenPair(directed, directed.source_ids("ab"), OneEach().target.encode("AB"))
+        maps = await select_maps(tokens, MapSelection())
         assert (maps.rows, maps.columns) == (("A", "B", "</s>"), ("a", "b", "</s>"))
-        assert (await align(way, "ab", "AB", *ids)).weights_TS.shape == (1, 1)
+        assert (await align(tokens, "ab", "AB")).weights_TS.shape == (1, 1)
 
 
 # --- inspection
@@ -196,26 +196,26 @@ async def test_each_side_has_its_own_tokenizer() -> None:
 @pytest.fixture
 async def soft() -> AsyncIterator[DirectedModel]:
     model = await both()
-    yield model.ways[1]
+    yield model.directed[1]
     await model.close()
 
 
-def ids(source: str, target: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return (SOFT, *TOKENIZER.encode(source), EOS), TOKENIZER.encode(target)
+def tokens_of(soft: DirectedModel, source: str, target: str) -> TokenPair:
+    return TokenPair(soft, (SOFT, *TOKENIZER.encode(source), EOS), TOKENIZER.encode(target))
 
 
 async def test_maps_show_prefixes_by_their_pieces(soft: DirectedModel) -> None:
-    cross = await look(soft, Wanted(), *ids("AB", "ab"))
+    cross = await select_maps(tokens_of(soft, "AB", "ab"), MapSelection())
     assert cross.columns == (SOFT_PIECE, "A", "B", "</s>")
     assert cross.rows == (SOFT_PIECE, "a", "b", "</s>")
     assert cross.weights_LHRC.shape == (1, 1, 4, 4)
-    decoder = await look(soft, Wanted("decoder"), *ids("AB", "ab"))
+    decoder = await select_maps(tokens_of(soft, "AB", "ab"), MapSelection("decoder"))
     assert decoder.rows == ("<s>", SOFT_PIECE, "a", "b")
 
 
 async def test_prefixes_are_not_aligned(soft: DirectedModel) -> None:
     source, target = "JA DAS SO", "ja das so"
-    alignment = await align(soft, source, target, *ids(source, target))
+    alignment = await align(tokens_of(soft, source, target), source, target)
     assert [(link.source, link.target) for link in alignment.links()] == [(0, 0), (1, 1), (2, 2)]
     np.testing.assert_allclose(alignment.weights_TS.sum(1), 1, atol=1e-6)
 
@@ -230,8 +230,8 @@ async def test_score_of_a_translation_equals_that_of_the_search() -> None:
             kept = store.put([translation])
             ((leg,),) = [view.legs for view in await inspector.texts(kept)]
             assert leg.sentences[0].source_pieces == (piece, "A", "b", "c", "</s>")
-            asked = Asked(pair.source, pair.target)
-            (score,) = await inspector.scores([Pair("Abc", translation.text)], asked)
+            choice = ModelChoice(pair.source, pair.target)
+            (score,) = await inspector.scores([Pair("Abc", translation.text)], choice)
             assert score.per_token == pytest.approx(translation.scores[0], abs=1e-5)
             pieces = [token.piece for token in score.tokens]
             forced = [SOFT_PIECE] if pair == EN_DE else []

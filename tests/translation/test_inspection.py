@@ -11,7 +11,7 @@ from service.engine.errors import SentenceTooLong
 from service.engine.types import FinishReason
 from service.loading.discovery import discover
 from service.runtime.scripted import log_softmax
-from service.translation.attention import Wanted
+from service.translation.attention import MapSelection
 from service.translation.errors import (
     InvalidOption,
     InvalidText,
@@ -20,8 +20,8 @@ from service.translation.errors import (
     UnsupportedPair,
 )
 from service.translation.inspection import (
-    Asked,
     Inspector,
+    ModelChoice,
     ModelGone,
     Pair,
     Place,
@@ -36,7 +36,7 @@ from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bund
 pytestmark = pytest.mark.anyio
 TOKENIZER = ByteTokenizer()
 DE_EN = LanguagePair("de", "en")
-ASKED = Asked("de", "en")
+CHOICE = ModelChoice("de", "en")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_stored_translation_has_maps_and_alignment(
     assert (leg.encoder_layers, leg.decoder_layers, leg.heads) == (1, 1, 2)
     assert leg.sentences[0].source_pieces == ("e", "i", "n", "s", "</s>")
     assert leg.sentences[1].target_pieces[-2:] == ("I", "</s>")
-    maps = await inspector.attention(Place(kept, 1, 0, 1), Wanted())
+    maps = await inspector.attention(Place(kept, 1, 0, 1), MapSelection())
     assert maps.rows == leg.sentences[1].target_pieces
     aligned = await inspector.alignment(Place(kept, 1, 0, 1))
     assert aligned.pair == Pair("zwei drei", "ZWEI DREI")
@@ -108,7 +108,7 @@ async def test_nonexistent_place_is_refused_with_the_counts(
     kept = store.put([translated("ja"), Translation(LanguagePair("en", "en"), unchanged="x")])
     place = Place(kept, place.text, place.leg, place.sentence)
     with pytest.raises(InvalidOption, match=problem):
-        await inspector.attention(place, Wanted())
+        await inspector.attention(place, MapSelection())
     with pytest.raises(InvalidOption, match=problem):
         await inspector.alignment(place)
 
@@ -126,7 +126,7 @@ async def test_other_model_or_version_raises_model_gone(
     kept = store.put([translated("ja", **gone)])
     for looking in (
         inspector.texts(kept),
-        inspector.attention(Place(kept), Wanted()),
+        inspector.attention(Place(kept), MapSelection()),
         inspector.alignment(Place(kept)),
     ):
         with pytest.raises(ModelGone, match="no longer on offer: translate again"):
@@ -135,15 +135,17 @@ async def test_other_model_or_version_raises_model_gone(
 
 async def test_any_pair_of_texts_has_maps_and_alignment(inspector: Inspector) -> None:
     pair = Pair("ja. nein.", "NO")
-    maps = await inspector.attention_of(pair, Asked("DE", "eng", "a"), Wanted("cross", head="0-1"))
+    maps = await inspector.attention_of(
+        pair, ModelChoice("DE", "eng", "a"), MapSelection("cross", head="0-1")
+    )
     assert maps.columns == (*"ja. nein.", "</s>")
     assert maps.heads == (0, 1)
-    aligned = await inspector.alignment_of(pair, ASKED)
+    aligned = await inspector.alignment_of(pair, CHOICE)
     assert aligned.alignment.weights_TS.shape == (1, 4)
 
 
 async def test_the_score_is_the_log_probability_of_every_token(inspector: Inspector) -> None:
-    (score,) = await inspector.scores([Pair("ab", "Ab")], ASKED)
+    (score,) = await inspector.scores([Pair("ab", "Ab")], CHOICE)
     source_ids = (*TOKENIZER.encode("ab"), EOS)
     target_ids = (*TOKENIZER.encode("Ab"), EOS)
     expected = [
@@ -158,7 +160,7 @@ async def test_the_score_is_the_log_probability_of_every_token(inspector: Inspec
 
 
 async def test_empty_target_has_the_score_of_eos(inspector: Inspector) -> None:
-    (score,) = await inspector.scores([Pair("ab", "")], ASKED)
+    (score,) = await inspector.scores([Pair("ab", "")], CHOICE)
     assert [token.piece for token in score.tokens] == ["</s>"]
 
 
@@ -170,20 +172,20 @@ async def test_too_long_or_invalid_text_is_refused(
     inspector: Inspector, repository: ModelRepository
 ) -> None:
     with pytest.raises(SentenceTooLong):
-        await inspector.scores([Pair("a", "A"), Pair("a" * 70, "A")], ASKED)
+        await inspector.scores([Pair("a", "A"), Pair("a" * 70, "A")], CHOICE)
     with pytest.raises(InvalidText, match="text 1"):
-        await inspector.scores([Pair("a", "A"), Pair("a", "\ud800")], ASKED)
+        await inspector.scores([Pair("a", "A"), Pair("a", "\ud800")], CHOICE)
 
 
 async def test_pair_without_a_direct_model_raises_unsupported_pair(
     inspector: Inspector,
 ) -> None:
     with pytest.raises(UnsupportedPair, match=r"on offer: German \(de\)"):
-        await inspector.alignment_of(Pair("a", "b"), Asked("fr", "en"))
+        await inspector.alignment_of(Pair("a", "b"), ModelChoice("fr", "en"))
     with pytest.raises(UnsupportedPair):
-        await inspector.alignment_of(Pair("a", "b"), Asked("de", "de"))
+        await inspector.alignment_of(Pair("a", "b"), ModelChoice("de", "de"))
     with pytest.raises(UnknownModel):
-        await inspector.alignment_of(Pair("a", "b"), Asked("de", "en", "nobody"))
+        await inspector.alignment_of(Pair("a", "b"), ModelChoice("de", "en", "nobody"))
 
 
 async def test_requests_beyond_the_limit_raise_overloaded_and_release_their_place(
@@ -191,10 +193,10 @@ async def test_requests_beyond_the_limit_raise_overloaded_and_release_their_plac
 ) -> None:
     pairs = [Pair("a", "A")] * 3
     outcomes = await asyncio.gather(
-        *(inspector.scores(pairs, ASKED) for _ in range(6)), return_exceptions=True
+        *(inspector.scores(pairs, CHOICE) for _ in range(6)), return_exceptions=True
     )
     assert [isinstance(outcome, Overloaded) for outcome in outcomes] == [False] * 4 + [True] * 2
     with pytest.raises(SentenceTooLong):
-        await inspector.scores([Pair("a" * 70, "A")], ASKED)
-    outcomes = await asyncio.gather(*(inspector.scores(pairs, ASKED) for _ in range(4)))
+        await inspector.scores([Pair("a" * 70, "A")], CHOICE)
+    outcomes = await asyncio.gather(*(inspector.scores(pairs, CHOICE) for _ in range(4)))
     assert [len(scores) for scores in outcomes] == [3] * 4

@@ -34,15 +34,15 @@ async def counting() -> AsyncIterator[tuple[DirectedModel, list[str]]]:
     tokenizer = Counting()
     model.tokenizers = Both(tokenizer)
     try:
-        yield model.ways[0], tokenizer.encoded
+        yield model.directed[0], tokenizer.encoded
     finally:
         await model.close()
 
 
 async def test_constraints_are_encoded_once_for_all_sentences() -> None:
     constrained = DecodingOverrides(suppress_sequences=("nie", "auch nie"), target_prefix="so")
-    async with counting() as (way, encoded):
-        (text,) = prepare([TEXT], way, Job(constrained, "sentences", ()), TermIndex())
+    async with counting() as (directed, encoded):
+        (text,) = prepare([TEXT], directed, Job(constrained, "sentences", ()), TermIndex())
     assert len(encoded) == SENTENCES + 3
     assert all(sentence.options.suppress_sequences for sentence in text.sentences)
     assert [bool(sentence.options.target_prefix) for sentence in text.sentences[:3]] == [
@@ -61,7 +61,7 @@ async def test_work_ends_at_the_next_sentence_once_it_is_abandoned() -> None:
         if calls > 3:
             raise Abandoned
 
-    async with counting() as (way, encoded):
+    async with counting() as (directed, encoded):
         with pytest.raises(Abandoned):
-            prepare([TEXT], way, Job(DecodingOverrides(), "sentences", ()), TermIndex(), check)
+            prepare([TEXT], directed, Job(DecodingOverrides(), "sentences", ()), TermIndex(), check)
     assert len(encoded) == 3

@@ -188,8 +188,8 @@ async def test_sentences_are_decoded_to_their_end_while_their_model_is_replaced(
     source = (*range(5, 60), EOS)
 
     async def work() -> int:
-        async with repository.lease(DE_EN) as (way,):
-            decoded = await way.model.engine.decode(source, DecodingOptions(beam_size=1))
+        async with repository.lease(DE_EN) as (directed,):
+            decoded = await directed.model.engine.decode(source, DecodingOptions(beam_size=1))
             return len(decoded.hypotheses[0].token_ids)
 
     working = [asyncio.create_task(work()) for _ in range(20)]
@@ -207,13 +207,13 @@ async def test_a_reload_does_not_disturb_work_in_flight(
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    async with repository.lease(DE_EN) as (way,):
+    async with repository.lease(DE_EN) as (directed,):
         shutil.rmtree(tmp_path / "a")
         put_bundle(tmp_path, "b")
         await repository.reload()
         assert names(repository) == ["b"]
-        assert await works(way.model)
-    assert not way.model.engine.alive
+        assert await works(directed.model)
+    assert not directed.model.engine.alive
 
 
 async def test_reloads_run_one_at_a_time(tmp_path: Path) -> None:
@@ -258,9 +258,9 @@ async def test_close_withdraws_the_catalogue_and_stops_leased_models(
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    async with repository.lease(DE_EN) as (way,):
+    async with repository.lease(DE_EN) as (directed,):
         await repository.close()
-        assert not way.model.engine.alive
+        assert not directed.model.engine.alive
     with pytest.raises(NotReady, match="shutting down"):
         _ = repository.offer
 
