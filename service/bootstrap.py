@@ -104,7 +104,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     painter = Painter()
     reader = DocumentReader()
     documents = DocumentJobs(
-        DocumentWork(reader, translator, repository, detector, metrics),
+        DocumentWork(reader, translator, repository, metrics),
         settings.state / DOCUMENTS,
         DocumentLimits(document_bytes=settings.max_document_bytes),
     )

@@ -13,10 +13,10 @@ from service.document_jobs.types import EqualLanguages
 from service.documents import ReadDocument, Reader, translate_document
 from service.observability.metrics import Metrics
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
-from service.translation.errors import Overloaded, UndetectedLanguage
+from service.translation.errors import Overloaded
 from service.translation.markup import Markup
 from service.translation.repository import ModelRepository
-from service.translation.translator import Detector, Translator
+from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Term, TranslateRequest
 
 
@@ -54,13 +54,11 @@ class DocumentWork:
         reader: Reader,
         translator: Translator,
         repository: ModelRepository,
-        detector: Detector,
         metrics: Metrics,
     ) -> None:
         self._reader = reader
         self._translator = translator
         self._repository = repository
-        self._detector = detector
         self._metrics = metrics
 
     async def open(self, order: DocumentOrder) -> OpenedDocument:
@@ -69,13 +67,17 @@ class DocumentWork:
         Raises ``DocumentError``, or a ``TranslationError`` if the languages or the model are not on
         offer, or the language cannot be detected.
         """
-        self._repository.offer.language(order.target, "targets")
+        offer = self._repository.offer
+        target = offer.language(order.target, "targets")
         if order.source is not None:
             self._checked(order.source, order)
         document = await self._reader.read(order.filename, order.content, order.caller)
         source = order.source
         if source is None:
-            source = await asyncio.to_thread(self._detect, document.said, order.target)
+            detected = await asyncio.to_thread(
+                self._translator.detect, document.sample, target, offer
+            )
+            source = detected.language
         return OpenedDocument(document, self._checked(source, order), order)
 
     async def translate(self, opened: OpenedDocument, report: Callable[[float], None]) -> bytes:
@@ -131,14 +133,3 @@ class DocumentWork:
         if order.model is not None and pair.source != pair.target:
             offer.route(pair, order.model)
         return pair
-
-    def _detect(self, said: str, target_code: str) -> str:
-        offer = self._repository.offer
-        target = offer.language(target_code, "targets")
-        if not any(character.isalpha() for character in said):
-            return target
-        languages = [c for c in offer.sources if c == target or target in offer.targets_of(c)]
-        found = self._detector.detect(said, sorted({*languages, target}))
-        if not found:
-            raise UndetectedLanguage(1, languages)
-        return found[0].language

@@ -53,7 +53,7 @@ class ReadDocument:
     """Characters to translate, without markup."""
     length: int
     """Characters of all texts with their markup."""
-    said: str = field(repr=False)
+    sample: str = field(repr=False)
     """Beginning of the text without markup, enough for language detection."""
     batches: tuple[bytes, ...] = field(repr=False)
     """Serialised texts, see ``service.documents.batches``."""
@@ -111,7 +111,7 @@ class DocumentReader:
             outline.media_type,
             outline.characters,
             outline.length,
-            outline.said,
+            outline.sample,
             tuple(parts[1:]),
             caller,
         )

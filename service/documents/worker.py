@@ -43,7 +43,7 @@ class Outline:
     """Characters to translate, without markup."""
     length: NonNegativeInt
     """Characters of all texts with their markup."""
-    said: str
+    sample: str
     """Beginning of the text without markup, enough for language detection."""
 
 
@@ -90,21 +90,21 @@ def _read(document: Document) -> list[bytes]:
         document.media_type,  # type: ignore[arg-type]
         characters(document),
         sum(len(text.text) for text in texts),
-        _said(texts),
+        _sample(texts),
     )
     return [DONE, OUTLINE.dump_json(outline), *batches]
 
 
-def _said(texts: Sequence[MarkedSource]) -> str:
+def _sample(texts: Sequence[MarkedSource]) -> str:
     """The first texts joined, because one text is often too short for language detection."""
-    said: list[str] = []
+    sample: list[str] = []
     left = _CHARACTERS_FOR_DETECTION
     for text in islice(texts, _TEXTS_FOR_DETECTION):
         if left <= 0:
             break
-        said += [run.text for run in parse(text.text, text.markup).runs]
+        sample += [run.text for run in parse(text.text, text.markup).runs]
         left -= len(text.text)
-    return "\n".join(said)[:_CHARACTERS_FOR_DETECTION]
+    return "\n".join(sample)[:_CHARACTERS_FOR_DETECTION]
 
 
 def _written(document: Document, translated: Sequence[bytes]) -> bytes:

@@ -66,13 +66,13 @@ class Catalogue:
                     return (directed,)
             offered = [str(directed.pair) for directed in model.directed]
             raise UnsupportedPair(pair.source, pair.target, offered, name)
-        if direct := self._way(pair):
+        if direct := self._directed_model(pair):
             return (direct,)
         routes = [
             (first, second)
             for pivot in sorted(self._direct(pair.source), key=lambda code: (code != "en", code))
-            if (first := self._way(LanguagePair(pair.source, pivot)))
-            and (second := self._way(LanguagePair(pivot, pair.target)))
+            if (first := self._directed_model(LanguagePair(pair.source, pivot)))
+            and (second := self._directed_model(LanguagePair(pivot, pair.target)))
         ]
         if not routes:
             raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
@@ -118,7 +118,7 @@ class Catalogue:
     def _direct(self, source: str) -> set[str]:
         return self._targets.get(source, set())
 
-    def _way(self, pair: LanguagePair) -> DirectedModel | None:
+    def _directed_model(self, pair: LanguagePair) -> DirectedModel | None:
         fitting = self._by_pair.get(pair, ())
         return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from service.engine.types import Decoded, DecodingOptions, Hypothesis, Priority
 from service.translation.alignment import Alignment
 from service.translation.figure_agreement import best_by_figures
-from service.translation.glossary.term_insertion import Forced, displaced, insist
+from service.translation.glossary.term_insertion import Forced, displaced, insert_terms
 from service.translation.glossary.terms import force_terms
 from service.translation.loaded_model import DirectedModel
 from service.translation.output_text import (
@@ -87,7 +87,7 @@ async def _sentence(
     decoded = await _decoded(directed, sentence, sentence.options, standing)
     forced = Forced()
     prefix = sentence.prefix
-    if sentence.said:
+    if sentence.occurrences:
         decoded, forced = await _with_terms(directed, sentence, decoded, standing)
         prefix = forced.beginning
     outputs = [
@@ -136,11 +136,11 @@ async def _rendered(
     forced: Forced,
 ) -> str:
     """The text of a hypothesis with its glossary terms and the markup of the source."""
-    if not (sentence.marked.marked or sentence.said):
+    if not (sentence.marked.marked or sentence.occurrences):
         return sentence.marked.render(output.text, None)
     found = await aligned(directed, sentence, hypothesis, output)
-    if sentence.said:
-        found = insist(found.text, sentence.said, found.alignment, forced)
+    if sentence.occurrences:
+        found = insert_terms(found.text, sentence.occurrences, found.alignment, forced)
     return sentence.marked.render(found.text, found.alignment, found.written)
 
 
@@ -180,9 +180,9 @@ async def _with_terms(
     def sayable(text: str) -> bool:
         return tokenizer.decode(tokenizer.encode(text)) == text
 
-    gone = displaced(first, sentence.said, await align_latest(first))
-    said = [each for each in sentence.said if sayable(each.term.target)]
-    await force_terms(first, said, align_latest, go_on, prefix=given)
+    gone = displaced(first, sentence.occurrences, await align_latest(first))
+    occurrences = [each for each in sentence.occurrences if sayable(each.term.target)]
+    await force_terms(first, occurrences, align_latest, go_on, prefix=given)
     return latest, Forced(given, beginning, gone)
 
 

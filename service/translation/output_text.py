@@ -72,7 +72,9 @@ def without_added_full_stop(output: OutputText, sentence: Sentence, prefix: str)
     because the score includes it.
     """
     text = output.text
-    if sentence.options.return_scores or any(text.endswith(s.term.target) for s in sentence.said):
+    if sentence.options.return_scores or any(
+        text.endswith(s.term.target) for s in sentence.occurrences
+    ):
         return output
     found = added_full_stop(sentence.text, text)
     if found is None or found < len(prefix):

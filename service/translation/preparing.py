@@ -41,7 +41,7 @@ class Sentence:
     source_ids: tuple[int, ...]
     """Begins with the direction's prefix and ends with ``eos``."""
     options: DecodingOptions
-    said: tuple[TermOccurrence, ...]
+    occurrences: tuple[TermOccurrence, ...]
     """The glossary terms that occur in it."""
     prefix: str = ""
     """The beginning of the translation that the request forces."""
@@ -102,9 +102,9 @@ def prepare(
             directed.direction,
             has_figures=any(map(str.isdecimal, marked.text)),
         )
-        said = index.occurrences_in(marked.text)
+        occurrences = index.occurrences_in(marked.text)
         prefix = "" if number else job.decoding.target_prefix
-        return Sentence(marked, source_ids, options, said, prefix)
+        return Sentence(marked, source_ids, options, occurrences, prefix)
 
     def text(marked: MarkedText) -> Text:
         sentences: list[Sentence] = []

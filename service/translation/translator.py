@@ -179,7 +179,8 @@ class Translator:
             detection = None
             if not source:
                 try:
-                    detection = self._detect(number, marked, target, offer)
+                    plain = "\n".join(run.text for run in marked.runs)
+                    detection = self.detect(plain, target, offer, number)
                 except UndetectedLanguage as error:
                     undetected.append(error)
                     detection = Detection(target, 0.0, found=False)
@@ -189,9 +190,12 @@ class Translator:
             raise undetected[0]
         return read
 
-    def _detect(self, number: int, marked: MarkedText, target: str, offer: Catalogue) -> Detection:
-        """Detect a text's language. A text without letters counts as in the target language."""
-        plain = "\n".join(run.text for run in marked.runs)
+    def detect(self, plain: str, target: str, offer: Catalogue, number: int = 0) -> Detection:
+        """Detect a text's language among those translated to ``target``, or ``target`` itself.
+
+        A text without letters counts as in the target language. Blocks. Raises
+        ``UndetectedLanguage`` with the number of the text.
+        """
         if not any(character.isalpha() for character in plain):
             return Detection(target, 0.0)
         languages = [c for c in offer.sources if c == target or target in offer.targets_of(c)]

@@ -79,7 +79,7 @@ async def test_a_killed_helper_fails_its_document_and_the_next_is_read() -> None
         os.kill(process, signal.SIGKILL)
         with pytest.raises(DocumentFailed):
             await task
-        assert (await reader.read("a.txt", b"two")).said == "two"
+        assert (await reader.read("a.txt", b"two")).sample == "two"
         assert reader._helpers.processes != [process]
 
 
@@ -96,7 +96,7 @@ async def test_a_document_over_the_memory_limit_is_refused_and_the_next_is_read(
         content = b"a b\n\n" * 40_000 if name == "a.md" else wordy(200_000)
         with pytest.raises(DocumentTooDemanding):
             await reader.read(name, content)
-        assert (await reader.read("a.txt", b"two")).said == "two"
+        assert (await reader.read("a.txt", b"two")).sample == "two"
 
 
 async def test_a_document_with_too_much_text_is_refused() -> None:
@@ -121,7 +121,7 @@ async def test_cancelling_a_read_kills_its_helper() -> None:
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        assert (await reader.read("a.txt", b"two")).said == "two"
+        assert (await reader.read("a.txt", b"two")).sample == "two"
         assert reader._helpers.processes != process
 
 

@@ -24,7 +24,7 @@ class Recorder:
 async def test_texts_are_batched_by_markup_and_written_in_their_places() -> None:
     reader, recorder = ReaderHere(), Recorder()
     document = await reader.read("a.md", b"# one\n\ntwo *three*\n\nfour\n")
-    assert (document.media_type, document.characters, document.said) == (
+    assert (document.media_type, document.characters, document.sample) == (
         "text/markdown",
         len("onetwo threefour"),
         "one\ntwo three\nfour",

@@ -34,9 +34,9 @@ class Forced:
     """Words that the first translation has instead of the terms."""
 
 
-def insist(
+def insert_terms(
     translation: str,
-    said: Sequence[TermOccurrence],
+    occurrences: Sequence[TermOccurrence],
     alignment: Alignment,
     forced: Forced = Forced(),
 ) -> Edited:
@@ -47,47 +47,51 @@ def insist(
         if stuck:
             cut = edited(translation, alignment, [Edit(begun, begun + len(stuck), "")])
             translation, alignment = cut.text, cut.alignment
-    places = found_in(translation, said)
+    places = found_in(translation, occurrences)
     taken = [place for place in places if place is not None]
     if forced.given and translation.startswith(forced.given):
         taken.append((0, len(forced.given)))
     edits = []
-    looking = _Looking(alignment)
+    words = _AlignedWords(alignment)
     for span in taken:
-        looking.take(span)
+        words.take(span)
     # Terms already present come first, so that no missing term is inserted into them.
-    for each, place in sorted(zip(said, places, strict=True), key=lambda pair: pair[1] is None):
+    for each, place in sorted(
+        zip(occurrences, places, strict=True), key=lambda pair: pair[1] is None
+    ):
         if place is None:
-            start, end = looking.best(each.span, len(translation))
+            start, end = words.best(each.span, len(translation))
         else:
             start, end = place
-            end = looking.behind(each.span, end, translation, forced.displaced)
-        looking.take((start, end))
+            end = words.end_after(each.span, end, translation, forced.displaced)
+        words.take((start, end))
         edits.append(Edit(start, end, each.term.target, each.span))
     return edited(translation, alignment, sorted(edits, key=lambda edit: (edit.start, edit.end)))
 
 
 def displaced(
-    translation: str, said: Sequence[TermOccurrence], alignment: Alignment
+    translation: str, occurrences: Sequence[TermOccurrence], alignment: Alignment
 ) -> frozenset[str]:
     """The words of a translation that it has instead of its missing terms."""
     missing = [
-        each for each, place in zip(said, found_in(translation, said), strict=True) if place is None
+        each
+        for each, place in zip(occurrences, found_in(translation, occurrences), strict=True)
+        if place is None
     ]
     if not missing:
         return frozenset()
-    looking = _Looking(alignment)
-    spans = [looking.best(each.span, len(translation)) for each in missing]
+    words = _AlignedWords(alignment)
+    spans = [words.best(each.span, len(translation)) for each in missing]
     for span in spans:
-        looking.take(span)
+        words.take(span)
     return frozenset(
         translation[start:end]
-        for (start, end), is_taken in zip(alignment.target_words, looking.taken_T, strict=True)
+        for (start, end), is_taken in zip(alignment.target_words, words.taken_T, strict=True)
         if is_taken
     )
 
 
-class _Looking:
+class _AlignedWords:
     """Finds the target words that attend more to a source span than to any word outside it."""
 
     def __init__(self, alignment: Alignment) -> None:
@@ -118,8 +122,8 @@ class _Looking:
         """
         if self.taken_T.all():
             return end, end
-        looks_T, most_T = self._attention(span)
-        best = int(np.where(self.taken_T, -np.inf, looks_T).argmax())
+        attention_T, most_T = self._attention(span)
+        best = int(np.where(self.taken_T, -np.inf, attention_T).argmax())
         if not most_T[best]:
             return (self._starts[best],) * 2
         first = last = best
@@ -129,16 +133,18 @@ class _Looking:
             last += 1
         return self._starts[first], self._ends[last]
 
-    def behind(self, span: Span, place: int, translation: str, displaced: Collection[str]) -> int:
+    def end_after(
+        self, span: Span, place: int, translation: str, displaced: Collection[str]
+    ) -> int:
         """The end of the free words after ``place`` that attend to the span or are displaced."""
         _, most_T = self._attention(span)
         end = place
         for number in range(bisect_left(self._starts, place), len(self._words)):
             word = self._words[number]
             text, gap = translation[slice(*word)], translation[end : word[0]]
-            looks = most_T[number] or text in displaced
+            belongs = most_T[number] or text in displaced
             taken = self.taken_T[number]
-            if gap.strip() or not gap or not looks or is_punctuation(text) or taken:
+            if gap.strip() or not gap or not belongs or is_punctuation(text) or taken:
                 break
             end = word[1]
         return end
@@ -147,6 +153,6 @@ class _Looking:
         """Each word's attention to a source span; whether it is more than to a word elsewhere."""
         first = bisect_right(self._source_ends, span[0])
         last = max(first, bisect_left(self._source_starts, span[1]))
-        looks_T = self._weights_TS[:, first:last].sum(axis=1)
+        attention_T = self._weights_TS[:, first:last].sum(axis=1)
         elsewhere_T = np.maximum(self._before_TS[:, first], self._after_TS[:, last + 1])
-        return looks_T, looks_T > elsewhere_T
+        return attention_T, attention_T > elsewhere_T

@@ -25,7 +25,7 @@ MOST_FORCED = 8
 
 async def force_terms(
     translation: str,
-    said: Sequence[TermOccurrence],
+    occurrences: Sequence[TermOccurrence],
     align: Align,
     go_on: Continue,
     prefix: str = "",
@@ -35,7 +35,7 @@ async def force_terms(
     ``prefix`` is the beginning that the request forces.
     """
     # Each round completes at least one term: the forced one and those that occur before it.
-    outstanding = list(said)
+    outstanding = list(occurrences)
     forced = 0
     while forced < MOST_FORCED:
         missing = _missing(translation[len(prefix) :], outstanding)
@@ -68,13 +68,15 @@ def surplus(prefix: str, following: str) -> str:
     return found[0] if found else ""
 
 
-def found_in(translation: str, said: Sequence[TermOccurrence]) -> list[Span | None]:
+def found_in(translation: str, occurrences: Sequence[TermOccurrence]) -> list[Span | None]:
     """The span of each term in a translation, without overlaps; ``None`` if it does not occur."""
-    places: list[Span | None] = [None] * len(said)
+    places: list[Span | None] = [None] * len(occurrences)
     taken: list[Span] = []
     # Equal terms share their spans, because one that is taken stays taken.
-    spans = {each.term.target: iter(_spans(each.term.target, translation)) for each in said}
-    for number, each in sorted(enumerate(said), key=lambda entry: -len(entry[1].term.target)):
+    spans = {each.term.target: iter(_spans(each.term.target, translation)) for each in occurrences}
+    for number, each in sorted(
+        enumerate(occurrences), key=lambda entry: -len(entry[1].term.target)
+    ):
         place = next((span for span in spans[each.term.target] if is_free(span, taken)), None)
         if place is not None:
             places[number] = place
@@ -82,10 +84,10 @@ def found_in(translation: str, said: Sequence[TermOccurrence]) -> list[Span | No
     return places
 
 
-def _missing(translation: str, said: Sequence[TermOccurrence]) -> list[TermOccurrence]:
+def _missing(translation: str, occurrences: Sequence[TermOccurrence]) -> list[TermOccurrence]:
     """The term occurrences that the translation lacks."""
-    places = found_in(translation, said)
-    return [each for each, place in zip(said, places, strict=True) if place is None]
+    places = found_in(translation, occurrences)
+    return [each for each, place in zip(occurrences, places, strict=True) if place is None]
 
 
 def _place(alignment: Alignment, span: Span, first: int, end: int) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.translation.alignment import Alignment
 from service.translation.glossary.term_index import TermIndex
-from service.translation.glossary.term_insertion import Forced, displaced, insist
+from service.translation.glossary.term_insertion import Forced, displaced, insert_terms
 from service.translation.types import Term
 from service.translation.words import words
 from tests.translation.markup.making import aligned
@@ -19,7 +19,7 @@ NOTHING = Forced()
 
 def insisted(source: str, translation: str, links, terms: dict[str, str], forced=NOTHING) -> str:
     said = TermIndex([Term(*entry) for entry in terms.items()]).occurrences_in(source)
-    result = insist(translation, said, aligned(source, translation, links), forced)
+    result = insert_terms(translation, said, aligned(source, translation, links), forced)
     target_words = words(result.text, result.written)
     assert result.alignment.target_words == target_words
     assert result.alignment.weights_TS.shape == (len(target_words), len(words(source)))
@@ -73,13 +73,13 @@ def test_displaced_word_after_its_term_is_removed() -> None:
     gone = displaced("a dog runs", said, before)
     assert gone == {"dog"}
     after = aligned(source, "a hound dog runs", [(0, 0), (1, 1), (2, 2), (2, 3)])
-    result = insist("a hound dog runs", said, after, Forced("", "a hound", gone))
+    result = insert_terms("a hound dog runs", said, after, Forced("", "a hound", gone))
     assert result.text == "a hound runs"
 
 
 def test_inserted_term_is_one_target_word_aligned_with_its_source() -> None:
     said = TermIndex([Term("Hund", "C++ x")]).occurrences_in("ein Hund")
-    result = insist("a dog", said, aligned("ein Hund", "a dog", [(0, 0), (1, 1)]))
+    result = insert_terms("a dog", said, aligned("ein Hund", "a dog", [(0, 0), (1, 1)]))
     assert result.text == "a C++ x"
     assert result.written == ((2, 7),)
     assert result.alignment.target_words == ((0, 1), (2, 7))
@@ -107,7 +107,7 @@ def test_every_term_is_inserted_into_any_translation(
     weights_TS /= weights_TS.sum(1, keepdims=True)
     alignment = Alignment(source_words, target_words, weights_TS.astype(np.float32))
 
-    result = insist(translation, said, alignment, Forced(prefix, prefix, frozenset("aA")))
+    result = insert_terms(translation, said, alignment, Forced(prefix, prefix, frozenset("aA")))
 
     text, sums_T = result.text, result.alignment.weights_TS.sum(1)
     assert text.startswith(prefix)
