@@ -19,9 +19,9 @@ from models.bundle.manifest import Manifest
 from service.bootstrap import Service, build
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, StepBatch
-from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
+from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting
 
 pytestmark = pytest.mark.anyio

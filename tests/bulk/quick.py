@@ -22,11 +22,11 @@ from service.engine.group import EngineGroup
 from service.engine.scheduler import Scheduler
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
-from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
 from service.translation.attention_reader import AttentionReader
 from service.translation.loaded_model import LoadedModel
 from service.translation.result_cache import ResultCache
+from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import SPECIAL_IDS, Both, make_attention, shouting
 
 _FIRST = 4

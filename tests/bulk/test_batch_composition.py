@@ -14,7 +14,6 @@ from service.bulk.translating import BlockTranslator
 from service.engine.engine import Engine
 from service.engine.types import Decoded
 from service.loading.discovery import discover
-from service.runtime.scripted import ScriptedBackend
 from service.translation.admission import Admission
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.detection import LinguaDetector
@@ -22,6 +21,7 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
+from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_manifest, make_model, put_bundle, shouting
 
 pytestmark = pytest.mark.anyio

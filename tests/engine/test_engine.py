@@ -17,7 +17,6 @@ from service.engine.errors import BackendFailed, BeamTooWide, EngineStopped, Sen
 from service.engine.scheduler import Scheduler
 from service.engine.types import Decoded, DecodingOptions, FinishReason
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
-from service.runtime.scripted import ScriptedBackend
 from tests.engine.toy import SPECIAL_IDS, copying_model, random_model
 from tests.engine.watching import (
     CountingObserver,
@@ -25,6 +24,7 @@ from tests.engine.watching import (
     GatedBackend,
     GatedFlakyBackend,
 )
+from tests.support.scripted import ScriptedBackend
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
 GREEDY = DecodingOptions(beam_size=1)

@@ -14,8 +14,8 @@ from service.engine.group import EngineGroup
 from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
-from service.runtime.scripted import ScriptedBackend
 from tests.engine.toy import SPECIAL_IDS, copying_model
+from tests.support.scripted import ScriptedBackend
 
 LIMITS = Limits(slots=4, rows_per_slot=4, source_length=16, target_length=24)
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,6 @@ from service.engine.scheduler import Scheduler, Sequence
 from service.engine.search import Search
 from service.engine.types import MOST_SAMPLED, Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, Limits
-from service.runtime.scripted import Script, ScriptedBackend
 from tests.engine.batch_runner import decode_arriving
 from tests.engine.options import any_options, plain_options
 from tests.engine.reference import reference_decode
@@ -28,6 +27,7 @@ from tests.engine.toy import (
     random_model,
     undecided_model,
 )
+from tests.support.scripted import Script, ScriptedBackend
 
 LIMITS = Limits(slots=3, rows_per_slot=5, source_length=8, target_length=16)
 TOKENS = st.integers(3, VOCABULARY - 1)

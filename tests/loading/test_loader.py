@@ -26,13 +26,13 @@ from service.loading.loader import (
 )
 from service.observability.metrics import Metrics
 from service.runtime.backend import FloatArray
-from service.runtime.scripted import Script, ScriptedBackend
 from service.runtime.sessions import Device
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle
 from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
+from tests.support.scripted import Script, ScriptedBackend
 from tests.support.shouting import (
     EOS,
     Both,

@@ -13,11 +13,11 @@ from service.engine.types import DecodingOptions
 from service.loading.loader import OpenedBundle, load_model, open_backends
 from service.observability.metrics import Metrics
 from service.runtime.backend import Backend, FloatArray
-from service.runtime.scripted import Script, ScriptedBackend
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import LanguagePair
+from tests.support.scripted import Script, ScriptedBackend
 from tests.support.shouting import (
     EOS,
     Both,

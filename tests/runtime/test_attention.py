@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle
 from service.runtime.attention import AttentionGraph
-from service.runtime.scripted import ScriptedAttention
 from tests.support.networks import random_network, write_bundle
+from tests.support.scripted import ScriptedAttention
 from tests.support.shouting import EOS, make_attention, make_manifest, shouting
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from service.runtime.backend import Candidates, Edits, EncodeBatch, FloatArray, Limits, StepBatch
-from service.runtime.scripted import ScriptedBackend, log_softmax
+from tests.support.scripted import ScriptedBackend, log_softmax
 
 LIMITS = Limits(slots=2, rows_per_slot=2, source_length=4, target_length=8)
 BOS = 1

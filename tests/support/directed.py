@@ -16,9 +16,9 @@ from models.bundle.manifest import Direction, Manifest
 from models.bundle.tokenizer import Span
 from service.loading.loader import ModelObserver
 from service.runtime.backend import FloatArray
-from service.runtime.scripted import ScriptedBackend
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
+from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import (
     BOS,
     EOS,

@@ -28,10 +28,10 @@ from service.api.middleware import BodyLimit
 from service.commands import serve
 from service.loading import loader as loading
 from service.loading.loader import ModelObserver
-from service.runtime.scripted import ScriptedBackend
 from service.server.http_protocol import PatientProtocol
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
+from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting
 from tests.support.troubled import Trouble, Troubled
 

@@ -27,13 +27,13 @@ from service.engine.group import EngineGroup
 from service.engine.scheduler import Scheduler
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Backend, FloatArray, Limits
-from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.settings import Settings
 from service.translation.attention_reader import AttentionReader
 from service.translation.loaded_model import LoadedModel, Tokenizer
 from service.translation.repository import FoundBundle
 from service.translation.result_cache import ResultCache
 from tests.models.tiny import invented_provenance, tiny_dimensions
+from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_IDS = SpecialIds(pad=PAD, unk=UNK, bos=BOS, eos=EOS)

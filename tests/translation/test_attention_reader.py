@@ -10,8 +10,8 @@ import pytest
 from models.bundle.manifest import SentenceLimits
 from service.engine.errors import BackendFailed, EngineStopped, SentenceTooLong
 from service.runtime.backend import AttentionMaps
-from service.runtime.scripted import ScriptedAttention
 from service.translation.attention_reader import AttentionReader, TargetTooLong
+from tests.support.scripted import ScriptedAttention
 from tests.support.shouting import BOS, EOS, shouting
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,6 @@ from models.bundle.manifest import Example, InvalidBundle
 from service.engine.errors import SentenceTooLong
 from service.loading.loader import OpenedBundle, load_model
 from service.observability.metrics import Metrics
-from service.runtime.scripted import ScriptedAttention, ScriptedBackend
 from service.settings import Settings
 from service.translation.admission import Admission
 from service.translation.attention import MapSelection, TokenPair, align, select_maps
@@ -38,6 +37,7 @@ from tests.support.directed import (
     shifting,
     two_directions,
 )
+from tests.support.scripted import ScriptedAttention, ScriptedBackend
 from tests.support.shouting import (
     EOS,
     SOURCE_LENGTH,

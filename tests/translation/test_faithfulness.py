@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from models.bundle.manifest import DecodingDefaults
 from models.bundle.tokenizer import Span, UnknownToken
 from service.runtime.backend import FloatArray
-from service.runtime.scripted import Script, ScriptedAttention, ScriptedBackend
 from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
 from service.translation.inspection import Inspector, Place
@@ -28,6 +27,7 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import Part, Term, TranslateRequest, Translation
+from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend
 from tests.support.shouting import (
     EOS,
     UNK,

@@ -10,7 +10,6 @@ import pytest
 from service.engine.errors import SentenceTooLong
 from service.engine.types import FinishReason
 from service.loading.discovery import discover
-from service.runtime.scripted import log_softmax
 from service.translation.attention import MapSelection
 from service.translation.errors import (
     InvalidOption,
@@ -31,6 +30,7 @@ from service.translation.inspection import (
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore, UnknownTranslation
 from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
+from tests.support.scripted import log_softmax
 from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from service.engine.errors import BackendFailed, SentenceTooLong
 from service.runtime.backend import Candidates, StepBatch
-from service.runtime.scripted import ScriptedBackend
 from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
@@ -31,6 +30,7 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment
 from service.translation.translator import Translator
 from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
+from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from training.commands import Commands
-from training.commands.options import PRECISIONS, recipe_of, recipe_parser, run_of
+from training.commands.options import add_precisions, recipe_of, recipe_parser, run_of
 
 if TYPE_CHECKING:
     from models.bundle.bundle import Bundle
@@ -21,13 +21,7 @@ def add_to(commands: Commands) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--precisions",
-        nargs="+",
-        choices=PRECISIONS,
-        default=["int8"],
-        help="what the bundle offers (default: int8)",
-    )
+    add_precisions(parser, ["int8"], "int8")
 
 
 def perform(options: argparse.Namespace) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.commands import Commands
-from training.commands.options import positive
-from training.data import default_data_directory
+from training.commands.options import add_data, positive
 from training.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -56,12 +55,7 @@ def add_to(commands: Commands) -> None:
         action="append",
         help="draw the attention of this layer, from 1, and not of all",
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=default_data_directory(),
-        help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
-    )
+    add_data(parser)
     parser.add_argument(
         "--format", choices=("png", "svg"), default="png", help="of the files (default: png)"
     )

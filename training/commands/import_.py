@@ -8,7 +8,7 @@ from pathlib import Path
 
 from training.commands import Commands
 from training.commands.export import described
-from training.commands.options import PRECISIONS, count
+from training.commands.options import add_precisions, add_threads
 
 _OF_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)")
 
@@ -45,13 +45,7 @@ def add_to(commands: Commands) -> None:
         default=[],
         help="offer every pair of these, both ways",
     )
-    parser.add_argument(
-        "--precisions",
-        nargs="+",
-        choices=PRECISIONS,
-        default=[],
-        help="what the bundle offers (default: int8 with --calibrate, fp32 without)",
-    )
+    add_precisions(parser, [], "int8 with --calibrate, fp32 without")
     parser.add_argument(
         "--calibrate",
         metavar="[CODE=]FILE",
@@ -67,7 +61,7 @@ def add_to(commands: Commands) -> None:
         default=Path("bundles"),
         help="where to publish (default: bundles)",
     )
-    parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
+    add_threads(parser)
     parser.set_defaults(perform=perform)
 
 

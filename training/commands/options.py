@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,12 +62,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=default_data_directory(),
-        help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
-    )
+    add_data(parser)
     parser.add_argument(
         "--runs", type=Path, default=Path("runs"), help="where runs are kept (default: runs)"
     )
@@ -80,7 +76,30 @@ def add_device(parser: argparse.ArgumentParser) -> None:
         "--device",
         help="cpu, cuda or cuda:NUMBER (default: cuda where there is a GPU)",
     )
+    add_threads(parser)
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=default_data_directory(),
+        help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
+    )
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
+
+
+def add_precisions(parser: argparse.ArgumentParser, default: Sequence[str], described: str) -> None:
+    parser.add_argument(
+        "--precisions",
+        nargs="+",
+        choices=PRECISIONS,
+        default=default,
+        help=f"what the bundle offers (default: {described})",
+    )
 
 
 def recipe_of(options: argparse.Namespace) -> Recipe:

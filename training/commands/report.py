@@ -7,8 +7,7 @@ import datetime
 from pathlib import Path
 
 from training.commands import Commands
-from training.commands.options import count, positive
-from training.data import default_data_directory
+from training.commands.options import add_data, add_threads, positive
 
 
 def add_to(commands: Commands) -> None:
@@ -37,14 +36,9 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--from", dest="source", metavar="CODE", help="else all that bundles have")
     parser.add_argument("--to", dest="target", metavar="CODE", help="else all that bundles have")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=default_data_directory(),
-        help="directory of corpora (default: $TRAINING_DATA or ../shared/data)",
-    )
+    add_data(parser)
     parser.add_argument("--beam-size", type=positive, metavar="N", help="else the bundle's")
-    parser.add_argument("--threads", type=count, default=0, help="CPU threads (default: all cores)")
+    add_threads(parser)
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)"
     )

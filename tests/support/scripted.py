@@ -1,7 +1,6 @@
 """Scripted backend without a model: a Python function computes the logits.
 
-For tests, for running the service without weights, and for measuring its overhead without model
-time. It asserts the preconditions of the ``Backend`` interface.
+It asserts the preconditions of the ``Backend`` interface.
 """
 
 from __future__ import annotations
