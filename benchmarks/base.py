@@ -36,12 +36,13 @@ from models.bundle.manifest import (
     SentenceLimits,
 )
 from models.bundle.tokenizer import SPECIAL_IDS, train_tokenizer
+from models.export.calibration import calibrate
+from models.export.graphs import build_graph, dimensions_of
+from models.export.weights import collect_weights
 from models.transformer.config import TransformerConfig
 from models.transformer.layers import DecoderLayer, EncoderLayer
 from models.transformer.transformer import Transformer, build
-from training.export.calibration import calibrate
-from training.export.graphs import build_graph, dimensions_of
-from training.export.weights import collect_weights
+from training.export.conversion import numpy_network
 
 CACHE = Path("build/benchmarks")
 """Cache of expensive benchmark inputs; not part of the repository."""
@@ -63,7 +64,7 @@ _ENDS_CHANNEL = -2
 _SILENT_CHANNEL = -4
 _CONSTANT_CHANNEL = -1
 
-_SOURCES = ("training/export", "models/transformer", "models/bundle")
+_SOURCES = ("models/export", "models/reference", "models/transformer", "models/bundle")
 
 
 def base_bundle(cache: Path = CACHE) -> Bundle:
@@ -83,7 +84,7 @@ def base_bundle(cache: Path = CACHE) -> Bundle:
 
 
 def write_base_bundle(path: Path, version: str) -> Bundle:
-    network = random_network()
+    network = numpy_network(random_network())
     scratch = path.parent / f".scratch-{uuid4().hex}"
     scratch.mkdir(parents=True)
     try:

@@ -11,13 +11,15 @@ import sys
 from collections.abc import Callable, Sequence
 
 import service
+from models.export.errors import ParityError
+from models.importing.refusals import ImportRefused
 from service.bulk.journal import UnusableJournal
 from service.bulk.output import OutputTaken
 from service.bulk.reading import BadLine
 from service.bulk.rows import UnknownColumn
 from service.bulk.source import BadSource
 from service.bulk.translating import BlockFailed
-from service.commands import bundles, keys, serve, translate
+from service.commands import bundles, keys, models, serve, translate
 from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed
 from service.observability.tracing import TracingUnavailable
 from service.runtime.sessions import DeviceUnavailable
@@ -31,9 +33,11 @@ _REPORTED_ERRORS = (
     BlockFailed,
     CommandFailed,
     DeviceUnavailable,
+    ImportRefused,
     InvalidSetting,
     KeyRefused,
     OutputTaken,
+    ParityError,
     StateError,
     StateUnavailable,
     TracingUnavailable,
@@ -71,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dragoman {service.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (serve, translate, bundles, keys):
+    for command in (serve, translate, bundles, models, keys):
         command.add_command(commands)
     return parser
 

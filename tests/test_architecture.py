@@ -25,8 +25,31 @@ MAY_IMPORT = {
     "models.bundle": {"models.bundle"},
     "models.text": {"models.text"},
     "models.transformer": {"models.transformer"},
+    "models.reference": {"models.reference", "models.bundle", "models.transformer.config"},
+    "models.export": {
+        "models.export",
+        "models.bundle",
+        "models.reference",
+        "models.transformer.config",
+    },
+    "models.importing": {
+        "models.importing",
+        "models.bundle",
+        "models.export",
+        "models.reference",
+        "models.transformer.config",
+    },
     "training": {"training", "models"},
-    "service": {"service", "models.bundle", "models.text"},
+    "service": {"service", "models.bundle", "models.export", "models.importing", "models.text"},
+    "service.bootstrap": {"service", "models.bundle"},
+    "service.cli": {"service", "models.export.errors", "models.importing.refusals"},
+    "service.commands.models": {
+        "service.commands.command",
+        "service.settings",
+        "models.bundle",
+        "models.export",
+        "models.importing",
+    },
     "service.settings": set[str](),
     "service.runtime": {"service.runtime", "models.bundle"},
     "service.thread_priority": set[str](),
@@ -135,6 +158,9 @@ NEVER_IMPORTS = {
     "models.bundle": {"torch", "onnx", "onnxruntime"},
     "models.text": {"torch", "onnx", "onnxruntime"},
     "models.transformer": {"onnx", "onnxruntime"},
+    "models.reference": {"torch", "onnx", "onnxruntime"},
+    "models.export": {"torch"},
+    "models.importing": {"torch", "transformers"},
     "service": {"torch", "onnx", "tensorboard"},
     "service.runtime": {"fastapi", "prometheus_client", "starlette"},
     "service.engine": {"fastapi", "onnxruntime", "prometheus_client", "sentencepiece", "starlette"},
@@ -152,6 +178,9 @@ NEVER_IMPORTS = {
 EXTRAS_OF = {
     "dragoman": (),
     "models.bundle": ("serve",),
+    "models.export": ("cpu",),
+    "models.importing": ("cpu",),
+    "models.reference": ("cpu",),
     "models.text": (),
     "service": ("cpu",),
     "service.observability.device": ("gpu",),
@@ -287,7 +316,18 @@ def required_distributions(extras: tuple[str, ...]) -> set[str]:
     return found | required_distributions(tuple(nested)) if nested else found
 
 
-@pytest.mark.parametrize("package", ["dragoman", "models.bundle", "models.text", "service"])
+@pytest.mark.parametrize(
+    "package",
+    [
+        "dragoman",
+        "models.bundle",
+        "models.export",
+        "models.importing",
+        "models.reference",
+        "models.text",
+        "service",
+    ],
+)
 def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
     providers = importlib.metadata.packages_distributions()
     for path in modules_of(package):
@@ -307,6 +347,10 @@ def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
     ("program", "absent"),
     [
         ("import service.bootstrap, service.cli", {"torch", "onnx"}),
+        (
+            "import models.importing.importing, models.export.publication",
+            {"torch", "transformers", "service", "training"},
+        ),
         (
             "import models.bundle.bundle, models.bundle.graphs",
             {"torch", "onnx", "onnxruntime", "service", "training"},

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from models.export.errors import ParityError
 from training.commands import (
     Commands,
     average,
@@ -19,7 +20,6 @@ from training.commands import (
     evaluate,
     export,
     figures,
-    import_,
     new,
     prepare,
     recipes,
@@ -51,7 +51,6 @@ COMMANDS = (
     report,
     compare,
     figures,
-    import_,
 )
 
 
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with writing_to(lambda: _places(options)):
             options.perform(options)
             sys.stdout.flush()
-    except (Refusal, InvalidBundle, FileNotFoundError) as error:
+    except (Refusal, ParityError, InvalidBundle, FileNotFoundError) as error:
         missing = error.filename if isinstance(error, FileNotFoundError) else None
         message = f"{missing} does not exist" if missing else str(error)
         print(f"training: {message}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Converts a bundle's weights to a CTranslate2 model, so that both engines run one network.
 
-Weights are read by the names in ``training.export.weights``. int8 weights are passed as dequantised
+Weights are read by the names in ``models.export.weights``. int8 weights are passed as dequantised
 floats. CTranslate2 quantises them to the same integers, since it also has one scale for each output
 of a product.
 """
@@ -177,7 +177,7 @@ def _as_floats(name: str, array: NDArray[Any], stored: Mapping[str, NDArray[Any]
 
 
 def _input_of(matrix: str) -> str:
-    """The name in ``training.export.calibration`` of a matrix's input."""
+    """The name in ``models.export.calibration`` of a matrix's input."""
     for product, reads in _INPUTS.items():
         if matrix.endswith(product):
             return matrix.removesuffix(product) + reads

@@ -11,6 +11,7 @@ import pytest
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Direction
+from models.reference.beam import beam_search, default_max_length
 from service.loading.loader import load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
@@ -23,7 +24,6 @@ from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, random_network, write_bundle
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.translation.test_translator import FirstLetterDetector
-from training.search.beam import beam_search, default_max_length
 
 pytestmark = pytest.mark.anyio
 

@@ -17,6 +17,8 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle, Precision
 from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import SPECIAL_IDS
+from models.export.session import GraphDecoder
+from models.reference.beam import Decoder, Hypothesis, beam_search
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
@@ -28,8 +30,6 @@ from tests.engine.reference import reference_decode
 from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
 from tests.support.networks import CONFIG, random_network, write_bundle
 from tests.support.prefix_decoder import PrefixDecoder
-from training.export.session import GraphDecoder
-from training.search.beam import Decoder, Hypothesis, beam_search
 
 SLOTS, ROWS = 4, 5
 SCORE_TOLERANCE = 1e-4

@@ -11,12 +11,13 @@ import torch
 
 from models.bundle.manifest import DecodingDefaults, Direction, Provenance, SentenceLimits
 from models.bundle.tokenizer import SPECIAL_IDS, Tokenizers, train_tokenizer
+from models.export.publication import Publication, Sentence, publish
 from models.transformer.transformer import Transformer
 from service.loading.loader import load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
 from tests.support.networks import CONFIG, WORDS, random_network
-from training.export.publication import Publication, Sentence, publish
+from training.export.conversion import numpy_network
 
 SENTENCES = 16
 
@@ -35,7 +36,7 @@ def published(directory: Path, network: Transformer) -> tuple[Path, int]:
     tokenizer = train_tokenizer([" ".join(WORDS)], path, vocabulary_size=30, kind="word", threads=1)
     publication = Publication(
         name="unsure",
-        network=network,
+        network=numpy_network(network),
         directions=(Direction(source="de", target="en"),),
         tokenizers=Tokenizers(tokenizer, tokenizer),
         tokenizer_files={path.name: path},

@@ -16,6 +16,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
 from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import SPECIAL_IDS
+from models.export.session import GraphDecoder
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, FinishReason
 from service.runtime.backend import FloatArray
@@ -23,7 +24,6 @@ from service.runtime.onnx import OnnxBackend
 from tests.engine.batch_runner import decode_arriving
 from tests.engine.reference import log_softmax, reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
-from training.export.session import GraphDecoder
 
 SOURCE_PIECES = 50
 NETWORK = random_network(

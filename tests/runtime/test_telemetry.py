@@ -19,7 +19,7 @@ onnxruntime.InferenceSession({graph!r})
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("service.runtime.sessions", "open_session"), ("training.export.session", "open_graph")],
+    [("service.runtime.sessions", "open_session"), ("models.export.session", "open_graph")],
 )
 def test_onnx_runtime_writes_no_telemetry_files(module: str, name: str, tmp_path: Path) -> None:
     graph = str(ROOT / "bundles" / "everyday-de-en" / "encoder.int8.onnx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -20,11 +21,13 @@ from models.bundle.manifest import (
     SentenceLimits,
 )
 from models.bundle.tokenizer import SPECIAL_IDS, train_tokenizer
+from models.export.calibration import Ranges, calibrate
+from models.export.graphs import build_graph, dimensions_of
+from models.export.weights import collect_weights
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer, build
-from training.export.calibration import Ranges, calibrate
-from training.export.graphs import build_graph, dimensions_of
-from training.export.weights import collect_weights
+from tests.support.tiny_training import CHOICES
+from training.export.conversion import numpy_network
 
 WORDS = [f"w{i}" for i in range(26)]
 CONFIG = TransformerConfig(
@@ -37,6 +40,46 @@ CONFIG = TransformerConfig(
     feed_forward=64,
     max_length=24,
 )
+
+
+NETWORKS = {
+    "usual": CONFIG,
+    **{
+        f"{norm}-{positions}-{tying}": replace(
+            CONFIG, norm=norm, positions=positions, tying=tying, width=16, feed_forward=24
+        )
+        for norm, positions, tying in CHOICES
+    },
+    "deep encoder": replace(CONFIG, encoder_layers=3, decoder_layers=1),
+    "deep decoder": replace(CONFIG, encoder_layers=1, decoder_layers=3, norm="before"),
+    "one head": replace(CONFIG, heads=1),
+    "two vocabularies": replace(CONFIG, source_vocabulary=40, tying="decoder"),
+    "silu": replace(
+        CONFIG,
+        norm="before",
+        activation="silu",
+        positions="sinusoidal_halves",
+        output_bias=True,
+    ),
+    "as NLLB": replace(
+        CONFIG,
+        norm="before",
+        positions="sinusoidal_tensor2tensor",
+        first_position=2,
+        output_bias=True,
+    ),
+    "another of everything": replace(
+        CONFIG,
+        source_vocabulary=40,
+        tying="none",
+        activation="gelu",
+        output_bias=True,
+        scaled_embeddings=False,
+        width=16,
+        feed_forward=24,
+    ),
+}
+"""A network for every option of a configuration."""
 
 
 def random_network(config: TransformerConfig = CONFIG, seed: int = 1) -> Transformer:
@@ -72,7 +115,7 @@ def random_ranges(network: Transformer) -> Ranges:
         return [rng.randint(first, last) for _ in range(rng.randint(1, 12))]
 
     return calibrate(
-        network,
+        numpy_network(network),
         [((*sentence(), SPECIAL_IDS.eos), (SPECIAL_IDS.bos, *sentence())) for _ in range(64)],
     )
 
@@ -107,7 +150,7 @@ def write_bundle(
     ranges = random_ranges(network)
     for precision in precisions:
         if not (share_weights and precision == "fp16"):
-            weights = collect_weights(network, precision, ranges)
+            weights = collect_weights(numpy_network(network), precision, ranges)
         files[weights.name] = scratch / weights.name
         for graph in GRAPHS:
             file = scratch / f"{graph}.{precision}.onnx"

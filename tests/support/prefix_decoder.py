@@ -1,4 +1,4 @@
-"""A ``training.search.beam.Decoder`` on a PyTorch network, without a cache."""
+"""A ``models.reference.beam.Decoder`` on a PyTorch network, without a cache."""
 
 from __future__ import annotations
 

@@ -9,13 +9,14 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from models.bundle.manifest import DecodingDefaults
+from models.reference.beam import searching_of
 from models.transformer.transformer import Transformer
 from training.evaluation.network import Reader, bitext_of, search_texts
 from training.evaluation.scores import Measured, score
 from training.recipe import Recipe
 from training.refusal import Refusal
 from training.run_directory import RunDirectory
-from training.search.settings import decoding_of, searching_of
+from training.search.settings import decoding_of
 
 
 class NotEvaluated(Refusal):

@@ -9,13 +9,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from models.bundle.tokenizer import Tokenizers
+from models.reference.beam import Hypothesis, Searching
 from models.transformer.transformer import Transformer
 from training.data.corpus import read_pairs
 from training.data.tags import source_prefix
 from training.evaluation.bitext import Bitext, find_bitext
 from training.recipe import Corpus, Data
 from training.search.batched import TOKENS, search_all
-from training.search.beam import Hypothesis, Searching
 
 
 @dataclass(frozen=True, slots=True)

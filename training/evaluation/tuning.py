@@ -16,14 +16,13 @@ from pathlib import Path
 import torch
 
 from models.bundle.manifest import DecodingDefaults, LengthNormalisation
+from models.reference.beam import Hypothesis, default_max_length, norm_of, searching_of
 from models.transformer.transformer import Transformer
 from training.evaluation.bitext import Bitext
 from training.evaluation.network import Reader, bitext_of, search_texts
 from training.evaluation.scores import bleu_for
 from training.recipe import Recipe
 from training.run_directory import RunDirectory
-from training.search.beam import Hypothesis, default_max_length, norm_of
-from training.search.settings import searching_of
 
 PENALTIES: dict[LengthNormalisation, tuple[float, ...]] = {
     "power": (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0),

@@ -12,12 +12,8 @@ from pathlib import Path
 from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
 from models.bundle.manifest import Corpus, Direction, Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizers
-from models.transformer.transformer import Transformer
-from training.data.corpus import CorpusError, Pair, read_pairs
-from training.data.shards import Shards
-from training.data.tags import source_prefix
-from training.export.calibration import Pair as IdPair
-from training.export.publication import (
+from models.export.calibration import Pair as IdPair
+from models.export.publication import (
     PROOF_SENTENCES,
     Proof,
     Publication,
@@ -26,6 +22,12 @@ from training.export.publication import (
     publish,
     today,
 )
+from models.transformer.transformer import Transformer
+from training.data.corpus import CorpusError, Pair, read_pairs
+from training.data.shards import Shards
+from training.data.tags import source_prefix
+from training.evaluation.scores import bleu_for
+from training.export.conversion import check_conversion, numpy_network
 from training.recipe import Corpus as RecipeCorpus
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
@@ -58,7 +60,7 @@ def export(
     )
     publication = Publication(
         name=recipe.bundle_name,
-        network=network,
+        network=numpy_network(network),
         directions=directions,
         tokenizers=tokenizers,
         tokenizer_files=_tokenizer_files(run),
@@ -86,7 +88,13 @@ def export(
             f"no pair of {data.test.name} is short enough for the network to be proved with; name "
             "another test set"
         )
-    return publish(publication, sentences, _calibration(recipe, run, fits), bundles, precisions)
+    check_conversion(network, publication.network, list(map(publication.source_ids, sentences)))
+    calibration = _calibration(recipe, run, fits)
+    return publish(publication, sentences, calibration, bundles, precisions, _bleu)
+
+
+def _bleu(language: str, translations: Sequence[str], references: Sequence[str]) -> float:
+    return float(bleu_for(language).corpus_score(translations, [references]).score)
 
 
 class _Fitting:

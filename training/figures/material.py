@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from models.reference.beam import default_max_length
 from models.transformer.transformer import AttentionMaps, Transformer
 from training import checkpoint
 from training.averaged import averaged_network
@@ -22,7 +23,7 @@ from training.figures.curves import Average, History
 from training.recipe import Recipe
 from training.refusal import Refusal
 from training.run_directory import RunDirectory
-from training.search.beam import default_max_length, greedy
+from training.search.greedy import greedy
 
 _PLEASANT = range(8, 15)
 """Numbers of pieces at which attention maps are readable."""

@@ -26,7 +26,7 @@ from training.figures.style import (
     rows_ruled,
     styled,
 )
-from training.search.beam import greedy
+from training.search.greedy import greedy
 
 
 @styled

@@ -1,4 +1,4 @@
-"""The network of a bundle, read from its ONNX graph: the inverse of ``training.export.weights``.
+"""The network of a bundle, read from its ONNX graph: the inverse of ``models.export.weights``.
 
 Only the attention graph is read, because it uses every weight of the network.
 """

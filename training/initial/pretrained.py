@@ -14,11 +14,11 @@ from torch import Tensor
 
 from models.bundle.bundle import MANIFEST, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
 from models.bundle.tokenizer import Tokenizers
+from models.importing.vocabulary import parse, protocol
 from models.transformer.config import TransformerConfig
 from training import checkpoint
 from training.data.tags import tag_of
 from training.data.translate import NoTranslator, find_translator
-from training.importing.vocabulary import parse, protocol
 from training.initial.bundle_weights import read_network
 from training.loop.resuming import vocabulary_of
 from training.recipe import InvalidRecipe, Recipe, Vocabulary

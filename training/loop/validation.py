@@ -12,6 +12,7 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 
 from models.bundle.tokenizer import Tokenizer
+from models.reference.beam import default_max_length
 from models.transformer.transformer import Transformer
 from training.data.batching import Batch, collate, in_batches
 from training.data.shards import Shards
@@ -20,7 +21,7 @@ from training.loop.learner import Diverged
 from training.loop.objective import negative_log_likelihood
 from training.recipe import Data
 from training.run_directory import RunDirectory
-from training.search.beam import default_max_length, greedy
+from training.search.greedy import greedy
 
 TOKENS_PER_BATCH = 4096
 

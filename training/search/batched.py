@@ -1,4 +1,4 @@
-"""Batched beam search in PyTorch on any device; equivalent to ``training.search.beam``.
+"""Batched beam search in PyTorch on any device; equivalent to ``models.reference.beam``.
 
 The network runs over all rows of all sentences. Only the best candidates are copied from the
 device; NumPy selects among them. Finished sentences are removed from the batch.
@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.reference.beam import Hypothesis, Searching, default_max_length, norm_of
 from models.transformer.transformer import Cache, Transformer
-from training.search.beam import Hypothesis, Searching, default_max_length, norm_of
 
 TOKENS = 8192
 """Default batch size: padded source tokens times the beam size."""

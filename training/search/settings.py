@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from models.bundle.manifest import DecodingDefaults, SpecialIds
+from models.bundle.manifest import DecodingDefaults
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
-from training.search.beam import Searching
 
 
 def decoding_of(recipe: Recipe, run: RunDirectory) -> DecodingDefaults:
@@ -30,15 +29,3 @@ def decoding_of(recipe: Recipe, run: RunDirectory) -> DecodingDefaults:
             f"asks for {recipe.decoding}; remove the file to have what the recipe says"
         )
     return found
-
-
-def searching_of(
-    decoding: DecodingDefaults, special: SpecialIds, target_prefix: tuple[int, ...] = ()
-) -> Searching:
-    return Searching(
-        special,
-        decoding.beam_size,
-        decoding.length_penalty,
-        decoding.length_normalisation,
-        target_prefix,
-    )

@@ -8,13 +8,13 @@ import pytest
 
 from models.bundle.manifest import DecodingDefaults, LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
+from models.reference.beam import Searching, default_max_length
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import VOCABULARY_SIZE, prepared, tiny_network, tiny_recipe
 from training.evaluation.hop import Evaluation, NotEvaluated, evaluate
 from training.evaluation.tuning import best_of, tune
 from training.recipe import InvalidRecipe
 from training.search.batched import search_together
-from training.search.beam import Searching, default_max_length
 from training.search.settings import decoding_of
 
 pytestmark = pytest.mark.usefixtures("few_samples")

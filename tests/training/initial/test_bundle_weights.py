@@ -12,19 +12,19 @@ from torch import nn
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import DecodingDefaults, InvalidBundle, Precision
 from models.bundle.tokenizer import SPECIAL_IDS
-from models.transformer.transformer import Transformer
-from tests.support.networks import CONFIG, random_network, random_ranges, write_bundle
-from tests.support.tiny_training import CHOICES, tiny_network
-from training.export.parity import (
+from models.export.parity import (
     Translated,
     check_attention,
     check_translations,
     translate_all,
 )
-from training.export.weights import collect_weights
+from models.export.weights import collect_weights
+from models.reference.beam import Hypothesis, searching_of
+from models.transformer.transformer import Transformer
+from tests.support.networks import CONFIG, random_network, random_ranges, write_bundle
+from tests.support.tiny_training import CHOICES, tiny_network
+from training.export.conversion import numpy_network
 from training.initial.bundle_weights import read_network
-from training.search.beam import Hypothesis
-from training.search.settings import searching_of
 
 COMMITTED = Path(__file__).parents[3] / "bundles" / "everyday-de-en"
 
@@ -90,7 +90,7 @@ def test_int8_weights_are_within_half_a_quantisation_step(
     bundle = write_bundle(network, tmp_path / "bundle", ("int8",))
     _, weights = read_network(bundle)
     # The same values and scales as in the bundle.
-    arrays = collect_weights(network, "int8", random_ranges(network)).arrays
+    arrays = collect_weights(numpy_network(network), "int8", random_ranges(network)).arrays
     for name, weight in network.state_dict().items():
         error = (weights[name] - weight).abs()
         if weight.dim() == 2 and not name.endswith("positions"):
@@ -139,9 +139,9 @@ def test_fp16_graphs_of_int8_weights_compute_what_the_dequantised_network_comput
     dequantised.load_state_dict(weights)
     sources = [(5, 9, 17, 3), (8, 3), (6, 7, 11, 4, 15, 3)]
     searching = searching_of(DecodingDefaults(), SPECIAL_IDS, ())
-    translated = translate_all(dequantised, path, ["fp16"], sources, searching)
+    translated = translate_all(numpy_network(dequantised), path, ["fp16"], sources, searching)
     check_translations(translated)
-    check_attention(dequantised, path, translated, SPECIAL_IDS, "fp16")
+    check_attention(numpy_network(dequantised), path, translated, SPECIAL_IDS, "fp16")
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,9 @@ def test_network_of_a_committed_bundle_computes_what_its_graphs_compute(
     committed: tuple[Bundle, Transformer, list[Translated]], precision: Precision
 ) -> None:
     bundle, network, examples = committed
-    check_attention(network, bundle.path, examples, bundle.manifest.special_ids, precision)
+    check_attention(
+        numpy_network(network), bundle.path, examples, bundle.manifest.special_ids, precision
+    )
 
 
 def test_activations_of_a_committed_bundle_are_far_from_the_limit_of_fp16(

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
+from models.reference.beam import Hypothesis, Searching
 from models.transformer.transformer import Transformer
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import VOCABULARY_SIZE, tiny_network
 from training.search.batched import in_batches, search_all, search_together
-from training.search.beam import Hypothesis, Searching
 
 NETWORKS = [tiny_network(seed, norm="before" if seed % 2 else "after") for seed in range(4)]
 LIMIT = 9

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
-from tests.support.prefix_decoder import PrefixDecoder
-from tests.support.tiny_training import tiny_network
-from training.data.batching import padded
-from training.search.beam import (
+from models.reference.beam import (
     Hypothesis,
     beam_search,
     default_max_length,
-    greedy,
 )
+from tests.support.prefix_decoder import PrefixDecoder
+from tests.support.tiny_training import tiny_network
+from training.data.batching import padded
+from training.search.greedy import greedy
 
 EOS = SPECIAL_IDS.eos
 VOCABULARY = 7

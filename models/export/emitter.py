@@ -1,0 +1,217 @@
+"""Transformer layers as ONNX subgraphs, shared by all graphs of a bundle, in each precision.
+
+Read beside ``models.transformer``: the same network, with the fused matrices of ``weights``. Shape
+legend as there; rows of several sentences are flattened to ``R`` for linear layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from models.bundle.manifest import Precision
+from models.export.builder import MICROSOFT, GraphBuilder
+from models.export.weights import FP16_LOWEST
+from models.transformer.config import TransformerConfig
+
+HIDDEN = -1e9
+"""Mask value added to a score: far below any score, and finite, so that no NaN arises."""
+HIDDEN_FP16 = -6e4
+"""Mask value for fp16, whose lowest number is about -65,504."""
+_FLOAT, _FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+
+
+@dataclass(frozen=True, slots=True)
+class Emitter:
+    """Emits the layers that the graphs are composed of."""
+
+    graph: GraphBuilder
+    config: TransformerConfig
+    precision: Precision
+    _seen: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Already quantised inputs: several matrices may read the same one."""
+    _dequantised: dict[str, str] = field(default_factory=dict)
+    """Weights of an int8 file that a graph in fp16 reads."""
+
+    @property
+    def branches(self) -> bool:
+        """Whether graphs skip work by branches. On a GPU a branch costs more than the work."""
+        return self.precision != "fp16"
+
+    def embed(self, side: str, ids: str, positions: str) -> str:
+        """``[…]`` ids and positions to ``[…, W]``: embedding (· √W) + position."""
+        g, config = self.graph, self.config
+        table = "source" if side == "source" and config.tying != "all" else "target"
+        embedded = g.op("Gather", self.weight(f"{table}.weight"), ids)
+        if self.precision == "int8":
+            embedded = g.op("Cast", embedded, to=onnx.TensorProto.FLOAT)
+            scale = g.op("Gather", g.weight(f"{table}.weight_scale"), ids)
+            embedded = g.op("Mul", embedded, g.op("Unsqueeze", scale, g.constant([-1], np.int64)))
+        if config.scaled_embeddings:
+            embedded = g.op("Mul", embedded, self.number(math.sqrt(config.width)))
+        own = side == "target" and g.has_weight("target_position_table")
+        positions_PW = self.weight("target_position_table" if own else "position_table")
+        at = g.op("Gather", positions_PW, positions)
+        return g.op("Add", embedded, at)
+
+    def number(self, value: float) -> str:
+        """A scalar of the activations' type."""
+        return self.graph.constant(value, np.float16 if self.precision == "fp16" else np.float32)
+
+    def linear(self, x: str, name: str, reads: str) -> str:
+        """``[R, inputs]`` to ``[R, outputs]``; ``reads`` names the input, as in ``calibration``."""
+        g = self.graph
+        if self.precision == "int8":
+            scale, zero = self._input(reads)
+            return self._integer_product(self._quantised(x, scale, zero), scale, zero, name)
+        bias = [self.weight(f"{name}.bias", reads)] if g.has_weight(f"{name}.bias") else []
+        return g.op("Gemm", x, self.weight(f"{name}.weight"), *bias, transB=1)
+
+    def weight(self, name: str, reads: str = "") -> str:
+        """A weight in the graph's precision; ``reads`` names the input of a bias's matrix.
+
+        A graph in fp16 may share the file of the int8 graphs. Its weights are then dequantised by
+        nodes of constants only, which ONNX Runtime computes once, when it opens the graph.
+        """
+        g = self.graph
+        if self.precision != "fp16" or g.dtype(name) == np.float16:
+            return g.weight(name)
+        if name not in self._dequantised:
+            self._dequantised[name] = g.op("Cast", self._float(name, reads), to=_FLOAT16)
+        return self._dequantised[name]
+
+    def _float(self, name: str, reads: str) -> str:
+        """A weight of an int8 file in fp32."""
+        g = self.graph
+        if g.dtype(name) == np.int8:
+            scale = g.op("Unsqueeze", g.weight(f"{name}_scale"), g.constant([-1], np.int64))
+            return g.op("Mul", g.op("Cast", g.weight(name), to=_FLOAT), scale)
+        if g.dtype(name) == np.int32:
+            # Biases are in units of the product.
+            scale_name = f"{name.removesuffix('bias')}weight_scale"
+            scale = g.op("Mul", g.weight(scale_name), g.weight(f"{reads}.input_scale"))
+            bias = g.op("Mul", g.op("Cast", g.weight(name), to=_FLOAT), scale)
+            return g.op("Max", bias, g.constant(FP16_LOWEST, np.float32))
+        return g.weight(name)
+
+    def _input(self, reads: str) -> tuple[str, str]:
+        """Scale and zero point of an input."""
+        g = self.graph
+        own = f"{reads}.input_zero"
+        zero = g.weight(own) if g.has_weight(own) else g.constant(128, np.uint8)
+        return g.weight(f"{reads}.input_scale"), zero
+
+    def _quantised(self, x: str, scale: str, zero: str) -> str:
+        key = x, scale
+        if key not in self._seen:
+            self._seen[key] = self.graph.op("QuantizeLinear", x, scale, zero)
+        return self._seen[key]
+
+    def _integer_product(
+        self, x: str, scale: str, zero: str, name: str, rows: str = "", into: tuple[str, ...] = ()
+    ) -> str:
+        """x·Wᵀ of quantised x, as float, or quantised again if ``into`` has scale and zero point.
+
+        ``rows`` are the ids of the rows of W to use; empty means all of them.
+        """
+        g = self.graph
+        parts = [g.weight(f"{name}.{part}") for part in ("weight", "weight_scale", "weight_zero")]
+        bias = g.weight(f"{name}.bias") if g.has_weight(f"{name}.bias") else ""
+        if rows:
+            parts = [g.op("Gather", part, rows) for part in parts]
+            bias = bias and g.op("Gather", bias, rows)
+        trailing = (bias, *into) if bias or into else ()
+        return g.op("QGemm", x, scale, zero, *parts, *trailing, domain=MICROSOFT, transB=1)
+
+    def norm(self, x: str, name: str) -> str:
+        g = self.graph
+        if not g.has_weight(f"{name}.scale"):
+            return x
+        scale, bias = self.weight(f"{name}.scale"), self.weight(f"{name}.bias")
+        return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
+
+    def residual(self, x: str, name: str, sublayer: Callable[[str], str]) -> str:
+        g = self.graph
+        if self.config.norm == "before":
+            return g.op("Add", x, sublayer(self.norm(x, f"{name}.norm")))
+        return self.norm(g.op("Add", x, sublayer(x)), f"{name}.norm")
+
+    def feed_forward(self, x: str, layer: str) -> str:
+        """The feed-forward sub-layer of a layer, with residual and norm."""
+        name = f"{layer}.feed_forward"
+
+        def inner_and_outer(y: str) -> str:
+            if self.precision != "int8" or self.config.activation != "relu":
+                inner = self.activation(self.linear(y, f"{name}.inner", name))
+                return self.linear(inner, f"{name}.outer", f"{name}.outer")
+            # uint8 with zero point 0 clips negative values, so quantising is the ReLU.
+            scale, zero = self._input(name)
+            into = self._input(f"{name}.outer")
+            quantised = self._quantised(y, scale, zero)
+            inner = self._integer_product(quantised, scale, zero, f"{name}.inner", into=into)
+            return self._integer_product(inner, *into, f"{name}.outer")
+
+        return self.residual(x, name, inner_and_outer)
+
+    def activation(self, x: str) -> str:
+        """The activation as one node. QuickGelu is x · sigmoid(alpha · x); SiLU is alpha = 1."""
+        match self.config.activation:
+            case "relu":
+                return self.graph.op("Relu", x)
+            case "silu":
+                return self.graph.op("QuickGelu", x, domain=MICROSOFT, alpha=1.0)
+            case "gelu":
+                return self.graph.op("Gelu", x)
+
+    def split(self, x: str, parts: int) -> list[str]:
+        return self.graph.ops("Split", x, into=[""] * parts, axis=-1, num_outputs=parts)
+
+    def heads(self, x: str, shape: str) -> str:
+        """``[R, W]`` to ``[B, H, positions, D]``; ``shape`` holds [B, positions, H, D]."""
+        g = self.graph
+        return g.op("Transpose", g.op("Reshape", x, shape), perm=[0, 2, 1, 3])
+
+    def flat(self, x: str) -> str:
+        return self.graph.reshape(x, -1, self.config.width)
+
+    def shape_with(self, ids: str, *sizes: int) -> str:
+        """The shape of ``ids`` with further dimensions appended."""
+        g = self.graph
+        return g.op("Concat", g.op("Shape", ids), g.constant(sizes, np.int64), axis=0)
+
+    def range_of(self, ids: str) -> str:
+        """0, 1, … for each position of ``ids``, as ``[1, positions]``."""
+        g = self.graph
+        length = g.op("Shape", ids, start=1, end=2)
+        scalar = g.op("Squeeze", length)
+        zero, one = g.constant(0, np.int64), g.constant(1, np.int64)
+        return g.op("Unsqueeze", g.op("Range", zero, scalar, one), g.constant([0], np.int64))
+
+    def quantise_for_logits(self, x: str) -> None:
+        """Quantise x outside of the branches, so that each branch can compute ``logits`` of it."""
+        self._quantised(x, *self._input("generator"))
+
+    def logits(self, x: str, rows: str = "") -> str:
+        """``[R, W]`` to ``[R, V]`` as float; only for some ids if ``rows`` names them."""
+        g = self.graph
+        name = "generator" if self.config.tying == "none" else "target"
+        if self.precision == "int8":
+            scale, zero = self._input("generator")
+            return self._integer_product(self._quantised(x, scale, zero), scale, zero, name, rows)
+        parts = [self.weight(f"{name}.weight")]
+        if g.has_weight(f"{name}.bias"):
+            parts.append(self.weight(f"{name}.bias", "generator"))
+        if rows:
+            parts = [g.op("Gather", part, rows) for part in parts]
+        product = g.op("Gemm", x, *parts, transB=1)
+        if self.precision == "fp16":
+            return g.op("Cast", product, to=onnx.TensorProto.FLOAT)
+        return product
+
+    @property
+    def head_sizes(self) -> tuple[int, int]:
+        return self.config.heads, self.config.head_width

@@ -1,0 +1,180 @@
+"""Proves on real sentences that exported graphs compute the same as the NumPy reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from models.bundle.manifest import Precision, SpecialIds
+from models.export.errors import ParityError
+from models.export.graphs import dimensions_of
+from models.export.session import GraphDecoder, open_graph
+from models.reference.beam import Decoder, Hypothesis, Searching
+from models.reference.decoding import ReferenceDecoder
+from models.reference.transformer import ReferenceTransformer, log_softmax
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Largest accepted deviation from the network: maximum for fp32, mean for other precisions."""
+
+    score: float
+    """In nats per token."""
+    map: float
+    """Of attention weights."""
+    of: Callable[[NDArray[Any]], np.floating[Any]]
+
+
+TOLERANCES: dict[Precision, Tolerance] = {
+    "fp32": Tolerance(score=1e-4, map=1e-4, of=np.max),
+    # Trained networks deviate far less; a wrong matrix deviates more.
+    "fp16": Tolerance(score=0.02, map=0.005, of=np.mean),
+    "int8": Tolerance(score=0.25, map=0.03, of=np.mean),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """One sentence, translated by the network and by each precision's graphs; best first."""
+
+    source_ids: tuple[int, ...]
+    network: list[Hypothesis]
+    graphs: dict[Precision, list[Hypothesis]]
+    target_prefix: tuple[int, ...] = ()
+    """The decoder's forced prefix."""
+    margins: dict[Precision, float] = field(default_factory=dict)
+    """Least margin of a step of each precision's search, see ``margin_of``."""
+
+
+def translate_all(
+    network: ReferenceTransformer,
+    directory: Path,
+    precisions: Sequence[Precision],
+    sources: Sequence[tuple[int, ...]],
+    searching: Searching,
+) -> list[Translated]:
+    dimensions, limit = dimensions_of(network.config), network.config.max_length
+    reference = ReferenceDecoder(network)
+    decoders = {p: GraphDecoder(directory, dimensions, p) for p in precisions}
+    return [
+        _translated(source_ids, reference, decoders, searching, limit)
+        for source_ids in tqdm(sources, "proving", unit="sentence", leave=False)
+    ]
+
+
+def tolerance_of(precision: Precision, weights: Precision) -> Tolerance:
+    """The tolerance of graphs in one precision that read the weights of another."""
+    return max(TOLERANCES[precision], TOLERANCES[weights], key=lambda each: each.score)
+
+
+def _translated(
+    source_ids: tuple[int, ...],
+    reference: Decoder,
+    decoders: Mapping[Precision, GraphDecoder],
+    searching: Searching,
+    limit: int,
+) -> Translated:
+    by_network = searching.best(reference, source_ids, limit)
+    graphs: dict[Precision, list[Hypothesis]] = {}
+    margins: dict[Precision, float] = {}
+    for precision, decoder in decoders.items():
+        found: list[float] = []
+        graphs[precision] = searching.best(decoder, source_ids, limit, found.append)
+        margins[precision] = min(found, default=math.inf)
+    return Translated(source_ids, by_network, graphs, searching.target_prefix, margins)
+
+
+def check_translations(
+    translated: Sequence[Translated], weights: Mapping[Precision, Precision] | None = None
+) -> None:
+    """Raises ``ParityError`` unless each precision's scores equal the network's.
+
+    Two hypotheses with equal scores are a tie, which rounding decides; so equal scores are accepted
+    as equal tokens. ``weights`` are the precisions of the weights, where a precision has not its
+    own.
+    """
+    for precision in translated[0].graphs if translated else ():
+        apart = np.array(
+            [abs(s.graphs[precision][0].score - s.network[0].score) for s in translated]
+        )
+        tolerance = tolerance_of(precision, (weights or {}).get(precision, precision))
+        _require(precision, "scores", apart, tolerance.of, tolerance.score)
+
+
+def _require(
+    precision: Precision,
+    what: str,
+    apart: NDArray[Any],
+    measure: Callable[[NDArray[Any]], np.floating[Any]],
+    allowed: float,
+) -> None:
+    measured = float(measure(apart))
+    # This form of the comparison also rejects NaN.
+    if not measured <= allowed:
+        raise ParityError(
+            f"{precision}: {what} differ from the network's by {measured:.2g}; "
+            f"at most {allowed:g} is rounding"
+        )
+
+
+def check_attention(
+    network: ReferenceTransformer,
+    directory: Path,
+    translated: Sequence[Translated],
+    special: SpecialIds,
+    precision: Precision = "fp32",
+    weights: Precision | None = None,
+) -> None:
+    """Raises ``ParityError`` unless an attention graph gives the network's maps.
+
+    ``weights`` is the precision of its weights, by default its own.
+
+    Sentences of different lengths form one batch, which also proves the padding masks.
+    """
+    sources = [sentence.source_ids for sentence in translated]
+    # A translation of maximum length has no room for bos.
+    longest = network.config.max_length - 1
+    targets = [
+        (*sentence.target_prefix, *sentence.network[0].token_ids)[:longest]
+        for sentence in translated
+    ]
+    inputs = [(special.bos, *target) for target in targets]
+    expected = [(*target, special.eos) for target in targets]
+    session = open_graph(directory, "attention", precision)
+    names = [output.name for output in session.get_outputs()]
+    feeds = {
+        "source_ids": _padded(sources, special.pad),
+        "target_input_ids": _padded(inputs, special.pad),
+        "target_output_ids": _padded(expected, special.pad),
+    }
+    found = dict(zip(names, session.run(None, feeds), strict=True))
+    differences: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    for i, (source_ids, input_ids, output_ids) in enumerate(
+        zip(sources, inputs, expected, strict=True)
+    ):
+        logits_TV, maps = network.attention_maps(source_ids, input_ids)
+        S, T = len(source_ids), len(input_ids)
+        of_network = {
+            "encoder_attention": (np.stack(maps.encoder), np.s_[:, :, :S, :S]),
+            "decoder_attention": (np.stack(maps.decoder), np.s_[:, :, :T, :T]),
+            "cross_attention": (np.stack(maps.cross), np.s_[:, :, :T, :S]),
+            "target_log_probs": (log_softmax(logits_TV)[np.arange(T), output_ids], np.s_[:T]),
+        }
+        for name, (values, real) in of_network.items():
+            differences[name].append(np.abs(found[name][i][real] - values).ravel())
+    tolerance = tolerance_of(precision, weights or precision)
+    for name, each in differences.items():
+        allowed = tolerance.score if name == "target_log_probs" else tolerance.map
+        _require(precision, name, np.concatenate(each), tolerance.of, allowed)
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int) -> NDArray[np.int32]:
+    longest = max(map(len, rows))
+    return np.array([[*row, *[pad] * (longest - len(row))] for row in rows], np.int32)

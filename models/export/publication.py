@@ -1,0 +1,309 @@
+"""Publishes a network as a bundle: graphs, parity proof, manifest, examples."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from models.bundle.bundle import MODEL_CARD, SHORTLIST, Bundle, graph_file, sha256_of, weights_file
+from models.bundle.card import render_card
+from models.bundle.manifest import (
+    GRAPHS,
+    DecodingDefaults,
+    Direction,
+    Example,
+    Manifest,
+    Precision,
+    Provenance,
+    SentenceLimits,
+)
+from models.bundle.tokenizer import Tokenizers
+from models.export.builder import WeightFile
+from models.export.calibration import Pair, calibrate
+from models.export.graphs import build_graph, dimensions_of
+from models.export.parity import Translated, check_attention, check_translations, translate_all
+from models.export.weights import collect_weights
+from models.reference.beam import searching_of
+from models.reference.transformer import ReferenceTransformer
+
+logger = logging.getLogger(__name__)
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
+PROOF_SENTENCES = 200
+ATTENTION_SENTENCES = 16
+EXAMPLES = 4
+"""Examples per direction in a bundle of one or two directions; with more directions, one each."""
+MOST_EXAMPLES = 16
+"""The service translates every example before it serves a bundle, which limits their number."""
+EXAMPLE_MARGIN = 0.05
+"""Least score margin of an example over the second-best hypothesis, and least margin of every step
+of its search: CPUs and batches round differently."""
+
+
+Scorer = Callable[[str, Sequence[str], Sequence[str]], float]
+"""BLEU of a target language's translations against their references."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence that proves a bundle, and may become an example."""
+
+    source: str
+    direction: int = 0
+    reference: str | None = None
+    shown: bool = True
+    """Whether it may become an example."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """All of a bundle except its graphs."""
+
+    name: str
+    network: ReferenceTransformer
+    directions: tuple[Direction, ...]
+    tokenizers: Tokenizers
+    tokenizer_files: Mapping[str, Path]
+    """By file name in the bundle."""
+    limits: SentenceLimits
+    decoding: DecodingDefaults
+    provenance: Provenance
+    shortlist: Path | None = None
+
+    def source_ids(self, sentence: Sentence) -> tuple[int, ...]:
+        tokenizer = self.tokenizers.source
+        direction = self.directions[sentence.direction]
+        return direction.source_ids(tokenizer.encode(sentence.source), tokenizer.special_ids.eos)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Results of the parity proof."""
+
+    sentences: int
+    differing: dict[Precision, int]
+    bleu: dict[str, float] = field(default_factory=dict)
+    """BLEU of the sentences with a reference, if any; by direction if there are several."""
+
+    def __str__(self) -> str:
+        differing = ", ".join(f"{count} in {name}" for name, count in self.differing.items())
+        scores = ", ".join(f"{name} {score:.1f}" for name, score in self.bleu.items())
+        return (
+            f"proved on {self.sentences} sentences; other translations than the network's: "
+            f"{differing}{'; BLEU: ' if scores else ''}{scores}"
+        )
+
+
+def publish(
+    publication: Publication,
+    sentences: Sequence[Sentence],
+    calibration: Sequence[Pair],
+    bundles: Path,
+    precisions: Sequence[Precision],
+    scorer: Scorer | None = None,
+) -> tuple[Bundle, Proof]:
+    """Publish ``bundles/<name>`` in the given precisions, each of them proved.
+
+    With int8, graphs in fp16 that share its weights are added, so that the bundle runs on a GPU.
+    ``calibration`` may be empty except for int8. ``scorer`` scores sentences with references.
+    Raises ``ParityError``, and publishes nothing, if graphs and network disagree.
+    """
+    network, special = publication.network, publication.tokenizers.target.special_ids
+    # fp32 is compared with the network, and the published precisions with fp32.
+    shares = "int8" in precisions and "fp16" not in precisions
+    if shares:
+        precisions = (*precisions, "fp16")
+    written: tuple[Precision, ...] = tuple(p for p in PRECISIONS if p in {"fp32", *precisions})
+    stored: dict[Precision, Precision] = {p: p for p in written}
+    if shares:
+        stored["fp16"] = "int8"
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        ranges = calibrate(network, calibration) if "int8" in written else None
+        version = ""
+        files: dict[Precision, WeightFile] = {}
+        for precision in written:
+            logger.info("writing graphs in %s", precision)
+            if stored[precision] == precision:
+                files[precision] = collect_weights(network, precision, ranges)
+                files[precision].write(directory / weights_file(precision))
+            for graph in GRAPHS:
+                model = build_graph(graph, files[stored[precision]], network.config, precision)
+                onnx.save(model, directory / graph_file(graph, precision))
+            # Hash the fp32 weights, which always exist: the version depends on weights alone.
+            version = version or sha256_of(directory / weights_file(precision))[:12]
+        translated = _translate(publication, directory, written, sentences)
+        check_translations(translated, stored)
+        for precision in written:
+            few = translated[:: max(1, len(translated) // ATTENTION_SENTENCES)]
+            check_attention(network, directory, few, special, precision, stored[precision])
+        proof = _proof(publication, sentences, translated, written, scorer)
+        manifest = Manifest(
+            name=publication.name,
+            version=version,
+            directions=publication.directions,
+            dimensions=dimensions_of(network.config),
+            special_ids=special,
+            limits=publication.limits,
+            precisions=tuple(precisions),
+            decoding=publication.decoding,
+            examples=_examples(publication, sentences, translated, precisions),
+            provenance=publication.provenance,
+        )
+        card = directory / MODEL_CARD
+        card.write_text(render_card(manifest), encoding="utf-8")
+        published = {**publication.tokenizer_files, MODEL_CARD: card}
+        if publication.shortlist is not None:
+            published[SHORTLIST] = publication.shortlist
+        for precision in precisions:
+            names = [graph_file(graph, precision) for graph in GRAPHS]
+            names.append(weights_file(stored[precision]))
+            published |= {name: directory / name for name in names}
+        return Bundle.write(bundles / publication.name, manifest, published), proof
+
+
+def _translate(
+    publication: Publication,
+    directory: Path,
+    precisions: Sequence[Precision],
+    sentences: Sequence[Sentence],
+) -> list[Translated]:
+    """Translations in the order of ``sentences``."""
+    found: dict[int, Translated] = {}
+    special = publication.tokenizers.target.special_ids
+    for i, direction in enumerate(publication.directions):
+        places = [place for place, sentence in enumerate(sentences) if sentence.direction == i]
+        searching = searching_of(publication.decoding, special, direction.target_prefix)
+        sources = [publication.source_ids(sentences[place]) for place in places]
+        translated = translate_all(publication.network, directory, precisions, sources, searching)
+        found |= dict(zip(places, translated, strict=True))
+    return [found[place] for place in range(len(sentences))]
+
+
+def _proof(
+    publication: Publication,
+    sentences: Sequence[Sentence],
+    translated: Sequence[Translated],
+    precisions: Sequence[Precision],
+    scorer: Scorer | None,
+) -> Proof:
+    decode = publication.tokenizers.target.decode
+    originals = [sentence.network[0].token_ids for sentence in translated]
+    outputs: dict[str, list[tuple[int, ...]]] = {"network": originals}
+    for precision in precisions:
+        outputs[precision] = [each.graphs[precision][0].token_ids for each in translated]
+    bleu: dict[str, float] = {}
+    for i, direction in enumerate(publication.directions):
+        places = [
+            place
+            for place, sentence in enumerate(sentences)
+            if sentence.direction == i and sentence.reference is not None
+        ]
+        if scorer is None or not places:
+            continue
+        references = [sentences[place].reference or "" for place in places]
+        several = len(publication.directions) > 1
+        where = f" {direction.source}-{direction.target}" if several else ""
+        for system, ids in outputs.items():
+            texts = [decode(ids[place]) for place in places]
+            bleu[f"{system}{where}"] = scorer(direction.target, texts, references)
+    return Proof(
+        sentences=len(sentences),
+        differing={p: sum(map(tuple.__ne__, originals, outputs[p])) for p in precisions},
+        bleu=bleu,
+    )
+
+
+def _examples(
+    publication: Publication,
+    sentences: Sequence[Sentence],
+    translated: Sequence[Translated],
+    precisions: Sequence[Precision],
+) -> tuple[Example, ...]:
+    """Sentences of every direction whose translation has a clear margin in every precision."""
+    decode = publication.tokenizers.target.decode
+    room = [EXAMPLES if len(publication.directions) <= 2 else 1] * len(publication.directions)
+    chosen: list[Example] = []
+    for sentence, each in zip(sentences, translated, strict=True):
+        beyond_doubt = all(_is_clear(each, precision) for precision in precisions)
+        if not (sentence.shown and beyond_doubt and room[sentence.direction]):
+            continue
+        room[sentence.direction] -= 1
+        chosen.append(
+            Example(
+                source=sentence.source,
+                target=decode(each.graphs[precisions[0]][0].token_ids),
+                source_ids=each.source_ids,
+                target_ids={p: each.graphs[p][0].token_ids for p in precisions},
+                direction=sentence.direction,
+            )
+        )
+    if not chosen:
+        logger.warning(
+            "no sentence is translated clearly enough to be an example of %s, with which the "
+            "service would verify it",
+            publication.name,
+        )
+    chosen.sort(key=lambda example: example.direction)
+    return tuple(chosen[:MOST_EXAMPLES])
+
+
+def _is_clear(translated: Translated, precision: Precision) -> bool:
+    """Whether rounding cannot change the translation."""
+    best, *others = translated.graphs[precision]
+    return translated.margins[precision] > EXAMPLE_MARGIN and all(
+        best.score - other.score > EXAMPLE_MARGIN for other in others[:1]
+    )
+
+
+def described(bundle: Bundle) -> str:
+    """Size of a published bundle, and the commands that use it."""
+    manifest = bundle.manifest
+    megabytes = sum(path.stat().st_size for path in bundle.path.iterdir()) / 1e6
+    direction = manifest.directions[0]
+    shown = [each.source for each in manifest.examples if each.direction == 0]
+    body = json.dumps(
+        {
+            "q": shown[0] if shown else "...",
+            "source": direction.source,
+            "target": direction.target,
+            "model": manifest.name,
+        },
+        ensure_ascii=False,
+    )
+    parent = bundle.path.parent
+    place = "" if str(parent) == "bundles" else f"DRAGOMAN_BUNDLES={shlex.quote(str(parent))} "
+    return (
+        f"published {bundle.path}: {megabytes:.1f} MB, {', '.join(manifest.precisions)}\n"
+        f"{place}make serve, then\n"
+        "curl localhost:8000/translate -H 'Content-Type: application/json' "
+        f"-d {shlex.quote(body)}\n"
+        f"{place}make bench-quality ARGS='{manifest.name} --record' writes scores into its card"
+    )
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def commit() -> str:
+    """The commit of this code; ``unknown`` in an image, which has no repository."""
+    if shutil.which("git") is None:
+        return "unknown"
+    found = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.stdout.strip() if found.returncode == 0 else "unknown"

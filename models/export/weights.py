@@ -1,0 +1,170 @@
+"""The network's matrices in the layout of the graphs: fused, quantised, each stored once.
+
+Linear layers with the same input are one matrix (query, key and value; key and value of
+cross-attention). A matrix is stored ``[outputs, inputs]``, so that the output projection is also
+the embedding table. int8 has one scale per output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bundle.manifest import Precision
+from models.export.builder import WeightFile
+from models.export.calibration import Ranges
+from models.reference.transformer import ReferenceTransformer
+from models.transformer.config import Activation
+
+FloatArray = NDArray[np.float32]
+FLOATS: dict[Precision, type[np.floating[Any]]] = {
+    "fp32": np.float32,
+    "int8": np.float32,
+    "fp16": np.float16,
+}
+"""Storage type of everything but quantised matrices."""
+
+
+INT8_MAX = 127
+UINT8_MAX = 255
+INT32_BOUND = 2**30
+"""Bound of quantised biases, so that sums of products fit in int32."""
+FP16_LOWEST = -6e4
+"""Lower bound of fp16 biases, close to fp16's lowest number -65,504; it masks a piece."""
+
+LEAST: dict[Activation, float] = {"relu": 0.0, "silu": -0.2784645, "gelu": -0.1699712}
+"""Minimum of each activation, at x = -1.2785 (SiLU) and -0.7518 (GELU)."""
+
+
+def collect_weights(
+    network: ReferenceTransformer, precision: Precision, ranges: Ranges | None = None
+) -> WeightFile:
+    """Every weight of the network, under the names of ``models.export.emitter``.
+
+    int8 requires the ``ranges`` of the matrices' inputs, else ``ValueError`` is raised.
+    """
+    if precision == "int8" and ranges is None:
+        raise ValueError("int8 weights need the ranges that models.export.calibration finds")
+    file = WeightFile(f"weights.{precision}.bin")
+    config, weights = network.config, network.weights
+    quantiser = None
+    if ranges is not None and precision == "int8":
+        quantiser = Quantiser(file, ranges, config.activation)
+
+    def matrix(name: str, reads: str | None, values: FloatArray, bias: FloatArray | None) -> None:
+        """``reads`` names the matrix's input; ``None`` for a table that is not multiplied."""
+        if quantiser is not None:
+            quantiser.add(name, reads, values, bias)
+            return
+        # fp32 shares the memory of the network.
+        file.add(f"{name}.weight", values.astype(FLOATS[precision], copy=False))
+        if bias is not None:
+            if precision == "fp16":
+                bias = np.maximum(bias, FP16_LOWEST)
+            file.add(f"{name}.bias", bias.astype(FLOATS[precision]))
+
+    def linear(name: str, reads: str, *layers: str) -> None:
+        matrix(
+            name,
+            reads,
+            np.concatenate([weights[f"{layer}.weight"] for layer in layers]),
+            np.concatenate([weights[f"{layer}.bias"] for layer in layers]),
+        )
+
+    def norm(name: str, layer: str) -> None:
+        file.add(f"{name}.scale", weights[f"{layer}.weight"].astype(FLOATS[precision]))
+        file.add(f"{name}.bias", weights[f"{layer}.bias"].astype(FLOATS[precision]))
+
+    tied = config.tying != "none"
+    bias = weights["generator.bias"] if config.output_bias else None
+    table = weights["target_embedding.tokens.weight"]
+    matrix("target", "generator" if tied else None, table, bias if tied else None)
+    if config.tying != "all":
+        matrix("source", None, weights["source_embedding.tokens.weight"], None)
+    if not tied:
+        matrix("generator", "generator", weights["generator.weight"], bias)
+    positions = weights["source_embedding.positions"]
+    file.add("position_table", positions.astype(FLOATS[precision]))
+    if config.positions == "learned":
+        learned = weights["target_embedding.positions"]
+        file.add("target_position_table", learned.astype(FLOATS[precision]))
+
+    stacks = {
+        "encoder": (config.encoder_layers, False),
+        "decoder": (config.decoder_layers, True),
+    }
+    for side, (layers, attends_to_source) in stacks.items():
+        for i in range(layers):
+            name = f"{side}.{i}"
+            own = [f"{name}.attention.{part}" for part in ("query", "key", "value")]
+            linear(f"{name}.attention.query_key_value", f"{name}.attention", *own)
+            linear(*[f"{name}.attention.output"] * 3)
+            norm(f"{name}.attention.norm", f"{name}.attention_residual.norm")
+            if attends_to_source:
+                cross = f"{name}.cross"
+                linear(f"{cross}.query", cross, f"{cross}.query")
+                linear(f"{cross}.key_value", "memory", f"{cross}.key", f"{cross}.value")
+                linear(*[f"{cross}.output"] * 3)
+                norm(f"{cross}.norm", f"{cross}_residual.norm")
+            inner, outer = f"{name}.feed_forward.inner", f"{name}.feed_forward.outer"
+            linear(inner, f"{name}.feed_forward", inner)
+            linear(outer, outer, outer)
+            norm(f"{name}.feed_forward.norm", f"{name}.feed_forward_residual.norm")
+    if config.norm == "before":
+        norm("encoder.norm", "encoder_norm")
+        norm("decoder.norm", "decoder_norm")
+    return file
+
+
+def quantise(
+    matrix: FloatArray, least_scale: FloatArray | float = 0.0
+) -> tuple[NDArray[np.int8], FloatArray]:
+    """Symmetric int8 with one scale per row: ``matrix ≈ quantised * scale[:, None]``."""
+    scale = np.maximum(np.abs(matrix).max(axis=1) / INT8_MAX, least_scale)
+    scale = np.where(scale == 0, 1.0, scale).astype(np.float32)
+    return np.clip(np.rint(matrix / scale[:, None]), -INT8_MAX, INT8_MAX).astype(np.int8), scale
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiser:
+    file: WeightFile
+    ranges: Ranges
+    activation: Activation = "relu"
+    """The activation before the second feed-forward matrices."""
+
+    def add(
+        self, name: str, reads: str | None, values: FloatArray, bias: FloatArray | None
+    ) -> None:
+        # A table that is not multiplied has no input, hence no range.
+        input_scale = None if reads is None else self._input_scale(reads)
+        least_scale: FloatArray | float = 0.0
+        if input_scale is not None and bias is not None:
+            # A bias that masks a piece is large; in units of the product it must still fit in
+            # int32.
+            least_scale = (np.abs(bias) / (input_scale * INT32_BOUND)).astype(np.float32)
+        quantised, scale = quantise(values, least_scale)
+        self.file.add(f"{name}.weight", quantised)
+        self.file.add(f"{name}.weight_scale", scale)
+        if input_scale is None:
+            return
+        self.file.add(f"{name}.weight_zero", np.zeros(len(scale), np.int8))
+        if bias is not None:
+            # In units of the product: the bias is added before rounding.
+            self.file.add(f"{name}.bias", np.rint(bias / (input_scale * scale)).astype(np.int32))
+
+    def _input_scale(self, reads: str) -> np.float32:
+        name = f"{reads}.input_scale"
+        if name not in self.file.arrays:
+            if reads.endswith("feed_forward.outer"):
+                # uint8 covers the range from the activation's minimum upwards.
+                least = LEAST[self.activation]
+                # An input that is always zero may have any scale except zero.
+                scale = np.float32((self.ranges[reads] - least) / UINT8_MAX or 1.0)
+                self.file.add(f"{reads}.input_zero", np.array(np.rint(-least / scale), np.uint8))
+            else:
+                scale = np.float32(self.ranges[reads] / INT8_MAX or 1.0)
+            self.file.add(name, np.array(scale))
+        return self.file.arrays[name][()]  # type: ignore[return-value]

@@ -1,0 +1,162 @@
+"""Imports a Hugging Face checkpoint: reads, converts, proves and publishes it as a bundle."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
+from models.bundle.manifest import Precision, Provenance, SentenceLimits
+from models.bundle.tokenizer import Tokenizer, Tokenizers
+from models.export.publication import Proof, Publication, commit, publish, today
+from models.importing.checkpoint import Checkpoint
+from models.importing.m2m100 import read_m2m100
+from models.importing.marian import read_marian
+from models.importing.model import Imported
+from models.importing.refusals import NeedsTexts, UnsupportedCheckpoint
+from models.importing.texts import (
+    LEAST_CALIBRATING,
+    Texts,
+    calibrating,
+    proving,
+    texts_by_direction,
+)
+
+logger = logging.getLogger(__name__)
+
+NAME = r"[a-z0-9][a-z0-9._-]*"
+_CARDS = ("README.md", "model_card.md")
+_HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
+_LICENCE = re.compile(r"^license:[ \t]*(?:\n[ \t]*-[ \t]*)?[\"']?([\w.+-]+)", re.MULTILINE)
+
+READERS: Mapping[str, Callable[[Checkpoint], Imported]] = {
+    "marian": read_marian,
+    "m2m_100": read_m2m100,
+}
+"""Readers by ``model_type``. NLLB has that of M2M100, except for its mixtures of experts."""
+
+
+def read_checkpoint(directory: Path) -> Imported:
+    """Raises ``NotACheckpoint`` or ``UnsupportedCheckpoint``."""
+    with Checkpoint(directory) as checkpoint:
+        kind = str(checkpoint.config.get("model_type"))
+        if kind not in READERS:
+            raise UnsupportedCheckpoint(
+                f"{directory} holds a model of type {kind!r}; {', '.join(READERS)} can be imported"
+            )
+        return READERS[kind](checkpoint)
+
+
+def import_checkpoint(
+    directory: Path,
+    bundles: Path,
+    *,
+    name: str | None = None,
+    sources: Sequence[str] = (),
+    targets: Sequence[str] = (),
+    precisions: Sequence[Precision] = (),
+    texts: Texts = (),
+) -> tuple[Bundle, Proof]:
+    """Publish ``bundles/<name>``; ``name`` defaults to that of the directory.
+
+    The bundle has every pair of ``sources`` and ``targets``, or all pairs that the model names. Its
+    precisions are ``precisions``, by default int8 with ``texts`` and fp32 without. ``texts``
+    calibrate int8, prove the bundle and become its examples. Raises ``NotACheckpoint``,
+    ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts`` and, if graphs
+    and network disagree, ``ParityError``.
+    """
+    precisions = precisions or (("int8",) if texts else ("fp32",))
+    if "int8" in precisions and not texts:
+        raise NeedsTexts(
+            "int8 is scaled by what real sentences make of activations; name a file of some "
+            "hundred with --calibrate, or offer fp32 and fp16 only"
+        )
+    called = name or re.sub(r"[^a-z0-9._-]+", "-", directory.resolve().name.lower()).lstrip("._-")
+    if not re.fullmatch(NAME, called):
+        raise UnsupportedCheckpoint(
+            f"a bundle cannot be called {called!r}; give it a --name of lower-case letters, "
+            "digits, dots, dashes and underscores"
+        )
+    imported = read_checkpoint(directory)
+    directions = imported.languages.directions(sources, targets)
+    longest = imported.network.config.max_length
+    with tempfile.TemporaryDirectory() as scratch:
+        tokenizer_files = _write_tokenizers(imported, Path(scratch))
+        publication = Publication(
+            name=called,
+            network=imported.network,
+            directions=directions,
+            tokenizers=_load_tokenizers(tokenizer_files),
+            tokenizer_files=tokenizer_files,
+            limits=SentenceLimits(source_length=longest, target_length=longest),
+            decoding=imported.decoding,
+            provenance=Provenance(
+                recipe=f"import of {imported.kind}",
+                commit=commit(),
+                created=today(),
+                description=_description(imported, directory),
+            ),
+        )
+        tokenizer = publication.tokenizers.source
+        by_direction = texts_by_direction(texts, directions, tokenizer, longest)
+        found = sum(map(len, by_direction))
+        if "int8" in precisions and found < LEAST_CALIBRATING:
+            raise NeedsTexts(
+                f"int8 is scaled by what real sentences make of activations; {found} are too few, "
+                f"{LEAST_CALIBRATING} the least and some hundred better"
+            )
+        calibration = calibrating(publication, by_direction) if "int8" in precisions else ()
+        sentences = proving(by_direction, tokenizer)
+        return publish(publication, sentences, calibration, bundles, precisions)
+
+
+def _write_tokenizers(imported: Imported, scratch: Path) -> dict[str, Path]:
+    contents = {SOURCE_TOKENIZER: imported.source_model, TARGET_TOKENIZER: imported.target_model}
+    if imported.source_model == imported.target_model:
+        contents = {TOKENIZER: imported.source_model}
+    for name, content in contents.items():
+        (scratch / name).write_bytes(content)
+    return {name: scratch / name for name in contents}
+
+
+def _load_tokenizers(files: Mapping[str, Path]) -> Tokenizers:
+    if TOKENIZER in files:
+        shared = Tokenizer.load(files[TOKENIZER])
+        return Tokenizers(shared, shared)
+    return Tokenizers(
+        Tokenizer.load(files[SOURCE_TOKENIZER]), Tokenizer.load(files[TARGET_TOKENIZER])
+    )
+
+
+def _description(imported: Imported, directory: Path) -> str:
+    licence = licence_of(directory)
+    sentences = [
+        f"Imported from the checkpoint `{directory.resolve().name}` ({imported.kind} of Hugging "
+        "Face transformers), whose own card says what it was trained on and how good it is.",
+        f"That card names the licence `{licence}`, which also binds operators of this bundle."
+        if licence
+        else "It came without a licence: find out what it allows before you serve it.",
+    ]
+    if imported.unmapped:
+        sentences.append(
+            f"Its generation configuration has {', '.join(imported.unmapped)}, which this bundle "
+            "leaves to requests."
+        )
+    return " ".join(sentences)
+
+
+def licence_of(directory: Path) -> str | None:
+    """The licence in the card's header, such as ``cc-by-4.0``; ``None`` if it has none."""
+    for name in _CARDS:
+        try:
+            card = (directory / name).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            continue
+        header = _HEADER.match(card.replace("\r\n", "\n"))
+        found = _LICENCE.search(header[1]) if header else None
+        if found:
+            return found[1]
+    return None

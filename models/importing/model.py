@@ -1,0 +1,85 @@
+"""Data model of an imported checkpoint of any kind, before its publication as a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from models.bundle.manifest import DecodingDefaults
+from models.importing.checkpoint import Checkpoint
+from models.importing.languages import Languages
+from models.importing.refusals import UnsupportedCheckpoint
+from models.reference.transformer import ReferenceTransformer
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    kind: str
+    """Its class in transformers."""
+    network: ReferenceTransformer
+    source_model: bytes
+    """A SentencePiece model whose piece ids are the network's."""
+    target_model: bytes
+    """The same as ``source_model``, if the sides share one."""
+    languages: Languages
+    decoding: DecodingDefaults
+    unmapped: tuple[str, ...] = ()
+    """Options of its generation configuration that a bundle cannot express."""
+
+
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "no_repeat_ngram_size": (None, 0),
+    "encoder_no_repeat_ngram_size": (None, 0),
+    "repetition_penalty": (None, 1, 1.0),
+    "diversity_penalty": (None, 0, 0.0),
+    "do_sample": (None, False),
+    "min_length": (None, 0),
+    "temperature": (None, 1, 1.0),
+    "early_stopping": (True,),
+}
+"""Values of generation options that equal the behaviour of a bundle's search."""
+
+
+class Generation:
+    """Decoding options: ``generation_config.json``, or the model configuration if it is older.
+
+    Options in neither file have ``transformers``' defaults.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        own = checkpoint.document("generation_config.json", optional=True)
+        self._said: dict[str, Any] = own or checkpoint.config
+
+    def ids(self, name: str) -> tuple[int, ...]:
+        """Single ids that must not be written, from options such as ``bad_words_ids``."""
+        found = self._said.get(name) or ()
+        flat = [i for entry in found for i in (entry if isinstance(entry, list) else [entry])]
+        if len(flat) != len(found) or not all(isinstance(i, int) for i in flat):
+            raise UnsupportedCheckpoint(
+                f"{name} {found!r} forbids sequences; a bundle can forbid single ids"
+            )
+        return tuple(flat)
+
+    def single(self, name: str) -> int | None:
+        found = self._said.get(name)
+        if found is not None and not isinstance(found, int):
+            raise UnsupportedCheckpoint(f"{name} is {found!r}, not one id")
+        return found
+
+    def decoding(self) -> DecodingDefaults:
+        beam_size, penalty = self._said.get("num_beams"), self._said.get("length_penalty")
+        try:
+            return DecodingDefaults(
+                beam_size=1 if beam_size is None else beam_size,
+                length_penalty=1.0 if penalty is None else penalty,
+            )
+        except ValueError as error:
+            raise UnsupportedCheckpoint(f"its generation configuration: {error}") from error
+
+    def unmapped(self) -> tuple[str, ...]:
+        return tuple(
+            f"{name} {self._said.get(name)!r}"
+            for name, neutral in NEUTRAL.items()
+            if name in self._said and self._said[name] not in neutral
+        )

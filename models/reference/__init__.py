@@ -1,0 +1,1 @@
+"""NumPy reference of the network and of its beam search: written for reading, without torch."""

@@ -1,0 +1,189 @@
+"""Beam search of one sentence, the oracle of the service's engine.
+
+The rules are CTranslate2's: of the best 2K candidates, endings among the first K are finished
+hypotheses and the best K other candidates go on. The search ends when K hypotheses have finished,
+or at the longest length allowed, where the first K candidates are taken as they are. Without a
+length penalty it ends as soon as the best candidate has ended, since no other can overtake it.
+Padding and ``bos`` are never candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bundle.manifest import DecodingDefaults, LengthNormalisation, SpecialIds
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    token_ids: tuple[int, ...]
+    """Without ``bos``, a forced prefix, and ``eos``."""
+    score: float
+    """Sum of log-probabilities over ``norm_of`` its length; prefix and ``eos`` are counted."""
+
+
+class Decoder(Protocol):
+    """Next-token distribution over the prefixes of one sentence."""
+
+    def start(self, source_ids: Sequence[int]) -> None:
+        """Begin a sentence; ``source_ids`` ends with ``eos``."""
+
+    def extend(
+        self, parents: list[int], tokens: list[int], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Extend the prefix of row ``parents[i]`` by ``tokens[i]``, as row i.
+
+        Returns the ``count`` best next tokens of each row, best first, and their log-probabilities.
+        """
+
+
+def default_max_length(source_length: int, limit: int) -> int:
+    """Default length limit of a search: three times the source plus twenty, at most ``limit``."""
+    return min(limit, 3 * source_length + 20)
+
+
+def norm_of(length: int, penalty: float, normalisation: LengthNormalisation = "power") -> float:
+    """The divisor of the log-probability of a hypothesis of ``length`` tokens.
+
+    ``power``: length^penalty. ``gnmt``: ((5 + length) / 6)^penalty (Wu et al. 2016, equation 14),
+    which "Attention Is All You Need" uses (section 6.1).
+    """
+    base = length if normalisation == "power" else (5 + length) / 6
+    return float(base**penalty)
+
+
+def beam_search(
+    decoder: Decoder,
+    source_ids: Sequence[int],
+    special: SpecialIds,
+    *,
+    beam_size: int,
+    length_penalty: float,
+    max_length: int,
+    length_normalisation: LengthNormalisation = "power",
+    target_prefix: Sequence[int] = (),
+    watch: Callable[[float], None] | None = None,
+) -> list[Hypothesis]:
+    """The finished hypotheses of one sentence, best first.
+
+    ``target_prefix`` is forced after ``bos``, adds no log-probability and counts for every length.
+    ``watch`` is called with the margin of every step except the last possible one, see
+    ``margin_of``.
+    """
+    decoder.start(source_ids)
+    live: list[tuple[int, ...]] = [()]
+    totals = np.zeros(1, np.float32)
+    parents, tokens = [0], [special.bos]
+    for token in target_prefix:
+        decoder.extend(parents, tokens, 1)
+        tokens = [token]
+    finished: list[Hypothesis] = []
+    never = (special.pad, special.bos)
+    for length in range(len(target_prefix) + 1, max_length + 1):
+        # Excluding the tokens of ``never`` leaves 2K candidates.
+        ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size + len(never))
+        log_probs_NK = np.where(np.isin(ids_NK, never), np.float32(-np.inf), log_probs_NK)
+        grown = (totals[:, None] + log_probs_NK).ravel()
+        ranked = np.argsort(-grown, kind="stable")[: 2 * beam_size + 1]
+        ranked = ranked[np.isfinite(grown[ranked])]
+        kept: list[tuple[int, ...]] = []
+        kept_totals: list[np.float32] = []
+        parents, tokens = [], []
+        last = length == max_length
+        likeliest_ended = False
+        norm = norm_of(length, length_penalty, length_normalisation)
+        for rank, place in enumerate(ranked[: 2 * beam_size].tolist()):
+            row, token = place // ids_NK.shape[1], int(ids_NK.flat[place])
+            prefix = live[row] if token == special.eos else (*live[row], token)
+            if token == special.eos or last:
+                if rank < beam_size:
+                    likeliest_ended |= rank == 0
+                    finished.append(Hypothesis(prefix, float(grown[place]) / norm))
+            elif len(kept) < beam_size:
+                kept.append(prefix)
+                kept_totals.append(grown[place])
+                parents.append(row)
+                tokens.append(token)
+        enough = likeliest_ended if length_penalty == 0 else len(finished) >= beam_size
+        if watch is not None and not last:
+            is_eos = ids_NK.ravel()[ranked] == special.eos
+            by_first = length_penalty == 0
+            watch(margin_of(grown[ranked], is_eos, beam_size, ends=enough, by_first=by_first))
+        if enough or last:
+            break
+        live, totals = kept, np.array(kept_totals, np.float32)
+    return sorted(finished, key=lambda hypothesis: -hypothesis.score)
+
+
+def margin_of(
+    totals: NDArray[np.float32],
+    is_eos: NDArray[np.bool_],
+    beam_size: int,
+    *,
+    ends: bool,
+    by_first: bool,
+) -> float:
+    """Least difference of two totals that decided which candidates of a step finish or go on.
+
+    Another processor or batch rounds otherwise; beyond this margin the search takes another course.
+    ``totals`` are those of the best ``2 * beam_size + 1`` candidates, best first. ``ends``: the
+    search ends with this step. ``by_first``: it would end with an ending in first place.
+    """
+    margins = [np.inf]
+    others = totals[~is_eos]
+    if len(others) > beam_size and not ends:
+        margins.append(others[beam_size - 1] - others[beam_size])
+    if len(totals) > beam_size:
+        finishing, waiting = is_eos[:beam_size], is_eos[beam_size:]
+        margins.extend(totals[:beam_size][finishing] - totals[beam_size])
+        margins.extend(totals[beam_size - 1] - totals[beam_size:][waiting])
+    if by_first and len(totals) > 1 and is_eos[0] != is_eos[1]:
+        margins.append(totals[0] - totals[1])
+    return float(min(margins))
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """Search settings shared by many sentences."""
+
+    special: SpecialIds
+    beam_size: int
+    length_penalty: float
+    length_normalisation: LengthNormalisation = "power"
+    target_prefix: tuple[int, ...] = ()
+
+    def best(
+        self,
+        decoder: Decoder,
+        source_ids: Sequence[int],
+        limit: int,
+        watch: Callable[[float], None] | None = None,
+    ) -> list[Hypothesis]:
+        return beam_search(
+            decoder,
+            source_ids,
+            self.special,
+            beam_size=self.beam_size,
+            length_penalty=self.length_penalty,
+            max_length=default_max_length(len(source_ids), limit),
+            length_normalisation=self.length_normalisation,
+            target_prefix=self.target_prefix,
+            watch=watch,
+        )
+
+
+def searching_of(
+    decoding: DecodingDefaults, special: SpecialIds, target_prefix: tuple[int, ...] = ()
+) -> Searching:
+    return Searching(
+        special,
+        decoding.beam_size,
+        decoding.length_penalty,
+        decoding.length_normalisation,
+        target_prefix,
+    )

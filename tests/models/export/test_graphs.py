@@ -1,0 +1,398 @@
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from models.bundle.graphs import Signature, TensorType, check_signature, signature
+from models.bundle.manifest import GRAPHS, Precision
+from models.bundle.tokenizer import SPECIAL_IDS
+from models.export.builder import PAGE, GraphBuilder, WeightFile
+from models.export.calibration import calibrate
+from models.export.emitter import Emitter
+from models.export.graphs import dimensions_of
+from models.export.parity import (
+    ParityError,
+    Translated,
+    check_attention,
+    check_translations,
+    translate_all,
+)
+from models.export.session import GraphDecoder, open_graph
+from models.export.weights import Quantiser, collect_weights, quantise
+from models.reference.beam import Hypothesis, Searching
+from models.reference.transformer import ReferenceTransformer
+from models.transformer.transformer import Transformer
+from tests.support.networks import CONFIG, NETWORKS, random_network, random_ranges, write_bundle
+from training.export.conversion import numpy_network
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
+SEARCHING = Searching(SPECIAL_IDS, beam_size=3, length_penalty=1.0)
+Exported = Callable[[str], tuple[Transformer, Path]]
+SOURCES = [(4, 5, 6, 7, 3), (29, 8, 3), (9, 9, 10, 11, 12, 13, 14, 3), (20, 3)]
+
+
+def check(network: Transformer, directory: Path) -> list[Translated]:
+    reference = numpy_network(network)
+    translated = translate_all(reference, directory, PRECISIONS, SOURCES, SEARCHING)
+    check_translations(translated)
+    for precision in PRECISIONS:
+        check_attention(reference, directory, translated, SPECIAL_IDS, precision)
+    return translated
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """The network of a name and its bundle in every precision, which is written once."""
+
+    @functools.cache
+    def export(name: str) -> tuple[Transformer, Path]:
+        network = random_network(NETWORKS[name])
+        path = tmp_path_factory.mktemp("exported") / "bundle"
+        return network, write_bundle(network, path, PRECISIONS).path
+
+    return export
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_graphs_match_the_network(exported: Exported, name: str) -> None:
+    for sentence in check(*exported(name)):
+        best, int8 = sentence.network[0], sentence.graphs["int8"][0]
+        assert sentence.graphs["fp32"][0].token_ids == best.token_ids
+        # Close to the network despite quantised weights.
+        assert int8.score == pytest.approx(best.score, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    "name", ["before-learned-none", "deep encoder", "two vocabularies", "another of everything"]
+)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_graphs_have_the_signatures_that_the_service_expects(
+    exported: Exported, name: str, precision: Precision
+) -> None:
+    network, path = exported(name)
+    for graph in GRAPHS:
+        session = open_graph(path, graph, precision)
+        found = Signature(typed(session.get_inputs()), typed(session.get_outputs()))
+        check_signature(graph, signature(graph, dimensions_of(network.config), precision), found)
+
+
+def typed(values: list[onnxruntime.NodeArg]) -> dict[str, TensorType]:
+    return {
+        value.name: TensorType(value.type[len("tensor(") : -1], tuple(value.shape))
+        for value in values
+    }
+
+
+@pytest.fixture(scope="module")
+def network(exported: Exported) -> Transformer:
+    return exported("usual")[0]
+
+
+@pytest.fixture(scope="module")
+def reference(network: Transformer) -> ReferenceTransformer:
+    return numpy_network(network)
+
+
+@pytest.fixture(scope="module")
+def translated(exported: Exported) -> list[Translated]:
+    return check(*exported("usual"))
+
+
+@pytest.fixture
+def graphs(tmp_path: Path, exported: Exported) -> Path:
+    """A copy of the usual network's bundle, to be tampered with."""
+    return Path(shutil.copytree(exported("usual")[1], tmp_path / "bundle"))
+
+
+def tamper(graphs: Path, name: str, factor: float = 0.9, precision: Precision = "fp32") -> None:
+    weight = next(
+        tensor
+        for graph in GRAPHS
+        for tensor in onnx.load(
+            graphs / f"{graph}.{precision}.onnx", load_external_data=False
+        ).graph.initializer
+        if tensor.name == name
+    )
+    place = {entry.key: entry.value for entry in weight.external_data}
+    start, length = int(place["offset"]), int(place["length"])
+    content = bytearray((graphs / place["location"]).read_bytes())
+    values = np.frombuffer(bytes(content[start : start + length]), np.float32)
+    content[start : start + length] = (values * np.float32(factor)).tobytes()
+    (graphs / place["location"]).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        "target.weight",
+        "position_table",
+        "encoder.0.attention.query_key_value.weight",
+        "encoder.1.feed_forward.norm.scale",
+        "decoder.0.cross.key_value.weight",
+        "decoder.1.feed_forward.inner.bias",
+    ],
+)
+def test_parity_check_finds_a_tampered_weight(
+    reference: ReferenceTransformer, translated: list[Translated], graphs: Path, weight: str
+) -> None:
+    tamper(graphs, weight)
+    with pytest.raises(ParityError, match=r"fp32: scores differ from the network's by"):
+        check_translations(translate_all(reference, graphs, ["fp32"], SOURCES, SEARCHING))
+    with pytest.raises(ParityError, match=r"(attention|log_probs) differ from the network's by"):
+        check_attention(reference, graphs, translated, SPECIAL_IDS)
+
+
+def test_parity_check_finds_a_tampered_int8_weight(
+    reference: ReferenceTransformer, translated: list[Translated], graphs: Path
+) -> None:
+    tamper(graphs, "decoder.0.cross.key_value.weight_scale", -1.0, "int8")
+    with pytest.raises(ParityError, match="int8: scores differ"):
+        check_translations(translate_all(reference, graphs, PRECISIONS, SOURCES, SEARCHING))
+    with pytest.raises(ParityError, match=r"int8: (cross_attention|target_log_probs) differ"):
+        check_attention(reference, graphs, translated, SPECIAL_IDS, "int8")
+
+
+def test_int8_sessions_use_the_serving_precision_option(graphs: Path) -> None:
+    options = open_graph(graphs, "step", "int8").get_session_options()
+    assert options.get_session_config_entry("session.x64quantprecision") == "1"
+
+
+def test_nan_score_fails_the_parity_check() -> None:
+    good, bad = [Hypothesis((4,), -1.0)], [Hypothesis((4,), float("nan"))]
+    with pytest.raises(ParityError, match="by nan"):
+        check_translations(
+            [Translated((4, 3), good, {"fp32": good}), Translated((4, 3), good, {"fp32": bad})]
+        )
+
+
+def test_parity_check_ignores_the_order_of_tied_hypotheses() -> None:
+    one, other = Hypothesis((4,), -1.0), Hypothesis((5,), -1.00001)
+    check_translations([Translated((4, 3), [one, other], {"fp32": [other, one]})])
+
+
+def test_parity_check_of_a_translation_of_maximum_length(
+    reference: ReferenceTransformer, graphs: Path
+) -> None:
+    longest = Hypothesis((5,) * CONFIG.max_length, -1.0)
+    check_attention(reference, graphs, [Translated((4, 3), [longest], {})], SPECIAL_IDS)
+
+
+def test_the_graphs_of_a_precision_share_one_file_of_weights(graphs: Path) -> None:
+    for precision in PRECISIONS:
+        locations = {
+            entry.value
+            for graph in GRAPHS
+            for tensor in onnx.load(
+                graphs / f"{graph}.{precision}.onnx", load_external_data=False
+            ).graph.initializer
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+        assert locations == {f"weights.{precision}.bin"}
+
+
+def test_int8_is_a_fraction_of_the_size(tmp_path: Path) -> None:
+    network = random_network(replace(CONFIG, width=64, feed_forward=256))
+    graphs = write_bundle(network, tmp_path / "bundle").path
+    whole, small = ((graphs / f"weights.{p}.bin").stat().st_size for p in ("fp32", "int8"))
+    assert small < 0.35 * whole
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_weight_is_exported_once(precision: Precision) -> None:
+    network = random_network(NETWORKS["before-learned-none"])
+    weights = collect_weights(numpy_network(network), precision, random_ranges(network))
+    exported = sum(
+        array.size
+        for name, array in weights.arrays.items()
+        if not name.endswith(("_scale", "_zero"))
+    )
+    assert exported == network.num_parameters
+
+
+INT8_RANGE = 4.0
+
+
+def linear_session(
+    inputs: int, outputs: int, precision: Precision
+) -> tuple[onnxruntime.InferenceSession, torch.nn.Linear]:
+    """A session of ``Emitter.linear`` alone."""
+    torch.manual_seed(1)
+    layer = torch.nn.Linear(inputs, outputs)
+    matrix, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    weights = WeightFile("weights.bin")
+    if precision == "int8":
+        Quantiser(weights, {"input": INT8_RANGE}).add("layer", "input", matrix, bias)
+    else:
+        weights.add("layer.weight", matrix)
+        weights.add("layer.bias", bias)
+    builder = GraphBuilder(weights)
+    builder.op(
+        "Identity", Emitter(builder, CONFIG, precision).linear("x", "layer", "input"), into="y"
+    )
+    model = builder.model(
+        "linear",
+        Signature(
+            {"x": TensorType("float", ("R", inputs))}, {"y": TensorType("float", ("R", outputs))}
+        ),
+    )
+    for tensor in model.graph.initializer:
+        if tensor.name in weights.arrays:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(weights.arrays[tensor.name], tensor.name))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=providers
+    ), layer
+
+
+INT8_LINEARS = {
+    shape: linear_session(*shape, "int8")[0] for shape in ((16, 24), (64, 192), (256, 5))
+}
+
+
+@settings(max_examples=30)
+@given(
+    shape=st.sampled_from(sorted(INT8_LINEARS)),
+    rows=st.integers(1, 70),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_int8_linear_row_does_not_depend_on_its_batch(
+    shape: tuple[int, int], rows: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    # Rows of very different magnitudes, zero included.
+    sizes = rng.choice([0.0, 1e-6, 1.0, 1e4], (rows, 1))
+    x = (rng.normal(size=(rows, shape[0])) * sizes).astype(np.float32)
+    session = INT8_LINEARS[shape]
+    (together,) = session.run(None, {"x": x})
+    assert np.isfinite(together).all()
+    for row in range(rows):
+        (alone,) = session.run(None, {"x": x[row : row + 1]})
+        assert alone.tobytes() == together[row : row + 1].tobytes()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("int8", 0.06)])
+def test_linear_layer_matches_torch(precision: Precision, tolerance: float) -> None:
+    session, layer = linear_session(64, 32, precision)
+    x = torch.randn(9, 64).clamp(-INT8_RANGE, INT8_RANGE)
+    (found,) = session.run(None, {"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), layer(x).detach(), atol=tolerance, rtol=0.0)
+
+
+@given(
+    matrix=st.integers(0, 2**32 - 1).map(
+        lambda seed: np.random.default_rng(seed).normal(size=(4, 6)).astype(np.float32)
+    ),
+    sizes=st.lists(st.sampled_from([0.0, 1e-4, 1.0, 1e3]), min_size=4, max_size=4),
+)
+def test_quantisation_error_is_at_most_half_a_step(
+    matrix: NDArray[np.float32], sizes: list[float]
+) -> None:
+    scaled = (matrix * np.array(sizes, np.float32)[:, None]).astype(np.float32)
+    quantised, scale = quantise(scaled)
+    assert quantised.dtype == np.int8 and quantised.min() >= -127
+    assert (np.abs(scaled - quantised * scale[:, None]) <= scale[:, None] * 0.5001).all()
+
+
+@pytest.mark.parametrize("tying", ["all", "none"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_piece_with_a_very_negative_bias_ranks_last(
+    tmp_path: Path, precision: Precision, tying: Literal["all", "none"]
+) -> None:
+    network = random_network(replace(CONFIG, tying=tying, output_bias=True))
+    hidden = [7, 19, 28]
+    with torch.no_grad():
+        network.generator.bias[hidden] = -1e4
+        # A row so small that its bias, in units of its scale, overflows int32.
+        network.generator.weight[19] *= 1e-6
+    bundle = write_bundle(network, tmp_path / "bundle", PRECISIONS)
+    decoder = GraphDecoder(bundle.path, bundle.manifest.dimensions, precision)
+    decoder.start(SOURCES[0])
+    columns, log_probs = decoder.extend([0], [SPECIAL_IDS.bos], CONFIG.target_vocabulary)
+    assert set(columns[0, -3:].tolist()) == set(hidden)
+    assert log_probs[0, -3:].max() < -1000
+    assert np.exp(log_probs[0]).sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_activation_range_uses_all_of_uint8() -> None:
+    for activation, least in (("relu", 0.0), ("silu", -0.2785), ("gelu", -0.17)):
+        weights = WeightFile("weights.bin")
+        matrix = np.ones((2, 3), np.float32)
+        quantiser = Quantiser(weights, {"feed_forward.outer": 2.0}, activation)  # type: ignore[arg-type]
+        quantiser.add("outer", "feed_forward.outer", matrix, None)
+        scale = weights.arrays["feed_forward.outer.input_scale"].item()
+        zero = weights.arrays["feed_forward.outer.input_zero"].item()
+        assert -zero * scale == pytest.approx(least, abs=scale)
+        assert (255 - zero) * scale == pytest.approx(2.0, abs=scale)
+
+
+def test_int8_without_calibration_ranges_is_refused(network: Transformer) -> None:
+    with pytest.raises(ValueError, match="need the ranges that"):
+        collect_weights(numpy_network(network), "int8")
+
+
+def test_range_is_the_largest_of_all_pairs(network: Transformer) -> None:
+    reference = numpy_network(network)
+    pairs = [((4, 5, 3), (2, 6)), ((7, 8, 9, 10, 11, 3), (2, 12, 13, 14, 15))]
+    together = calibrate(reference, pairs)
+    each = [calibrate(reference, [pair]) for pair in pairs]
+    assert together == pytest.approx({name: max(r[name] for r in each) for name in together})
+    assert min(together.values()) > 0
+    with pytest.raises(ValueError, match="at least one pair"):
+        calibrate(reference, [])
+
+
+@pytest.mark.parametrize("norm", ["before", "after"])
+def test_range_of_self_attention_is_that_of_its_normalised_input(norm: str) -> None:
+    network = random_network(replace(CONFIG, norm=norm))  # type: ignore[arg-type]
+    ranges = calibrate(numpy_network(network), [((4, 5, 6, 3), (2, 7, 8))])
+    seen: list[torch.Tensor] = []
+    attention = network.encoder_layers[1].attention
+    joint = attention.queries_keys_values
+
+    def watched(x_BQW: torch.Tensor) -> object:
+        seen.append(x_BQW)
+        return joint(x_BQW)
+
+    attention.queries_keys_values = watched  # type: ignore[method-assign, assignment]
+    with torch.inference_mode():
+        memory = network.encode(torch.tensor([[4, 5, 6, 3]]))
+    assert ranges["encoder.1.attention"] == pytest.approx(float(seen[0].abs().max()))
+    assert ranges["memory"] == pytest.approx(float(memory.abs().max()))
+
+
+def test_weights_are_aligned_for_memory_mapping(tmp_path: Path) -> None:
+    weights = WeightFile("weights.bin")
+    arrays: dict[str, NDArray[np.generic]] = {
+        "small": np.arange(3, dtype=np.float32),
+        "large": np.arange(40_000, dtype=np.float32),
+        "last": np.arange(5, dtype=np.int8),
+    }
+    for name, array in arrays.items():
+        weights.add(name, array)
+    weights.write(tmp_path / "weights.bin")
+    content = (tmp_path / "weights.bin").read_bytes()
+    for name, array in arrays.items():
+        entries = {e.key: e.value for e in weights.initializer(name).external_data}
+        start = int(entries["offset"])
+        assert start % (PAGE if name == "large" else 64) == 0
+        assert content[start : start + int(entries["length"])] == array.tobytes()
+    with pytest.raises(ValueError, match="weight small is there already"):
+        weights.add("small", arrays["small"])
+    with pytest.raises(KeyError, match="there is no weight absent"):
+        GraphBuilder(weights).weight("absent")

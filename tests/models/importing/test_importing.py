@@ -1,0 +1,247 @@
+"""Tests of ``dragoman models add``: from a checkpoint directory to a bundle and a server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+import torch
+from transformers import MarianMTModel, MarianTokenizer
+
+from models.bundle.bundle import SHORTLIST, Bundle
+from models.bundle.manifest import Direction
+from models.bundle.tokenizer import Tokenizer
+from models.importing.importing import import_checkpoint, read_checkpoint
+from models.importing.refusals import (
+    NeedsTexts,
+    NotACheckpoint,
+    UnknownLanguages,
+    UnsupportedCheckpoint,
+)
+from models.importing.texts import texts_by_direction
+from service.cli import main
+from tests.support.checkpoints import LONGEST, sentences, write_m2m100, write_marian
+from tests.support.server import running
+
+ADD = ("models", "add")
+TAGS = (">>fra<<", ">>pt_BR<<", ">>xx_Deva1<<")
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("marian") / "Opus-MT_de en"
+    write_marian(directory, encoder_layers=1, decoder_layers=1)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def m2m100(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("m2m100") / "m2m"
+    write_m2m100(directory, encoder_layers=1, decoder_layers=1)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "sentences.de"
+    path.write_text("\n".join([*sentences("source", 12, seed=9), "", "der " * 200]))
+    return path
+
+
+def rewritten(directory: Path, file: str, **changes: Any) -> None:
+    path = directory / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_published_bundle_matches_the_checkpoint_and_its_card(
+    marian: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*ADD, str(marian), "--bundles", str(tmp_path), "--calibrate", str(text)]
+    assert main([*arguments, "--precisions", "int8", "fp32"]) == 0
+    assert "published" in capsys.readouterr().out
+    bundle = Bundle.open(tmp_path / "opus-mt_de-en")
+    manifest = bundle.manifest
+    assert [(d.source, d.target, d.source_prefix) for d in manifest.directions] == [
+        ("de", "en", ())
+    ]
+    assert manifest.precisions == ("int8", "fp32", "fp16")
+    assert (manifest.decoding.beam_size, manifest.decoding.length_penalty) == (4, 1.0)
+    assert manifest.limits.source_length == manifest.limits.target_length == LONGEST
+    assert SHORTLIST not in manifest.files
+    assert {"source.model", "target.model"} <= manifest.files.keys()
+    assert all(example.source in text.read_text() for example in manifest.examples)
+    card = (bundle.path / "README.md").read_text()
+    assert "MarianMTModel" in card and "`cc-by-4.0`" in card
+
+
+def test_without_texts_there_is_no_int8_and_no_example(m2m100: Path, tmp_path: Path) -> None:
+    bundle, proof = import_checkpoint(m2m100, tmp_path, sources=["de", "en"], targets=["de", "en"])
+    assert bundle.manifest.precisions == ("fp32",)
+    assert bundle.manifest.examples == ()
+    assert proof.sentences and proof.bleu == {} and proof.differing == {"fp32": 0}
+    assert list(bundle.manifest.files) == sorted(
+        [
+            "tokenizer.model",
+            "README.md",
+            "weights.fp32.bin",
+            *(f"{graph}.fp32.onnx" for graph in ("encoder", "step", "attention")),
+        ],
+        key=list(bundle.manifest.files).index,
+    )
+    assert "without a licence" in (bundle.path / "README.md").read_text()
+    with pytest.raises(NeedsTexts, match="name a file of some hundred with --calibrate"):
+        import_checkpoint(m2m100, tmp_path, sources=["de"], targets=["en"], precisions=["int8"])
+
+
+def test_calibration_text_of_one_line_is_too_little_for_int8(marian: Path, tmp_path: Path) -> None:
+    text = tmp_path / "one.de"
+    text.write_text(sentences("source", 1, seed=9)[0])
+    with pytest.raises(NeedsTexts, match="1 are too few"):
+        import_checkpoint(marian, tmp_path, texts=[(None, text)])
+
+
+def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    write_marian(checkpoint, tags=TAGS, encoder_layers=1, decoder_layers=1)
+    bundle, _ = import_checkpoint(checkpoint, tmp_path, name="many", texts=[(None, text)])
+    tokenizer = bundle.tokenizers().source
+    assert [(d.source, d.target, d.source_prefix) for d in bundle.manifest.directions] == [
+        ("de", "fr", (tokenizer.id_of(">>fra<<"),)),
+        ("de", "pt-BR", (tokenizer.id_of(">>pt_BR<<"),)),
+    ]
+    # Text cannot contain a tag.
+    assert tokenizer.id_of(">>fra<<") not in tokenizer.encode("der >>fra<< hund")
+    assert {example.direction for example in bundle.manifest.examples} <= {0, 1}
+    with pytest.raises(UnknownLanguages, match="es is not a target language"):
+        import_checkpoint(checkpoint, tmp_path, name="many", targets=["es"])
+
+
+def test_several_files_of_a_language_are_concatenated(tmp_path: Path) -> None:
+    class Letters:
+        def encode(self, text: str) -> list[int]:
+            return list(map(ord, text))
+
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}1\n{name}2\n", encoding="utf-8")
+    (found,) = texts_by_direction(
+        [(None, tmp_path / "a"), ("de", tmp_path / "b")],
+        [Direction(source="de", target="en")],
+        cast(Tokenizer, Letters()),
+        9,
+    )
+    assert found == ["a1", "a2", "b1", "b2"]
+    with pytest.raises(UnknownLanguages, match="'xx' is not the code of a known language"):
+        texts_by_direction([("xx", tmp_path / "a")], [], cast(Tokenizer, Letters()), 9)
+
+
+def test_texts_need_a_known_language(m2m100: Path, text: Path, tmp_path: Path) -> None:
+    both = {"sources": ["de", "en"], "targets": ["de", "en"]}
+    with pytest.raises(
+        UnknownLanguages, match=r"could be of any of de, en; say CODE=sentences\.de"
+    ):
+        import_checkpoint(m2m100, tmp_path, texts=[(None, text)], **both)  # type: ignore[arg-type]
+    with pytest.raises(UnknownLanguages, match="is of fr; the bundle translates from de, en"):
+        import_checkpoint(m2m100, tmp_path, texts=[("fr", text)], **both)  # type: ignore[arg-type]
+    arguments = [*ADD, str(m2m100), "--bundles", str(tmp_path), "--languages", "de", "en"]
+    assert main([*arguments, "--calibrate", f"deu_Latn={text}"]) == 0
+    manifest = Bundle.open(tmp_path / "m2m").manifest
+    assert manifest.precisions == ("int8", "fp16")
+    assert {example.direction for example in manifest.examples} <= {0}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"model_type": "bart"}, "type 'bart'; marian, m2m_100 can be imported"),
+        ({"activation_function": "tanh"}, "activation 'tanh' is none of relu"),
+        ({"decoder_attention_heads": 2}, "encoder_attention_heads 4 and .* 2 differ"),
+        ({"decoder_ffn_dim": 8}, "encoder_ffn_dim 64 and decoder_ffn_dim 8 differ"),
+        ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "multiple of 5 heads"),
+        ({"d_model": None}, "d_model None, which is not a number"),
+        ({"d_model": 16}, r"implies \["),
+        ({"encoder_layers": 2}, r"has no tensor model\.encoder\.layers\.1"),
+        ({"decoder_layers": 0}, "no supported network has|at least"),
+        ({"vocab_size": 7}, "the configuration says that it has 7 ids"),
+        ({"eos_token_id": 5}, "calls .* 5 eos"),
+    ],
+)
+def test_unsupported_checkpoints_are_refused_by_name(
+    marian: Path, tmp_path: Path, change: dict[str, Any], complaint: str
+) -> None:
+    directory = tmp_path / "changed"
+    shutil.copytree(marian, directory)
+    rewritten(directory, "config.json", **change)
+    with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
+        read_checkpoint(directory)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "complaint"),
+    [
+        (lambda d: (d / "target.spm").unlink(), r"has no target\.spm"),
+        (lambda d: (d / "vocab.json").unlink(), r"has no vocab\.json"),
+        (lambda d: (d / "vocab.json").write_text('{"a": 0}'), "has no <pad>"),
+        (
+            lambda d: rewritten(d, "generation_config.json", bad_words_ids=[[1, 2]]),
+            "forbids sequences",
+        ),
+        (lambda d: rewritten(d, "generation_config.json", num_beams=0), "generation configuration"),
+        (
+            lambda d: rewritten(d, "tokenizer_config.json", separate_vocabs=True),
+            "two vocabularies and its network one",
+        ),
+    ],
+)
+def test_missing_or_inconsistent_files_are_named(
+    marian: Path, tmp_path: Path, break_it: Callable[[Path], object], complaint: str
+) -> None:
+    directory = tmp_path / "broken"
+    shutil.copytree(marian, directory)
+    break_it(directory)
+    with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
+        read_checkpoint(directory)
+
+
+def test_refusal_is_one_line_on_the_command_line(
+    tmp_path: Path, marian: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*ADD, str(tmp_path / "absent")]) == 2
+    assert capsys.readouterr().err.startswith("dragoman: ")
+    assert main([*ADD, str(marian), "--name", "Über"]) == 2
+    assert "a bundle cannot be called 'Über'" in capsys.readouterr().err
+    assert main([*ADD, str(marian), "--languages", "de", "--to", "en"]) == 2
+
+
+def test_options_that_a_bundle_cannot_express_are_on_its_card(marian: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "changed"
+    shutil.copytree(marian, directory)
+    rewritten(directory, "generation_config.json", early_stopping=False, no_repeat_ngram_size=3)
+    unmapped = read_checkpoint(directory).unmapped
+    assert unmapped == ("no_repeat_ngram_size 3", "early_stopping False")
+
+
+@pytest.mark.slow
+def test_server_translates_as_transformers_does(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "opus"
+    write_marian(checkpoint, taught=True)
+    assert main([*ADD, str(checkpoint), "--bundles", str(tmp_path / "bundles")]) == 0
+    reference = MarianMTModel.from_pretrained(checkpoint).eval()
+    tokenizer = MarianTokenizer.from_pretrained(checkpoint)
+    texts = sentences("source", 12, seed=11)
+    with torch.inference_mode(), running(tmp_path / "bundles", "--real") as server:
+        for text in texts:
+            ids = tokenizer(text, return_tensors="pt")
+            longest = 3 * ids.input_ids.size(1) + 20
+            written = reference.generate(**ids, max_length=longest + 1, forced_eos_token_id=None)
+            expected = tokenizer.decode(written[0], skip_special_tokens=True)
+            answer = httpx.post(
+                f"{server.address}/translate",
+                # By default the service forbids ending at once, and renormalises.
+                json={"q": text, "source": "de", "target": "en", "min_decoding_length": 0},
+            )
+            assert answer.json()["translatedText"] == expected
