@@ -8,10 +8,13 @@ from tests.support.asgi import connected
 pytestmark = pytest.mark.anyio
 BODY = {"q": "a", "source": "de", "target": "en"}
 FILE = {"file": ("a.txt", b"a")}
+LINK = "https://example.org/keys"
 
 
 async def test_missing_key_returns_400_on_every_route(settings: Settings) -> None:
-    async with connected(settings, api_keys="required", suggestions=True) as client:
+    async with connected(
+        settings, api_keys="required", suggestions=True, api_key_link=LINK
+    ) as client:
         for path, sent in (
             ("/translate", {"json": BODY}),
             ("/translate", {"data": {**BODY, "stream": "true"}}),
@@ -21,9 +24,7 @@ async def test_missing_key_returns_400_on_every_route(settings: Settings) -> Non
         ):
             response = await client.post(path, **sent)  # type: ignore[arg-type]
             assert response.status_code == 400
-            assert response.json() == {
-                "error": "Please contact the server operator to get an API key"
-            }
+            assert response.json() == {"error": f"Visit {LINK} to get an API key"}
         assert (await client.get("/languages")).status_code == 200
         asked = (await client.get("/frontend/settings")).json()
         assert (asked["apiKeys"], asked["keyRequired"]) == (True, True)

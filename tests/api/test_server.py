@@ -115,13 +115,6 @@ async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings)
     assert 'nmt_request_failures_total{reason="disconnect"} 1.0' in metrics
 
 
-async def test_ten_megabytes_are_refused_and_the_service_goes_on(settings: Settings) -> None:
-    async with served(settings, Gated()) as running, running.client() as client:
-        response = await client.post("/translate", content=b"x" * 10_000_000)
-        assert response.status_code == 413
-        assert (await client.post("/translate", json=BODY)).status_code == 200
-
-
 async def test_body_refused_by_length_keeps_the_connection_usable(
     settings: Settings,
 ) -> None:

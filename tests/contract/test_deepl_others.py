@@ -87,10 +87,3 @@ def test_the_command_line_of_the_client_works(deepl_url: str) -> None:
         [sys.executable, "-m", "deepl", *arguments], capture_output=True, text=True, check=True
     )
     assert "two young men" in done.stdout.lower()
-
-
-def test_errors_always_have_a_message(http: httpx.Client) -> None:
-    for path, body in (("translate", b"[]"), ("glossaries", b"{"), ("nothing", b"{}")):
-        answer = http.post(f"/v2/{path}", content=body)
-        assert answer.status_code in (400, 404)
-        assert isinstance(answer.json()["message"], str)

@@ -161,13 +161,6 @@ async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
         assert translator.in_flight == 0
 
 
-async def test_request_beyond_the_total_capacity_raises_text_too_large() -> None:
-    async with translating(max_tokens=5) as translator:
-        with pytest.raises(TextTooLarge, match="6 tokens; at most 5"):
-            await translator.translate(request("a\nb\nc"))
-        assert translator.in_flight == 0
-
-
 async def test_wide_beams_and_minimum_lengths_count_as_more_tokens() -> None:
     backend = Gated()
     async with translating(backend, max_tokens=100, pairs=("de-en", "en-fr")) as translator:
@@ -303,29 +296,6 @@ async def test_repeated_sentences_of_a_text_are_decoded_once() -> None:
         (translation,) = await translator.translate(request("\n".join(["abc"] * 20)))
     assert translation.text == "\n".join(["ABC"] * 20)
     assert backend.encode_sizes == [1]
-
-
-async def test_identical_sentences_in_flight_are_decoded_once() -> None:
-    backend = Gated()
-    async with translating(backend) as translator:
-        calls = [asyncio.create_task(translator.translate(request("abc"))) for _ in range(5)]
-        await asyncio.sleep(0.02)
-        backend.gate.set()
-        assert {(await call)[0].text for call in calls} == {"ABC"}
-    assert sum(backend.encode_sizes) == 1
-
-
-async def test_coalesced_sentence_continues_if_the_first_request_is_cancelled() -> None:
-    backend = Gated()
-    async with translating(backend) as translator:
-        first = asyncio.create_task(translator.translate(request("abc")))
-        second = asyncio.create_task(translator.translate(request("abc")))
-        await asyncio.sleep(0.02)
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
-        backend.gate.set()
-        assert (await second)[0].text == "ABC"
-    assert sum(backend.encode_sizes) == 1
 
 
 async def test_a_recent_sentence_is_not_decoded_again() -> None:
