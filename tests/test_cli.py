@@ -151,7 +151,7 @@ async def holder(directory: Path, key: str) -> str | None:
     return found.name if found else None
 
 
-def test_a_key_may_be_chosen_and_kept_out_of_the_command_line(
+def test_key_is_read_from_an_option_or_from_standard_input(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = "f63c02c5-f056-4a2e-9b3d:fx"

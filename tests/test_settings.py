@@ -53,7 +53,9 @@ def test_an_override_wins_unless_it_is_none() -> None:
         ("DRAGOMAN_LOG_FORMAT", "xml", "is 'xml'; it must be one of console, json"),
     ],
 )
-def test_a_bad_value_is_named_with_what_would_fit(variable: str, value: str, sentence: str) -> None:
+def test_invalid_value_is_named_with_the_valid_ones(
+    variable: str, value: str, sentence: str
+) -> None:
     with pytest.raises(InvalidSetting) as caught:
         Settings.from_environment({variable: value})
     assert str(caught.value) == f"{variable} {sentence}"

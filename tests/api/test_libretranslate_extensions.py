@@ -126,12 +126,12 @@ async def test_every_sentence_is_a_part(client: httpx.AsyncClient) -> None:
     assert len([part for _, part in parts if part["translatedText"].strip()]) == 3
 
 
-async def test_a_stream_may_be_asked_for_in_a_form(client: httpx.AsyncClient) -> None:
+async def test_form_may_request_a_stream(client: httpx.AsyncClient) -> None:
     response = await client.post("/translate", data={"q": "ab", **DE_EN, "stream": "true"})
     assert [name for name, _ in events_of(response)] == ["part", "done"]
 
 
-async def test_attention_of_a_stream_can_be_asked_for(client: httpx.AsyncClient) -> None:
+async def test_streamed_translation_with_attention_is_kept_by_id(client: httpx.AsyncClient) -> None:
     *_, (_, done) = await streamed(client, q="ab", attention=True)
     assert (await client.get(f"/translations/{done['id']}")).status_code == 200
 

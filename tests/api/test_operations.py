@@ -89,7 +89,7 @@ async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_service_without_bundles_says_why_it_is_not_ready(tmp_path: Path) -> None:
+async def test_readiness_without_bundles_names_the_reason(tmp_path: Path) -> None:
     settings = Settings(bundles=tmp_path)
     async with running(settings, load_shouting) as service, client_of(service.app) as client:
         response = await client.get("/readyz")

@@ -51,7 +51,7 @@ class Client:
         return bool(self.messages) and not self.messages[-1].get("more_body", True)
 
 
-async def test_events_are_sent_as_they_come_and_in_order() -> None:
+async def test_events_are_sent_at_once_and_in_order() -> None:
     client = Client()
     await client.hear(await EventStream.begin(counting(2), as_event, NEVER))
     assert client.body == b"event: count\ndata: 0\n\nevent: count\ndata: 1\n\n"

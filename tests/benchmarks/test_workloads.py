@@ -33,7 +33,7 @@ def test_news_sentences_have_the_lengths_of_news() -> None:
     assert max(lengths) <= 100
 
 
-def test_workload_without_data_error_says_what_to_do() -> None:
+def test_workload_without_data_error_names_the_remedy() -> None:
     with pytest.raises(CorpusError, match="TRAINING_DATA"):
         workload("newstest2014", BUNDLE, Path("nowhere"))
 

@@ -71,7 +71,7 @@ def test_client_options_match_service_options() -> None:
     )
 
 
-def test_a_misspelt_option_is_refused_before_anything_is_sent(kind: Kind) -> None:
+def test_misspelt_option_is_refused_before_a_request_is_sent(kind: Kind) -> None:
     service = Service([])
     for question in (
         lambda client: client.translate("Hund", target="en", beam=1),

@@ -16,7 +16,7 @@ GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
 pytestmark = pytest.mark.slow
 
 
-def test_what_weblate_sends_is_answered_as_it_expects(http: httpx.Client) -> None:
+def test_weblate_requests_are_answered(http: httpx.Client) -> None:
     for kind in ("source", "target"):
         listed = http.get("/v2/languages", params={"type": kind}).json()
         assert "DE" in {each["language"] for each in listed}
@@ -50,7 +50,7 @@ def test_what_weblate_sends_is_answered_as_it_expects(http: httpx.Client) -> Non
     assert http.delete(f"/v2/glossaries/{ours['glossary_id']}").status_code == 204
 
 
-def test_what_mastodon_sends_is_answered_as_it_expects(http: httpx.Client) -> None:
+def test_mastodon_requests_are_answered(http: httpx.Client) -> None:
     form = {
         "text": [
             "<p>Ein Hund läuft durch den <strong>Schnee</strong>.</p>",

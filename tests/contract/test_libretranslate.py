@@ -76,7 +76,7 @@ def test_deep_translator_translates(url: str) -> None:
     assert "dog" in translator.translate(GERMAN).lower()
 
 
-def test_deep_translator_understands_refusals(url: str, guarded: str) -> None:
+def test_refusals_raise_the_exceptions_of_deep_translator(url: str, guarded: str) -> None:
     with pytest.raises(AuthorizationException):
         LibreTranslator("de", "en", api_key="wrong", custom_url=guarded + "/").translate(GERMAN)
     with pytest.raises(ServerException):

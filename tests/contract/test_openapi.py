@@ -56,7 +56,7 @@ def test_thousands_of_requests_are_answered_as_documented(tmp_path: Path) -> Non
     assert int(cases[1]) >= MANY
 
 
-def test_keys_are_needed_where_the_document_says_so(tmp_path: Path) -> None:
+def test_keys_are_needed_on_the_operations_that_document_them(tmp_path: Path) -> None:
     add_key(Settings(state=tmp_path), "tester", KEY)
     settings = {"STATE": str(tmp_path), "API_KEYS": "required", "ADMIN_KEY": ADMIN_KEY}
     with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", **settings) as url:

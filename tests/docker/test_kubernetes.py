@@ -80,7 +80,7 @@ def test_kubectl_renders_the_same(overlay: str) -> None:
     assert by_kubectl == {each["kind"]: each for each in rendered(OVERLAYS[overlay])}
 
 
-def test_bundles_may_come_from_a_volume(tmp_path: Path) -> None:
+def test_bundles_are_mounted_from_a_volume(tmp_path: Path) -> None:
     shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
     overlay = tmp_path / "kubernetes" / "mine"
     overlay.mkdir()
@@ -120,7 +120,7 @@ def test_pods_have_minimal_privileges(pod: str) -> None:
 
 
 @every_pod
-def test_kubernetes_adds_no_variables_that_look_like_settings(pod: str) -> None:
+def test_kubernetes_adds_no_variables_with_the_prefix_of_settings(pod: str) -> None:
     assert pod_specs()[pod]["enableServiceLinks"] is False
 
 

@@ -413,7 +413,7 @@ async def test_oldest_translation_of_a_caller_makes_room_for_its_next(tmp_path: 
             b.jobs.status(first.id, first.key)
 
 
-async def test_caller_with_most_bytes_makes_room_for_others(tmp_path: Path) -> None:
+async def test_documents_of_the_caller_with_most_bytes_are_evicted(tmp_path: Path) -> None:
     async with bench(tmp_path, kept_bytes=20) as b:
         b.work.gate.set()
         poor = await done_at(b, "poor", 1)
@@ -426,7 +426,7 @@ async def test_caller_with_most_bytes_makes_room_for_others(tmp_path: Path) -> N
             b.jobs.status(greedy[0].id, greedy[0].key)
 
 
-async def test_unfinished_documents_are_never_removed_for_others(tmp_path: Path) -> None:
+async def test_unfinished_documents_are_never_evicted(tmp_path: Path) -> None:
     async with bench(tmp_path, kept_bytes=10) as b:
         running = [await b.jobs.accept(order(caller=c), b.charge()) for c in ("a", "b")]
         with pytest.raises(DocumentsFull):

@@ -92,7 +92,7 @@ def test_a_too_long_line_is_broken() -> None:
     assert lines == ["Donaudampfschiff Donaudampfschiff", "Donaudampfschiff Donaudampfschiff fahrt"]
 
 
-def test_tags_may_be_moved_but_not_lost() -> None:
+def test_moved_tags_are_kept_and_lost_tags_raise_markup_lost() -> None:
     document = open_srt(b"1\n0:00:01,0 --> 0:00:02,0\nsay <i>hello</i> now\n")
     assert b"\njetzt <i>hallo</i> sagen\n" in document.replaced(['jetzt <g id="1">hallo</g> sagen'])
     for lost in ("jetzt", 'jetzt <g id="1">hallo', "jetzt </g>", '<g id="9">a</g> <g id="1">b</g>'):

@@ -19,7 +19,7 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
     assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
 
 
-def test_a_manifest_says_which_schema_it_has() -> None:
+def test_manifest_has_its_schema_number() -> None:
     assert document()["schema"] == 2
 
 
@@ -179,6 +179,6 @@ def test_copy_and_figure_options_are_none_true_or_false(name: str) -> None:
         assert getattr(Manifest.from_json(manifest.to_json()).decoding, name) is value
 
 
-def test_private_use_language_is_known_by_its_code() -> None:
+def test_private_use_language_is_recognised_by_its_code() -> None:
     assert Direction(source="x-digits", target="en").private_use
     assert not Direction(source="de", target="x-digits").private_use

@@ -53,7 +53,7 @@ def test_lost_gpu_is_logged_once_and_other_series_remain(
     assert value(registry, "nmt_device_utilization_ratio") == 0.75
 
 
-def test_a_gpu_that_nvml_does_not_know_has_no_series(nvml: FakeNvml) -> None:
+def test_gpu_unknown_to_nvml_has_no_series(nvml: FakeNvml) -> None:
     with pytest.raises(DeviceUnreadable, match=r"GPU 00000000:01:00\.0: Not Found"):
         DeviceCollector({"cuda:0": "00000000:01:00.0"})
     nvml.driver = False
@@ -91,7 +91,7 @@ def test_the_gpu_that_models_run_on_is_watched(monkeypatch: pytest.MonkeyPatch) 
     assert value(watched(monkeypatch), "nmt_device_utilization_ratio") == 0.75
 
 
-def test_on_a_cpu_there_is_nothing_to_watch(
+def test_service_on_a_cpu_has_no_device_series(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unavailable(_: str) -> Device:

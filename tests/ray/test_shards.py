@@ -89,7 +89,7 @@ def test_same_corpus_is_resumed(tmp_path: Path) -> None:
         CorpusPlan(PLAN.made_with, {**PLAN.files, "b.txt": (1, 1)}),
     ],
 )
-def test_another_corpus_or_another_way_to_cut_it_is_refused(
+def test_another_corpus_or_other_shard_bounds_are_refused(
     tmp_path: Path, other: CorpusPlan
 ) -> None:
     PLAN.keep(tmp_path)

@@ -25,13 +25,13 @@ def values(connection: sqlite3.Connection) -> list[int]:
 
 
 @pytest.mark.parametrize("stored", [True, False])
-async def test_what_is_written_can_be_read(tmp_path: Path, stored: bool) -> None:
+async def test_written_rows_can_be_read(tmp_path: Path, stored: bool) -> None:
     async with Database(tmp_path / "a" / "b" / FILE_NAME if stored else None) as database:
         await database.write(lambda connection: put(7, connection))
         assert await database.read(values) == [7]
 
 
-async def test_what_is_written_survives(tmp_path: Path) -> None:
+async def test_written_rows_survive_reopening(tmp_path: Path) -> None:
     async with Database(tmp_path / FILE_NAME) as database:
         await database.write(lambda connection: put(7, connection))
     async with Database(tmp_path / FILE_NAME) as database:
@@ -39,7 +39,7 @@ async def test_what_is_written_survives(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
-async def test_all_of_a_transaction_is_written_or_nothing() -> None:
+async def test_failed_transaction_writes_nothing() -> None:
     def half(connection: sqlite3.Connection) -> None:
         put(7, connection)
         raise RuntimeError("half done")
@@ -50,7 +50,7 @@ async def test_all_of_a_transaction_is_written_or_nothing() -> None:
         assert await database.read(values) == []
 
 
-async def test_one_thread_does_everything_and_ends(tmp_path: Path) -> None:
+async def test_all_calls_run_on_one_thread_that_ends_with_the_database(tmp_path: Path) -> None:
     async with Database(tmp_path / FILE_NAME) as database:
         threads = await asyncio.gather(
             *(database.read(lambda _: threading.current_thread()) for _ in range(20))

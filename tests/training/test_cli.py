@@ -143,7 +143,7 @@ def test_every_command_has_help(
         assert f"python -m training {name}" in capsys.readouterr().out
 
 
-def test_help_imports_nothing_that_takes_long() -> None:
+def test_help_imports_no_heavy_distribution() -> None:
     program = (
         "import sys; from training.cli import COMMANDS, main\n"
         "for command in COMMANDS:\n"

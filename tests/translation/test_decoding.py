@@ -124,7 +124,7 @@ def test_all_finished_is_set_where_figures_decide(
     assert not asked.resolve(defaults, LIMITS, 10, has_figures=False).all_finished
 
 
-def test_figures_of_private_use_language_decide_only_if_bundle_or_request_says_so() -> None:
+def test_figures_of_private_use_language_decide_only_if_bundle_or_request_sets_it() -> None:
     direction = Direction(source="x-digits", target="x-reversed")
 
     def all_finished(defaults: DecodingDefaults, overrides: DecodingOverrides) -> bool:

@@ -268,7 +268,7 @@ async def test_cache_keeps_results_with_and_without_figures_apart() -> None:
                 assert translation.text == expected
 
 
-async def test_first_leg_of_a_pivot_keeps_figures_as_the_request_says() -> None:
+async def test_keep_figures_of_a_request_applies_to_the_first_leg_of_a_pivot() -> None:
     pairs = ("de_en", "en_fr")
     async with offering(script=miscounting, pairs=pairs) as (translator, _, _):
         asked = TranslateRequest(("HUND 1",), "fr", "de")

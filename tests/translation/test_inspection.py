@@ -185,7 +185,7 @@ async def test_pair_without_a_direct_model_raises_unsupported_pair(
     with pytest.raises(UnsupportedPair):
         await inspector.alignment_of(Pair("a", "b"), ModelChoice("de", "de"))
     with pytest.raises(UnknownModel):
-        await inspector.alignment_of(Pair("a", "b"), ModelChoice("de", "en", "nobody"))
+        await inspector.alignment_of(Pair("a", "b"), ModelChoice("de", "en", "missing"))
 
 
 async def test_requests_beyond_the_limit_raise_overloaded_and_release_their_place(

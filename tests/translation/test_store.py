@@ -49,7 +49,7 @@ def test_stored_translations_are_found_by_their_id() -> None:
     assert len(store) == 2
 
 
-def test_unknown_id_error_says_what_to_do() -> None:
+def test_unknown_id_error_names_the_remedy() -> None:
     with pytest.raises(UnknownTranslation, match=r"no translation abc.*POST /attention"):
         TranslationStore(1).get("abc")
     with pytest.raises(UnknownTranslation) as caught:
@@ -69,7 +69,7 @@ def test_least_recently_used_translations_are_evicted_first() -> None:
         store.get(second)
 
 
-def test_entry_larger_than_the_store_is_not_kept_and_evicts_nothing() -> None:
+def test_entry_larger_than_the_store_is_not_kept_and_evicts_no_entry() -> None:
     changes: list[dict[str, Any]] = []
     store = TranslationStore(1, lambda **facts: changes.append(facts))
     small = store.put([make()])

@@ -241,7 +241,7 @@ async def test_several_failing_sentences_raise_one_backend_failed() -> None:
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-async def test_a_long_sentence_is_split_and_nothing_of_it_is_lost() -> None:
+async def test_long_sentence_is_split_without_loss() -> None:
     text = "ein wort und noch eins, " * 30
     async with translating() as translator:
         (translation,) = await translator.translate(request(text))
@@ -278,7 +278,7 @@ async def test_long_requests_are_prepared_in_a_thread(
     assert len(threads) == 2
 
 
-async def test_a_language_into_itself_is_untouched() -> None:
+async def test_text_in_the_target_language_is_unchanged() -> None:
     async with translating() as translator:
         (translation,) = await translator.translate(TranslateRequest(("Ja.",), "de", "DE"))
     assert (translation.text, translation.model) == ("Ja.", None)

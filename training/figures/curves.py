@@ -70,7 +70,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Panel:
     title: str
     unit: str
     event: str
@@ -79,12 +79,12 @@ class _Told:
 
 
 _PANELS = (
-    _Told("Loss in training, label smoothing included", "nats per token", "train", "loss"),
-    _Told("Loss on the validation set", "nats per token", "valid", "loss"),
-    _Told("BLEU on the validation set, greedy search", "BLEU", "valid", "bleu"),
-    _Told("Learning rate", "learning rate", "train", "learning_rate"),
-    _Told("Norm of the gradient, before clipping", "norm", "train", "gradient_norm", log=True),
-    _Told("Speed, source and target together", "tokens per second", "speed", "tokens_per_second"),
+    _Panel("Loss in training, label smoothing included", "nats per token", "train", "loss"),
+    _Panel("Loss on the validation set", "nats per token", "valid", "loss"),
+    _Panel("BLEU on the validation set, greedy search", "BLEU", "valid", "bleu"),
+    _Panel("Learning rate", "learning rate", "train", "learning_rate"),
+    _Panel("Norm of the gradient, before clipping", "norm", "train", "gradient_norm", log=True),
+    _Panel("Speed, source and target together", "tokens per second", "speed", "tokens_per_second"),
 )
 
 
@@ -120,7 +120,7 @@ def _means(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     return np.array([part.mean() for part in np.array_split(values, count)])
 
 
-def _draw(axes: Axes, panel: _Told, histories: Sequence[History]) -> None:
+def _draw(axes: Axes, panel: _Panel, histories: Sequence[History]) -> None:
     for i, history in enumerate(histories):
         if (panel.event, panel.what) not in history.curves:
             continue

@@ -47,7 +47,7 @@ async def test_an_unknown_side_is_refused(client: httpx.AsyncClient) -> None:
     assert "'type'" in response.json()["message"]
 
 
-async def test_usage_counts_what_was_translated(client: httpx.AsyncClient) -> None:
+async def test_usage_counts_translated_characters(client: httpx.AsyncClient) -> None:
     body = {"text": ["hallo", "welt"], "source_lang": "DE", "target_lang": "EN"}
     await client.post("/v2/translate", json=body)
     for method in ("GET", "POST"):

@@ -49,7 +49,7 @@ async def fetched(client: httpx.AsyncClient, handle: dict[str, str]) -> httpx.Re
         ("leer.txt", "", ""),
     ],
 )
-async def test_a_document_comes_back_translated_and_in_its_format(
+async def test_document_is_translated_and_keeps_its_format(
     client: httpx.AsyncClient, name: str, content: str, expected: str
 ) -> None:
     response = await uploaded(client, name, content.encode())

@@ -81,7 +81,7 @@ async def test_glossaries_are_listed_until_they_are_deleted(client: httpx.AsyncC
     assert [each["glossary_id"] for each in listed] == [second]
 
 
-async def test_entries_come_back_in_the_format_asked_for(client: httpx.AsyncClient) -> None:
+async def test_entries_are_returned_in_the_requested_format(client: httpx.AsyncClient) -> None:
     path = f"/v2/glossaries/{await created(client)}/entries"
     tsv = await client.get(path, headers={"accept": "text/tab-separated-values"})
     assert tsv.headers["content-type"].startswith("text/tab-separated-values")

@@ -47,7 +47,7 @@ async def test_an_answer_has_every_field_that_the_client_reads(client: httpx.Asy
     ]
 
 
-async def test_translations_come_in_the_order_of_the_texts(client: httpx.AsyncClient) -> None:
+async def test_translations_are_in_the_order_of_the_texts(client: httpx.AsyncClient) -> None:
     texts = ["eins", "", "  zwei\n\ndrei ", "vier"]
     found = await translations(client, text=texts)
     assert [each["text"] for each in found] == ["EINS", "", "  ZWEI\n\nDREI ", "VIER"]

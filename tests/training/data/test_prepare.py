@@ -68,7 +68,7 @@ def test_shards_hold_the_text_in_tokens(tmp_path: Path) -> None:
     assert len(Shards.open(run.shards("valid"))) == 6
 
 
-def test_the_report_says_what_each_filter_dropped(data: Path) -> None:
+def test_report_counts_the_pairs_that_each_filter_dropped(data: Path) -> None:
     run = RunDirectory(data / "run")
     report = prepare(found_recipe(), run, data)
     assert report["train"] == {
@@ -81,7 +81,7 @@ def test_the_report_says_what_each_filter_dropped(data: Path) -> None:
     assert json.loads(run.report.read_text(encoding="utf-8")) == report
 
 
-def test_the_vocabulary_is_learned_from_what_is_kept_of_the_training_text(data: Path) -> None:
+def test_vocabulary_is_learned_from_the_cleaned_training_text(data: Path) -> None:
     run = RunDirectory(data / "run")
     prepare(found_recipe(), run, data)
     tokenizer = Tokenizer.load(run.tokenizer)
@@ -105,14 +105,14 @@ def test_preparing_again_gives_the_same(data: Path) -> None:
     assert contents[0] == contents[1]
 
 
-def test_a_missing_corpus_says_where_to_put_it(data: Path) -> None:
+def test_missing_corpus_error_names_its_path(data: Path) -> None:
     (data / "held.x-digits").unlink()
     with pytest.raises(CorpusError, match=r"put it at .*held\.x-digits"):
         prepare(found_recipe(), RunDirectory(data / "run"), data)
 
 
 @pytest.mark.parametrize("name", ["one", "held"])
-def test_a_corpus_of_which_nothing_is_left_is_named(data: Path, name: str) -> None:
+def test_corpus_without_pairs_after_cleaning_is_named(data: Path, name: str) -> None:
     recipe = found_recipe()
     if name == "one":
         recipe = replace(recipe, data=replace(recipe.data, train=recipe.data.train[:1]))
@@ -121,7 +121,7 @@ def test_a_corpus_of_which_nothing_is_left_is_named(data: Path, name: str) -> No
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
-def test_a_preparation_that_fails_leaves_the_one_before_as_it_was(data: Path) -> None:
+def test_failed_preparation_keeps_the_previous_one(data: Path) -> None:
     run = RunDirectory(data / "run")
     prepare(found_recipe(), run, data)
     before = run.tokenizer.read_bytes()
@@ -152,7 +152,7 @@ def test_a_preparation_that_is_cut_short_leaves_the_one_before(
     assert contents_of(run) == before
 
 
-def test_one_that_is_cut_short_while_it_is_put_in_place_leaves_nothing_to_train_on(
+def test_interrupt_while_shards_are_replaced_leaves_no_shards(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDirectory(data / "run")
@@ -164,7 +164,7 @@ def test_one_that_is_cut_short_while_it_is_put_in_place_leaves_nothing_to_train_
         Shards.open(run.shards("train"))
 
 
-def test_a_full_disk_says_how_much_is_needed_and_leaves_what_was(
+def test_full_disk_error_names_the_space_needed_and_keeps_the_old_files(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDirectory(data / "run")
@@ -189,7 +189,7 @@ def test_empty_lines_are_dropped_and_counted(data: Path) -> None:
     assert (report["valid pairs"], report["valid empty"]) == (1, 2)
 
 
-def test_a_corpus_is_repeated_as_often_as_the_recipe_says(data: Path) -> None:
+def test_corpus_is_repeated_by_the_factor_of_the_recipe(data: Path) -> None:
     recipe, run = found_recipe(), RunDirectory(data / "run")
     one, two = recipe.data.train
     prepare(with_data(recipe, train=(replace(one, repeat=3), two)), run, data)
@@ -198,7 +198,7 @@ def test_a_corpus_is_repeated_as_often_as_the_recipe_says(data: Path) -> None:
     assert sources == ["1 2 3"] * 3 + ["4 5"]
 
 
-def test_a_bidirectional_run_learns_both_ways_and_is_told_which(data: Path) -> None:
+def test_bidirectional_run_has_both_directions_with_their_tags(data: Path) -> None:
     recipe = with_data(found_recipe(), bidirectional=True)
     run = RunDirectory(data / "run")
     report = prepare(recipe, run, data)
@@ -315,7 +315,7 @@ def test_a_run_of_another_vocabulary_or_language_learns_its_own(
         (lambda r: separate(r), "let both share, or neither"),
     ],
 )
-def test_a_run_cannot_start_from_just_any_other(
+def test_start_from_a_run_that_does_not_fit_is_refused(
     data: Path, change: Callable[[Recipe], Recipe], complaint: str
 ) -> None:
     prepare(found_recipe(), RunDirectory(data / "first"), data)
@@ -324,7 +324,7 @@ def test_a_run_cannot_start_from_just_any_other(
         prepare(recipe, RunDirectory(data / "second"), data)
 
 
-def test_what_is_prepared_is_known_by_recipe_and_content(data: Path) -> None:
+def test_preparation_is_valid_for_equal_data_settings_and_text_only(data: Path) -> None:
     recipe, run = found_recipe(), RunDirectory(data / "run")
     assert not is_prepared(recipe, run, data)
     prepare(recipe, run, data)
@@ -393,7 +393,7 @@ def with_data(recipe: Recipe, **changes: Any) -> Recipe:
 
 
 @pytest.mark.parametrize("kind", ["word", "unigram"])
-def test_a_trained_run_keeps_what_it_was_trained_on(data: Path, kind: str) -> None:
+def test_trained_run_refuses_other_text_and_keeps_its_files(data: Path, kind: str) -> None:
     run, recipe = RunDirectory(data / "run"), found_recipe()
     prepare(recipe, run, data)
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
@@ -407,7 +407,7 @@ def test_a_trained_run_keeps_what_it_was_trained_on(data: Path, kind: str) -> No
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_damaged_report_is_made_again(data: Path) -> None:
+def test_run_with_a_damaged_report_is_not_prepared(data: Path) -> None:
     run, recipe = RunDirectory(data / "run"), found_recipe()
     prepare(recipe, run, data)
     assert is_prepared(recipe, run, data)
@@ -416,7 +416,7 @@ def test_a_damaged_report_is_made_again(data: Path) -> None:
         assert not is_prepared(recipe, run, data)
 
 
-def test_what_was_tuned_goes_with_what_it_was_tuned_on(data: Path) -> None:
+def test_new_preparation_removes_tuned_decoding_settings(data: Path) -> None:
     run = RunDirectory(data / "run")
     run.path.mkdir()
     run.decoding.write_text("{}", encoding="utf-8")

@@ -123,7 +123,7 @@ def test_prepare_reads_translations_or_names_the_command(
 @pytest.mark.parametrize(
     ("corpus", "complaint"),
     [
-        (replace(BACK, translator="nobody"), "there is no bundle 'nobody', neither in"),
+        (replace(BACK, translator="missing"), "there is no bundle 'missing', neither in"),
         (replace(BACK, translator="everyday-de-en"), "translates de-en; corpus 'captions' is to"),
     ],
 )

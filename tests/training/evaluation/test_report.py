@@ -101,7 +101,7 @@ def test_examples_are_the_best_the_worst_and_where_systems_differ_most() -> None
         ("", []),
     ],
 )
-def test_what_differs_from_the_reference_is_marked(
+def test_differences_from_the_reference_are_marked(
     text: str, stretches: list[tuple[str, bool]]
 ) -> None:
     assert marked(text, "A blue house.") == stretches

@@ -90,7 +90,7 @@ def test_a_system_compared_with_itself_is_not_significant(few_samples: None) -> 
         assert each.verdict == "not significant"
 
 
-def test_far_better_is_significantly_better_whichever_comes_first(few_samples: None) -> None:
+def test_large_difference_is_significant_in_either_order(few_samples: None) -> None:
     many = replace(BITEXT, references=REFERENCES * 10, sources=None)
     upwards = compare(BAD * 10, GOOD * 10, many)
     downwards = compare(GOOD * 10, BAD * 10, many)
@@ -111,7 +111,7 @@ def test_one_better_sentence_of_many_may_be_chance(few_samples: None) -> None:
     assert bleu.verdict == "not significant"
 
 
-def test_randomisation_takes_fewer_samples_of_large_test_sets_and_the_signature_says_so(
+def test_randomisation_of_large_test_sets_has_fewer_samples_in_its_signature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(comparison, "LEAST_SAMPLES", 7)

@@ -129,7 +129,7 @@ def test_penalty_is_zero_at_the_smoothed_share(amount: float) -> None:
     assert losses.min() >= -1e-5 and losses[0] > 0.1 and losses[-1] > 0.05
 
 
-def test_without_smoothing_confidence_costs_nothing() -> None:
+def test_confidence_without_smoothing_has_no_loss() -> None:
     losses = penalty(ODDS.tolist(), 5, 0.0, PAD).numpy()
     np.testing.assert_allclose(losses, -np.log(ODDS / (ODDS + 3)), atol=1e-5)
     assert (np.diff(losses) < 0).all()

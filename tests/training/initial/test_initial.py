@@ -33,7 +33,7 @@ def test_a_vocabulary_brought_over_to_itself_stays_as_it_is(old: Tokenizer) -> N
     assert rows_for(old, old) == [[id] for id in range(old.vocabulary_size)]
 
 
-def test_a_piece_is_made_of_itself_or_of_pieces_that_spell_it(
+def test_piece_starts_from_its_old_row_or_from_rows_of_pieces_that_spell_it(
     old: Tokenizer, new: Tokenizer
 ) -> None:
     known = old.pieces(range(old.vocabulary_size))
@@ -50,7 +50,7 @@ def test_a_piece_is_made_of_itself_or_of_pieces_that_spell_it(
 
 
 @pytest.mark.parametrize("tying", ["all", "none"])
-def test_what_both_vocabularies_know_is_translated_as_before(
+def test_text_of_shared_pieces_has_unchanged_logits(
     old: Tokenizer, new: Tokenizer, tying: Literal["all", "none"]
 ) -> None:
     config = replace(CONFIG, tying=tying, output_bias=tying == "none")

@@ -111,7 +111,7 @@ def test_a_schedule_without_its_peak_is_refused() -> None:
         replace(Optimisation(tokens_per_batch=1), schedule="cosine")
 
 
-def test_wsd_is_constant_until_its_decay_and_falls_to_almost_nothing() -> None:
+def test_wsd_is_constant_until_its_decay_and_ends_near_zero() -> None:
     schedule = wsd(PEAK, warmup=10, decay=20, steps=100)
     assert {schedule(step) for step in range(10, 81)} == {PEAK}
     falling = [schedule(step) for step in range(80, 101)]

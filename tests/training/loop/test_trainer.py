@@ -133,7 +133,7 @@ def test_the_log_has_a_line_for_every_step_and_validation(run: RunDirectory) -> 
     assert progress.tokens > 10 * 11
 
 
-def test_a_finished_run_has_nothing_left_to_do(run: RunDirectory) -> None:
+def test_finished_run_takes_no_further_step(run: RunDirectory) -> None:
     Trainer(tiny_recipe(), run, CPU).train()
     log, saved = run.log.read_bytes(), checkpoint.checkpoints(run.path)[-1].read_bytes()
     progress = Trainer(tiny_recipe(), run, CPU).train()
@@ -142,7 +142,7 @@ def test_a_finished_run_has_nothing_left_to_do(run: RunDirectory) -> None:
     assert checkpoint.checkpoints(run.path)[-1].read_bytes() == saved
 
 
-def test_training_stops_when_validation_gains_nothing_more(
+def test_training_stops_once_validation_no_longer_improves(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bleu = iter([1.0, 3.0, 2.0, 3.0, 9.0])
@@ -205,7 +205,7 @@ def test_a_gradient_that_is_no_number_is_named_before_it_spoils_a_weight(
         ("auto", False, None),
     ],
 )
-def test_bf16_is_used_where_it_is_asked_for_or_native(
+def test_bf16_is_used_if_requested_or_native(
     tiny_run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
     precision: str,
@@ -242,7 +242,7 @@ def states_are_equal(one: object, other: object) -> bool:
     return one == other
 
 
-def test_a_trainer_goes_on_from_a_state_as_the_one_it_was_taken_from(
+def test_trainer_restored_from_a_state_takes_the_same_steps(
     tiny_run: RunDirectory, tmp_path: Path
 ) -> None:
     recipe = with_optimisation(tiny_recipe(), accumulate=2)
@@ -285,7 +285,7 @@ def test_the_checkpoint_of_another_network_is_refused(run: RunDirectory) -> None
     ("changes", "part"),
     [({"seed": 2}, "seed"), ({"optimisation": {"tokens_per_batch": 110}}, "optimisation")],
 )
-def test_a_run_does_not_go_on_as_another(
+def test_resuming_with_another_recipe_is_refused(
     run: RunDirectory, changes: dict[str, Any], part: str
 ) -> None:
     recipe = with_budget(tiny_recipe(), steps=2)
@@ -314,7 +314,7 @@ def test_a_run_prepared_for_another_vocabulary_is_refused(run: RunDirectory) -> 
         Trainer(other, run, CPU)
 
 
-def test_a_run_prepared_again_does_not_go_on_with_other_pieces(run: RunDirectory) -> None:
+def test_checkpoint_of_another_vocabulary_is_refused(run: RunDirectory) -> None:
     recipe = with_budget(tiny_recipe(), steps=2)
     Trainer(recipe, run, CPU).train()
     retrained = run.tokenizer.read_bytes().replace(b"unk", b"ukn")
@@ -331,7 +331,7 @@ def test_a_run_keeps_to_its_buckets(run: RunDirectory) -> None:
         Trainer(with_budget(recipe, steps=3), run, CPU).train()
 
 
-def test_checkpoints_come_apart_from_validations(run: RunDirectory) -> None:
+def test_checkpoints_and_validations_have_separate_intervals(run: RunDirectory) -> None:
     recipe = with_budget(
         tiny_recipe(), steps=11, validate_every=4, save_every=3, keep_checkpoints=9
     )
@@ -380,7 +380,7 @@ def test_a_run_starts_from_the_weights_of_another(run: RunDirectory) -> None:
         assert torch.equal(weight, document["network"][name])
 
 
-def test_a_run_cannot_start_from_what_does_not_fit(run: RunDirectory) -> None:
+def test_start_from_weights_that_do_not_fit_is_refused(run: RunDirectory) -> None:
     from_it = replace(tiny_recipe(), initial=run.path.name)
     with pytest.raises(
         InvalidRecipe, match=r"averaged\.pt does not exist; run `python -m training"
@@ -396,7 +396,7 @@ def test_a_run_cannot_start_from_what_does_not_fit(run: RunDirectory) -> None:
         Trainer(from_it, beside(run, "relearned"), CPU).train()
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_and_says_what_is_missing(
+def test_full_disk_keeps_the_last_checkpoint_and_names_the_space_needed(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Trainer(with_budget(tiny_recipe(), steps=4), run, CPU).train()
@@ -416,7 +416,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_what_is_missing(
     assert Trainer(tiny_recipe(), run, CPU).train().step == 8
 
 
-def test_what_a_kill_left_half_written_is_swept_up(run: RunDirectory) -> None:
+def test_partial_checkpoint_of_a_killed_run_is_removed(run: RunDirectory) -> None:
     leftover = run.path / "checkpoint-00000003.partial"
     leftover.write_bytes(b"PK")
     Trainer(with_budget(tiny_recipe(), steps=1), run, CPU).train()

@@ -275,7 +275,7 @@ def test_padding_and_bos_are_never_candidates() -> None:
     assert search(model)[0].token_ids == (4,)
 
 
-def test_hypotheses_come_best_first() -> None:
+def test_hypotheses_are_sorted_best_first() -> None:
     for seed in range(10):
         scores = [h.score for h in search(ScriptedDecoder(random_distribution(seed)), beam_size=5)]
         assert scores == sorted(scores, reverse=True)
