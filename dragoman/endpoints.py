@@ -96,8 +96,8 @@ def translate_file(
 ) -> Call[bytes]:
     """Translate a document and keep its layout and markup; returns the translated file.
 
-    ``file`` is a path, or the content. Content needs a ``name`` with one of the extensions
-    ``.txt``, ``.srt``, ``.html``, ``.htm``, ``.md`` or ``.docx``.
+    ``file`` is a path, or the content. Content needs a ``name`` with an extension that the
+    documentation of the API lists under *Files*, such as ``.docx``.
     """
     if isinstance(file, bytes):
         if name is None:

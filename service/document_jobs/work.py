@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from service.document_jobs.types import EqualLanguages
-from service.documents import ReadDocument, Reader, translate_document
+from service.documents import Languages, ReadDocument, Reader, translate_document
 from service.observability.metrics import Metrics
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.errors import Overloaded
@@ -69,9 +69,11 @@ class DocumentWork:
         """
         offer = self._repository.offer
         target = offer.language(order.target, "targets")
+        languages = Languages(target=target)
         if order.source is not None:
-            self._checked(order.source, order)
-        document = await self._reader.read(order.filename, order.content, order.caller)
+            pair = self._checked(order.source, order)
+            languages = Languages(pair.source, pair.target)
+        document = await self._reader.read(order.filename, order.content, order.caller, languages)
         source = order.source
         if source is None:
             detected = await asyncio.to_thread(

@@ -1,4 +1,4 @@
-"""Document formats (txt, srt, html, md, docx): extract texts, insert their translations.
+"""Document formats: extract texts, insert their translations.
 
 Independent of HTTP, of models and of the translation of texts.
 """
@@ -14,6 +14,7 @@ from service.documents.types import (
     DocumentError,
     DocumentFailed,
     DocumentTooDemanding,
+    Languages,
     MarkedSource,
     MarkupLost,
     UnsupportedDocument,
@@ -28,6 +29,7 @@ __all__ = [
     "DocumentFailed",
     "DocumentReader",
     "DocumentTooDemanding",
+    "Languages",
     "MarkedSource",
     "MarkupLost",
     "ReadDocument",

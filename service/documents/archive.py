@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from service.documents.types import BrokenDocument
 
@@ -32,11 +32,11 @@ _DAMAGED = (
 class Archive:
     """A zip archive. Raises ``BrokenDocument`` unless every entry can be read."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, extension: str) -> None:
         try:
             self._file = zipfile.ZipFile(io.BytesIO(content))
         except _DAMAGED as error:
-            raise BrokenDocument("this is not a zip file, as every .docx is") from error
+            raise BrokenDocument(f"this is not a zip file, as every {extension} is") from error
         entries = self._file.infolist()
         if any(entry.flag_bits & 1 for entry in entries):
             raise BrokenDocument("the file is protected by a password; save it without one")
@@ -62,6 +62,9 @@ class Archive:
 
     def __contains__(self, name: str) -> bool:
         return name in self._file.NameToInfo
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file.namelist())
 
     def read(self, name: str) -> bytes:
         """The content of an entry; raises ``BrokenDocument`` if it is too large to parse."""

@@ -1,32 +1,16 @@
-"""Flattens a Word paragraph into atoms: text, tags, breaks and objects, with fields grouped."""
+"""Atoms of a paragraph in XML: text, tags, breaks and objects, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from lxml import etree
 
 from service.documents.fragment import Kind
 
 Format = tuple[object, ...]
-"""Equal for properties of runs that look alike."""
-
-_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "bdo", "dir", "sdt"})
-_COMPUTED = frozenset({"dropDownList", "comboBox", "date", "checkbox", "picture", "docPartObj"})
-"""Content controls with a computed or selected value, which cannot hold free text."""
-_PROPERTIES = frozenset({"pPr", "rPr", "smartTagPr", "sdtPr", "sdtEndPr"})
-_OF_THE_SOURCE = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
-"""Spelling marks, page breaks and hyphens of the source text, dropped in a translation."""
-_BREAKS = frozenset({"br", "cr", "tab", "ptab"})
-_THINGS = frozenset(
-    {
-        *("footnoteReference", "endnoteReference", "footnoteRef", "endnoteRef"),
-        *("sym", "object", "pict", "ruby", "pgNum", "oMath", "oMathPara", "fldSimple", "sdt"),
-    }
-)
-_NOT_OF_LOOK = frozenset({"lang", "noProof", "rPrChange"})
+"""Equal for properties of texts that look alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,127 +29,32 @@ class Atom:
     parts: tuple[Atom, ...] = ()
 
 
+class Grammar(Protocol):
+    """Reads and writes the paragraphs of one family of formats."""
+
+    def atoms_of(self, element: etree._Element) -> list[Atom]:
+        """The atoms of a paragraph or a container, in order."""
+        ...
+
+    def format_of(self, properties: etree._Element | None) -> Format: ...
+
+    def clear(self, element: etree._Element) -> None:
+        """Remove the content of a paragraph or a container, and keep its properties."""
+        ...
+
+    def holder_of(self, element: etree._Element) -> etree._Element:
+        """The element whose children are the content of ``element``."""
+        ...
+
+    def say(self, holder: etree._Element, text: str, properties: etree._Element | None) -> None:
+        """Append text of the given properties."""
+        ...
+
+    def put(self, holder: etree._Element, atom: Atom) -> None:
+        """Append the element of an atom without parts."""
+        ...
+
+
 def name_of(element: etree._Element) -> str:
     """Tag name without namespace; empty for comments and processing instructions."""
     return etree.QName(element).localname if isinstance(element.tag, str) else ""
-
-
-def holder_of(element: etree._Element) -> etree._Element:
-    """The element whose children are the content of ``element``."""
-    if name_of(element) != "sdt":
-        return element
-    return next((child for child in element if name_of(child) == "sdtContent"), element)
-
-
-def contents_of(holder: etree._Element) -> list[etree._Element]:
-    """The children of ``holder``, except its properties."""
-    return [child for child in holder if name_of(child) not in _PROPERTIES]
-
-
-def atoms_of(holder: etree._Element) -> list[Atom]:
-    """The atoms of a paragraph or a container, in order."""
-    return list(_with_fields([atom for child in contents_of(holder) for atom in _atoms(child)]))
-
-
-def format_of(properties: etree._Element | None) -> Format:
-    """Comparable formatting of a run, without its language."""
-    if properties is None:
-        return ()
-    return tuple(_look(child) for child in properties if name_of(child) not in _NOT_OF_LOOK)
-
-
-def _look(element: etree._Element) -> Format:
-    return (
-        element.tag,
-        tuple(sorted((str(key), str(value)) for key, value in element.attrib.items())),
-        tuple(_look(child) for child in element),
-    )
-
-
-def _atoms(element: etree._Element) -> Iterator[Atom]:
-    name = name_of(element)
-    if name == "r":
-        properties = next((child for child in element if name_of(child) == "rPr"), None)
-        for child in contents_of(element):
-            yield from _in_run(child, properties)
-    elif name in _CONTAINERS and not _is_computed(element):
-        yield Atom("open", element, loose=True)
-        yield from atoms_of(holder_of(element))
-        yield Atom("close", element, loose=True)
-    elif name not in _OF_THE_SOURCE:
-        yield Atom("thing" if name in _THINGS else "mark", element, loose=True)
-
-
-def _is_computed(element: etree._Element) -> bool:
-    return any(
-        name_of(child) in _COMPUTED
-        for properties in element
-        if name_of(properties) == "sdtPr"
-        for child in properties
-    )
-
-
-def _in_run(element: etree._Element, properties: etree._Element | None) -> Iterator[Atom]:
-    name = name_of(element)
-    if name == "t":
-        text = element.text or ""
-        kept = text if element.get(_SPACE) == "preserve" else text.strip()
-        yield Atom("text", element, properties, text=kept)
-    elif name == "noBreakHyphen":
-        yield Atom("text", element, properties, text="\N{NON-BREAKING HYPHEN}")
-    elif name in _BREAKS:
-        yield Atom("break", element, properties)
-    elif name not in _OF_THE_SOURCE:
-        inline = name == "drawing" and any(name_of(child) == "inline" for child in element)
-        yield Atom("thing" if inline or name in _THINGS else "mark", element, properties)
-
-
-def _with_fields(atoms: Sequence[Atom]) -> Iterator[Atom]:
-    """Group each field that ends in its own container into one thing, or into link tags.
-
-    Fields over several paragraphs stay marks, and their displayed text is translated.
-    """
-    ends = _ends_of_fields(atoms)
-    place = 0
-    while place < len(atoms):
-        end = ends.get(place)
-        if end is None:
-            yield atoms[place]
-            place += 1
-            continue
-        field = tuple(atoms[place : end + 1])
-        shown = next((n for n, atom in enumerate(field) if _field_mark(atom) == "separate"), None)
-        if shown is not None and _is_link(field[:shown]):
-            yield Atom("open", field[0].element, parts=field[: shown + 1])
-            yield from _with_fields(field[shown + 1 : -1])
-            yield Atom("close", field[0].element, parts=field[-1:])
-        else:
-            yield Atom("thing", field[0].element, parts=field)
-        place = end + 1
-
-
-def _ends_of_fields(atoms: Sequence[Atom]) -> dict[int, int]:
-    ends: dict[int, int] = {}
-    begun: list[int] = []
-    for place, atom in enumerate(atoms):
-        mark = _field_mark(atom)
-        if mark == "begin":
-            begun.append(place)
-        elif mark == "end" and begun:
-            ends[begun.pop()] = place
-        elif atom.kind in ("open", "close"):
-            # A field across a container boundary cannot be moved as a unit.
-            begun.clear()
-    return ends
-
-
-def _field_mark(atom: Atom) -> str:
-    if atom.parts or name_of(atom.element) != "fldChar":
-        return ""
-    namespace = etree.QName(atom.element).namespace
-    return str(atom.element.get(f"{{{namespace}}}fldCharType", ""))
-
-
-def _is_link(atoms: Sequence[Atom]) -> bool:
-    code = "".join(a.element.text or "" for a in atoms if name_of(a.element) == "instrText")
-    return code.split()[:1] == ["HYPERLINK"]

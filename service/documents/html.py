@@ -1,6 +1,7 @@
 """Reads and writes HTML documents; ``service.translation.markup`` parses the HTML itself.
 
-A long page is split at ends of blocks, so that it is never translated as one text.
+A long page is split at ends of blocks, so that it is never translated as one text. Attributes with
+text are translated once per value, and written into the translated page.
 """
 
 from __future__ import annotations
@@ -8,11 +9,17 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from service.documents.encoding import decode
 from service.documents.splicing import Place, SplicedDocument
-from service.documents.types import BrokenDocument, Document, MarkedSource
+from service.documents.types import (
+    UNKNOWN,
+    BrokenDocument,
+    Document,
+    Languages,
+    MarkedSource,
+)
 from service.translation.markup import Markup, html_tokens
 from service.translation.markup.tokens import gathered
 
@@ -54,20 +61,115 @@ _ENCODINGS = frozenset(
 )
 
 
-def open_html(content: bytes) -> Document:
-    """Decode by the byte order mark, the ``<meta charset>``, or else UTF-8.
+_ATTRIBUTES_WITH_TEXT = frozenset({"alt", "title", "placeholder", "aria-label"})
+_DESCRIPTIONS = frozenset({"description", "og:title", "og:description"})
+"""Names of ``<meta>`` whose ``content`` is text."""
+_LANGUAGE = frozenset({"lang", "xml:lang"})
+_NAME = re.compile(r"<([a-zA-Z][^\s/>]*)")
+_ATTRIBUTE = re.compile(r"""(?<=[\s"'])([^\s/>"'=]+)\s*=\s*("[^"]*"|'[^']*'|[^\s>"']+)""")
+
+
+def open_html(content: bytes, languages: Languages = UNKNOWN) -> Document:
+    """Decode by the byte order mark, the ``<meta charset>``, UTF-8, or the usual encoding.
 
     Output has the same encoding; characters that it lacks become numeric references. Raises
     ``BrokenDocument``.
     """
-    file = decode(content, _declared(content))
-    return SplicedDocument(file, "text/html", list(_places(file.text)), "xmlcharrefreplace")
+    file = decode(content, languages.source, _declared(content))
+    page = SplicedDocument(file, "text/html", list(_places(file.text)), "xmlcharrefreplace")
+    return _Page(page, file.text, languages.target)
+
+
+class _Page:
+    """A page: the texts of its blocks, and then the values of its attributes."""
+
+    def __init__(self, page: SplicedDocument, text: str, language: str) -> None:
+        self._page = page
+        self._language = language
+        self._stated: str | None = None
+        """Language that the page names first."""
+        values: dict[str, None] = {}
+        for tag in _tags(text):
+            name = _name_of(tag)
+            for attribute in _ATTRIBUTE.finditer(tag):
+                if name == "html" and attribute[1].lower() in _LANGUAGE and not self._stated:
+                    self._stated = _value_of(attribute)
+            values |= dict.fromkeys(map(_value_of, _attributes_with_text(tag)))
+        self._values = tuple(value for value in values if any(map(str.isalpha, value)))
+
+    @property
+    def media_type(self) -> str:
+        return self._page.media_type
+
+    @property
+    def texts(self) -> tuple[MarkedSource, ...]:
+        return (*self._page.texts, *map(MarkedSource, self._values))
+
+    def replaced(self, translations: Sequence[str]) -> bytes:
+        blocks = len(self._page.texts)
+        translated = dict(zip(self._values, translations[blocks:], strict=True))
+        tags = list(_tokens(self._page.spliced(translations[:blocks])))
+        return self._page.encoded(
+            "".join(self._tag(raw, translated) if is_tag else raw for raw, is_tag in tags)
+        )
+
+    def _tag(self, tag: str, translated: dict[str, str]) -> str:
+        changes = {
+            found.span(2): translated[value]
+            for found in _attributes_with_text(tag)
+            if translated.get(value := _value_of(found), value) != value
+        }
+        if self._language and self._stated:
+            changes |= {
+                found.span(2): self._language
+                for found in _ATTRIBUTE.finditer(tag)
+                if found[1].lower() in _LANGUAGE and _value_of(found) == self._stated
+            }
+        for (start, end), value in sorted(changes.items(), reverse=True):
+            tag = f'{tag[:start]}"{html.escape(value)}"{tag[end:]}'
+        return tag
+
+
+def _tags(text: str) -> Iterator[str]:
+    return (raw for raw, is_tag in _tokens(text) if is_tag)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, bool]]:
+    """The text in parts, and whether each is a start tag that may change."""
+    untouched = 0
+    for token in html_tokens.read(text, _HTML):
+        kept = bool(untouched or token.untouched)
+        if token.kind == "open" and kept:
+            untouched += 1
+        elif token.kind == "close" and untouched:
+            untouched -= 1
+        yield token.raw, token.kind in ("open", "empty") and not kept
+
+
+def _attributes_with_text(tag: str) -> Iterator[re.Match[str]]:
+    found = list(_ATTRIBUTE.finditer(tag))
+    if _name_of(tag) == "meta":
+        values = {each[1].lower(): _value_of(each).lower() for each in found}
+        if not _DESCRIPTIONS.isdisjoint((values.get("name", ""), values.get("property", ""))):
+            yield from (each for each in found if each[1].lower() == "content")
+        return
+    yield from (each for each in found if each[1].lower() in _ATTRIBUTES_WITH_TEXT)
+
+
+def _name_of(tag: str) -> str:
+    found = _NAME.match(tag)
+    return found[1].lower() if found else ""
+
+
+def _value_of(attribute: re.Match[str]) -> str:
+    raw = attribute[2]
+    return html.unescape(raw[1:-1] if raw[0] in "\"'" else raw)
 
 
 def _declared(content: bytes) -> str:
     found = _DECLARED.search(content[:_DECLARED_WITHIN])
     if found is None:
-        return "utf-8"
+        return ""
     label = (found[1] or found[2]).decode("ascii", "replace")
     try:
         name = codecs.lookup(label).name

@@ -18,7 +18,7 @@ from service.documents.inline import Inline
 from service.documents.lines import lines_of
 from service.documents.prose import Lines, written_cell, written_heading, written_paragraph
 from service.documents.splicing import Place, SplicedDocument
-from service.documents.types import BrokenDocument, Document
+from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 
 _CHARACTERS = 10_000
 """Largest paragraph. Parsing time is quadratic in unmatched brackets and asterisks."""
@@ -28,9 +28,9 @@ _FRONT_MATTER = re.compile(
 )
 
 
-def open_markdown(content: bytes) -> Document:
+def open_markdown(content: bytes, languages: Languages = UNKNOWN) -> Document:
     """Open Markdown; raises ``BrokenDocument`` for invalid text or a too long paragraph."""
-    file = decode(content)
+    file = decode(content, languages.source)
     return SplicedDocument(file, "text/markdown", list(_places(file.text)))
 
 

@@ -6,21 +6,36 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from service.documents.docx import open_docx
+from service.documents.bilingual import open_tmx, open_xliff
+from service.documents.captions import open_srt, open_vtt
+from service.documents.epub import open_epub
+from service.documents.gettext_catalogue import open_po
 from service.documents.html import open_html
 from service.documents.markdown import open_markdown
-from service.documents.srt import open_srt
+from service.documents.ooxml import open_docx, open_pptx, open_xlsx
+from service.documents.opendocument import open_odp, open_ods, open_odt
 from service.documents.text import open_text
-from service.documents.types import Document, UnsupportedDocument
+from service.documents.types import UNKNOWN, Document, Languages, UnsupportedDocument
 
-_FORMATS: MappingProxyType[str, Callable[[bytes], Document]] = MappingProxyType(
+_FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = MappingProxyType(
     {
         ".txt": open_text,
         ".srt": open_srt,
+        ".vtt": open_vtt,
         ".html": open_html,
         ".htm": open_html,
         ".md": open_markdown,
         ".docx": open_docx,
+        ".pptx": open_pptx,
+        ".xlsx": open_xlsx,
+        ".odt": open_odt,
+        ".ods": open_ods,
+        ".odp": open_odp,
+        ".epub": open_epub,
+        ".po": open_po,
+        ".xliff": open_xliff,
+        ".xlf": open_xliff,
+        ".tmx": open_tmx,
     }
 )
 
@@ -36,10 +51,10 @@ def extension_of(filename: str) -> str:
     return extension
 
 
-def open_document(filename: str, content: bytes) -> Document:
-    """Open a document in the format of its extension.
+def open_document(filename: str, content: bytes, languages: Languages = UNKNOWN) -> Document:
+    """Open a document in the format of its extension, to be translated between languages.
 
     Raises ``UnsupportedDocument`` for an unknown extension, and ``BrokenDocument`` if the content
     is not in that format.
     """
-    return _FORMATS[extension_of(filename)](content)
+    return _FORMATS[extension_of(filename)](content, languages)

@@ -16,9 +16,11 @@ from pydantic import ValidationError
 from service.documents import worker
 from service.documents.opening import extension_of
 from service.documents.types import (
+    UNKNOWN,
     BrokenDocument,
     DocumentFailed,
     DocumentTooDemanding,
+    Languages,
     MarkupLost,
 )
 from service.helpers.helper import HelperFailed, HelperOutOfMemory, Helpers, HelperTooSlow
@@ -58,6 +60,7 @@ class ReadDocument:
     batches: tuple[bytes, ...] = field(repr=False)
     """Serialised texts, see ``service.documents.batches``."""
     caller: str | None = field(default=None, repr=False)
+    languages: Languages = UNKNOWN
 
     @property
     def size(self) -> int:
@@ -69,7 +72,11 @@ class Reader(Protocol):
     """See ``DocumentReader``."""
 
     async def read(
-        self, filename: str, content: bytes, caller: str | None = None
+        self,
+        filename: str,
+        content: bytes,
+        caller: str | None = None,
+        languages: Languages = UNKNOWN,
     ) -> ReadDocument: ...
 
     async def write(self, document: ReadDocument, translated: Sequence[bytes]) -> bytes: ...
@@ -88,8 +95,14 @@ class DocumentReader:
             memory_bytes=limits.memory_bytes,
         )
 
-    async def read(self, filename: str, content: bytes, caller: str | None = None) -> ReadDocument:
-        """Read a document in the format of its extension.
+    async def read(
+        self,
+        filename: str,
+        content: bytes,
+        caller: str | None = None,
+        languages: Languages = UNKNOWN,
+    ) -> ReadDocument:
+        """Read a document in the format of its extension, to be translated between languages.
 
         ``caller`` never occupies all processes; ``None`` is unknown and may.
 
@@ -97,7 +110,9 @@ class DocumentReader:
         is not in that format, ``DocumentTooDemanding`` and ``DocumentFailed``.
         """
         name = "document" + extension_of(filename)
-        outcome, *parts = await self._ask(caller, worker.READ, name.encode(), content)
+        outcome, *parts = await self._ask(
+            caller, worker.READ, name.encode(), worker.LANGUAGES.dump_json(languages), content
+        )
         if outcome == worker.BROKEN:
             raise BrokenDocument(b"".join(parts).decode(errors="replace"))
         try:
@@ -114,6 +129,7 @@ class DocumentReader:
             outline.sample,
             tuple(parts[1:]),
             caller,
+            languages,
         )
 
     async def write(self, document: ReadDocument, translated: Sequence[bytes]) -> bytes:
@@ -124,7 +140,12 @@ class DocumentReader:
         """
         name = "document" + extension_of(document.filename)
         outcome, *parts = await self._ask(
-            document.caller, worker.WRITE, name.encode(), document.content, *translated
+            document.caller,
+            worker.WRITE,
+            name.encode(),
+            worker.LANGUAGES.dump_json(document.languages),
+            document.content,
+            *translated,
         )
         if outcome == worker.LOST:
             raise MarkupLost
@@ -137,12 +158,18 @@ class DocumentReader:
         await self._helpers.close()
 
     async def _ask(
-        self, caller: str | None, what: bytes, name: bytes, content: bytes, *translated: bytes
+        self,
+        caller: str | None,
+        what: bytes,
+        name: bytes,
+        languages: bytes,
+        content: bytes,
+        *translated: bytes,
     ) -> list[bytes]:
         seconds = self._limits.seconds_per_megabyte * (1 + len(content) / 2**20)
         try:
             return await self._helpers.ask(
-                what, name, content, *translated, caller=caller, seconds=seconds
+                what, name, languages, content, *translated, caller=caller, seconds=seconds
             )
         except (HelperTooSlow, HelperOutOfMemory) as error:
             logger.warning("a document was given up: %s", error)

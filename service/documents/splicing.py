@@ -44,6 +44,14 @@ class SplicedDocument:
         return tuple(place.source for place in self._places)
 
     def replaced(self, translations: Sequence[str]) -> bytes:
+        return self.encoded(self.spliced(translations))
+
+    def encoded(self, text: str) -> bytes:
+        """A text in the encoding of the file."""
+        return self._file.encode(text, self._unencodable)
+
+    def spliced(self, translations: Sequence[str]) -> str:
+        """The text of the file with its places replaced."""
         parts: list[str] = []
         end_of_last = 0
         for place, translation in zip(self._places, translations, strict=True):
@@ -54,4 +62,4 @@ class SplicedDocument:
                 parts.append(place.written(translation))
             end_of_last = place.end
         parts.append(self._file.text[end_of_last:])
-        return self._file.encode("".join(parts), self._unencodable)
+        return "".join(parts)

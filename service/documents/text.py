@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from service.documents.encoding import decode
 from service.documents.splicing import Place, SplicedDocument
-from service.documents.types import Document, MarkedSource
+from service.documents.types import UNKNOWN, Document, Languages, MarkedSource
 
 _CHARACTERS = 2_000
 """Maximum length of a text, unless a line is longer."""
@@ -17,9 +17,9 @@ _SENTENCE_END = re.compile(r"[.!?…]['\"’”»)\]]*\s+(?=[^\W\d_])|[。！？
 _BLANK = re.compile(r"\s")
 
 
-def open_text(content: bytes) -> Document:
-    """Decode UTF-8, or by the byte order mark; raises ``BrokenDocument``."""
-    file = decode(content)
+def open_text(content: bytes, languages: Languages = UNKNOWN) -> Document:
+    """Decode a file; raises ``BrokenDocument``."""
+    file = decode(content, languages.source)
     return SplicedDocument(file, "text/plain", list(_places(file.text)))
 
 

@@ -69,6 +69,19 @@ class MarkedSource:
             object.__setattr__(self, "characters", len(self.text))
 
 
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """Language codes of a translation; empty where one is not known."""
+
+    source: str = ""
+    """Decides the encoding of files that name none, and the texts of a translation memory."""
+    target: str = ""
+    """Written into files that name their language."""
+
+
+UNKNOWN = Languages()
+
+
 class Document(Protocol):
     """An opened document. All methods are CPU-bound and synchronous."""
 

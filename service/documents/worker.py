@@ -14,7 +14,14 @@ from pydantic import NonNegativeInt, TypeAdapter
 
 from service.documents.batches import Batch, numbers_of_batches, read_translations, write_batch
 from service.documents.opening import open_document
-from service.documents.types import BrokenDocument, Document, MarkedSource, MarkupLost, characters
+from service.documents.types import (
+    BrokenDocument,
+    Document,
+    Languages,
+    MarkedSource,
+    MarkupLost,
+    characters,
+)
 from service.translation.markup import parse
 
 READ, WRITE = b"read", b"write"
@@ -24,6 +31,8 @@ MOST_BYTES_OF_TEXTS = 32 << 20
 """Limit of a document's serialised texts, which the server holds until all are translated."""
 _MOST_CHARACTERS_OF_TEXT = 100_000
 """Limit of one text with its markup: a paragraph, a caption, a block of HTML."""
+_MOST_TEXTS = 100_000
+"""Paragraphs, cells, captions or units."""
 _TEXTS_FOR_DETECTION = 100
 _CHARACTERS_FOR_DETECTION = 20_000
 
@@ -36,8 +45,18 @@ class Outline:
         "text/plain",
         "text/html",
         "text/markdown",
-        "application/x-subrip",
+        "text/vtt",
+        "text/x-gettext-translation",
+        "application/epub+zip",
+        "application/vnd.oasis.opendocument.presentation",
+        "application/vnd.oasis.opendocument.spreadsheet",
+        "application/vnd.oasis.opendocument.text",
+        "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "application/x-subrip",
+        "application/x-tmx+xml",
+        "application/xliff+xml",
     ]
     characters: NonNegativeInt
     """Characters to translate, without markup."""
@@ -48,18 +67,19 @@ class Outline:
 
 
 OUTLINE: TypeAdapter[Outline] = TypeAdapter(Outline)
+LANGUAGES: TypeAdapter[Languages] = TypeAdapter(Languages)
 
 
 def answer(parts: Sequence[bytes]) -> list[bytes]:
     """Handle one message of the helper process.
 
-    ``READ``, name and file give ``DONE``, an outline and batches of texts. ``WRITE``, name, file
-    and translated batches give ``DONE`` and a file. Failures give ``BROKEN`` with a reason, or
-    ``LOST``.
+    ``READ``, name, languages and file give ``DONE``, an outline and batches of texts. ``WRITE``,
+    name, languages, file and translated batches give ``DONE`` and a file. Failures give ``BROKEN``
+    with a reason, or ``LOST``.
     """
-    what, name, content, *translated = parts
+    what, name, languages, content, *translated = parts
     try:
-        document = open_document(name.decode(), content)
+        document = open_document(name.decode(), content, LANGUAGES.validate_json(languages))
         return _read(document) if what == READ else [DONE, _written(document, translated)]
     except BrokenDocument as error:
         return [BROKEN, str(error).encode()]
@@ -69,6 +89,11 @@ def answer(parts: Sequence[bytes]) -> list[bytes]:
 
 def _read(document: Document) -> list[bytes]:
     texts = document.texts
+    if len(texts) > _MOST_TEXTS:
+        raise BrokenDocument(
+            f"the document has {len(texts)} paragraphs; at most {_MOST_TEXTS} are read: send it in "
+            "parts"
+        )
     longest = max((len(text.text) for text in texts), default=0)
     if longest > _MOST_CHARACTERS_OF_TEXT:
         raise BrokenDocument(

@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.documents import SUPPORTED
 from service.settings import Settings
 from tests.support.asgi import connected
 from tests.support.shouting import put_bundle
@@ -140,7 +141,7 @@ async def test_frontend_settings_list_features_and_limits(client: httpx.AsyncCli
         "keyRequired": False,
         "suggestions": False,
         "filesTranslation": True,
-        "supportedFilesFormat": [".txt", ".srt", ".html", ".htm", ".md", ".docx"],
+        "supportedFilesFormat": list(SUPPORTED),
         "language": {
             "source": {"code": "auto", "name": "Auto Detect"},
             "target": {"code": "en", "name": "English"},

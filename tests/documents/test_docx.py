@@ -14,10 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.documents import archive
-from service.documents.docx import open_docx
+from service.documents.ooxml import open_docx
 from service.documents.types import BrokenDocument, characters
 from tests.documents.translations import shouted, unchanged
-from tests.documents.word import NAMESPACES, entries, inside, saved, with_entry, with_paragraph
+from tests.documents.word import (
+    NAMESPACES,
+    entries,
+    inside,
+    saved,
+    with_entry,
+    with_paragraph,
+    zip_of,
+)
 
 PART = "word/document.xml"
 
@@ -266,14 +274,6 @@ def test_a_deeply_nested_paragraph_is_read() -> None:
     assert "<w:t>ONE</w:t>" in inside(shouted(open_docx(with_paragraph(nested))))
 
 
-def zip_of(**files: bytes) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in files.items():
-            file.writestr(name, data)
-    return stream.getvalue()
-
-
 def with_doctype(data: bytes) -> bytes:
     head, declaration, rest = data.partition(b"?>")
     entity = b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]>'
@@ -290,7 +290,7 @@ def with_doctype(data: bytes) -> bytes:
         (zip_of(a=b"b"), "no list of content types"),
         (with_entry(report(), "[Content_Types].xml", lambda _: b"<Types/>"), "no document of Word"),
         (with_entry(report(), PART, lambda data: data[:-9]), "document.xml is not well-formed XML"),
-        (with_entry(report(), PART, with_doctype), "document.xml declares a document type"),
+        (with_entry(report(), PART, with_doctype), "document.xml declares entities"),
     ],
 )
 def test_broken_files_are_refused_with_a_reason(content: bytes, reason: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.documents.html import open_html
-from service.documents.types import BrokenDocument, characters
+from service.documents.types import BrokenDocument, Languages, characters
 from tests.documents.translations import shouted, unchanged
 
 SOUP = st.lists(
@@ -85,3 +85,36 @@ def test_scripts_styles_and_comments_are_not_counted() -> None:
     page = "<style>p {}</style><script>let a</script><p class=a>Hi &amp; you</p>\n<!-- no -->"
     assert characters(open_html(page.encode())) == len("Hi & you")
     assert open_html(b"<script>let a</script><br>").texts == ()
+
+
+PAGE = """<!DOCTYPE html><html lang="en-GB"><head><title>page title</title>
+<meta name="description" content="about &quot;dogs&quot;"><meta name="author" content="a person">
+</head><body title='a tip'><p>see <img src=a.png alt=dog> and <input placeholder="your name"></p>
+<p translate="no"><img alt="kept" title="kept"></p><q lang="fr">mot</q><b lang=en-GB>word</b>
+<img alt="12"><img alt="dog"></body></html>
+"""
+
+
+def test_title_attributes_with_text_and_language_are_translated() -> None:
+    document = open_html(PAGE.encode(), Languages("en", "de"))
+    assert [source.text for source in document.texts[1:]] == [
+        *('about "dogs"', "a tip", "dog", "your name"),
+    ]
+    page = document.texts[0].text
+    attributes = ['"HUNDE" & mehr', "Tipp", "Hund", "Ihr Name"]
+    written = document.replaced([page.replace("page title", "Titel"), *attributes]).decode()
+    assert written == (
+        PAGE.replace("page title", "Titel")
+        .replace("about &quot;dogs&quot;", "&quot;HUNDE&quot; &amp; mehr")
+        .replace("'a tip'", '"Tipp"')
+        .replace("alt=dog", 'alt="Hund"')
+        .replace('"dog"', '"Hund"')
+        .replace("your name", "Ihr Name")
+        .replace('lang="en-GB"', 'lang="de"')
+        .replace("lang=en-GB", 'lang="de"')
+    )
+
+
+def test_a_page_that_names_no_language_stays_without() -> None:
+    content = b'<html><body><p lang="en">one</p></body></html>'
+    assert unchanged(open_html(content, Languages("en", "de"))) == content

@@ -5,7 +5,7 @@ import srt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.srt import open_srt
+from service.documents.captions import open_srt, open_vtt
 from service.documents.types import BrokenDocument, MarkupLost
 from tests.documents.translations import shouted, translated, unchanged
 
@@ -139,3 +139,64 @@ def test_dialogue_dashes_are_kept_and_not_translated(dash: str) -> None:
     assert document.replaced(["eins", "zwei"]).decode() == (
         captions.replace("one", "eins").replace("two", "zwei")
     )
+
+
+def caption(said: str) -> bytes:
+    return f"1\n00:00:01,000 --> 00:00:02,000\n{said}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("♪ La la la ♪", "La la la"),
+        ("- ♪ Hello again", "Hello again"),
+        ("<i>- Where?</i>", "Where?"),
+        ("<i>♪ a song</i> ♪", "a song"),
+        ("{\\an8}– Yes", "Yes"),
+    ],
+)
+def test_dashes_and_notes_of_music_stay_and_are_not_translated(said: str, text: str) -> None:
+    document = open_srt(caption(said))
+    assert [source.text for source in document.texts] == [text]
+    assert document.replaced(["NEW WORDS"]) == caption(said.replace(text, "NEW WORDS"))
+
+
+VTT = """WEBVTT - some title
+
+STYLE
+::cue { color: red }
+
+NOTE a note that
+is not spoken
+
+intro
+00:01.000 --> 00:02.500 align:start
+<v Fred>Hello <c.loud>there</c> &amp; welcome
+to the <00:02.000>show
+
+01:00:01.000 --> 01:00:02.000
+- Who?
+- Me!
+"""
+
+
+def test_only_the_spoken_words_of_webvtt_change() -> None:
+    document = open_vtt(VTT.encode())
+    assert [source.text for source in document.texts] == [
+        'Hello <g id="2">there</g> &amp; welcome to the <x id="3"/>show',
+        "Who?",
+        "Me!",
+    ]
+    assert unchanged(open_vtt(VTT.encode())) == VTT.encode()
+    spoken = ("Hello", "there", "welcome", "to the", "show\n", "Who", "Me!")
+    expected = VTT.replace("welcome\nto the", "welcome to\nthe")
+    for words in (*spoken, "to\nthe"):
+        expected = expected.replace(words, words.upper())
+    assert shouted(document).decode().split() == expected.split()
+
+
+def test_captions_that_are_not_webvtt_are_refused() -> None:
+    with pytest.raises(BrokenDocument, match="line 1 is not WEBVTT"):
+        open_vtt(b"1\n00:01.000 --> 00:02.000\na\n")
+    with pytest.raises(BrokenDocument, match="line 3 has an arrow but no times"):
+        open_vtt(b"WEBVTT\n\n1 --> 2\na\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import docx
 from docx.document import Document as WordDocument
@@ -20,9 +21,25 @@ NAMESPACES = (
 )
 
 
-def saved(document: WordDocument) -> bytes:
+class Savable(Protocol):
+    def save(self, file: Any, /) -> None: ...
+
+
+def saved_by(document: Savable) -> bytes:
     stream = io.BytesIO()
     document.save(stream)
+    return stream.getvalue()
+
+
+def saved(document: WordDocument) -> bytes:
+    return saved_by(document)
+
+
+def zip_of(**files: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in files.items():
+            file.writestr(name, data)
     return stream.getvalue()
 
 

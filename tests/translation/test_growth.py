@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from models.text.numbers import numbers
+from service.documents.captions import open_srt
 from service.documents.fragment import Fragment, Piece
 from service.documents.html import open_html
-from service.documents.srt import open_srt
 from service.documents.text import open_text
 from service.translation.full_stops import added_full_stop
 from service.translation.glossary.term_index import TermIndex

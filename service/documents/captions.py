@@ -1,4 +1,4 @@
-"""Reads and writes SubRip captions (.srt); numbers, times and blank lines stay unchanged.
+"""Reads and writes captions, SubRip (.srt) and WebVTT (.vtt); only spoken words change.
 
 Each caption is translated separately, even if its sentence continues in the next one, because the
 words must match the time on screen. Lines of one sentence are joined, translated, and broken into
@@ -7,35 +7,68 @@ as many lines again, or more if they became too long.
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from service.documents.encoding import decode
 from service.documents.fragment import Fragment, Piece
 from service.documents.lines import lines_of
 from service.documents.splicing import Place, SplicedDocument
-from service.documents.types import BrokenDocument, Document
+from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 from service.documents.wrapping import balanced, words_of
 
 _TIMES = re.compile(
     r"\s*-?\d+:\d{1,2}:\d{1,2}[,.:]\d{1,3}\s*-->\s*-?\d+:\d{1,2}:\d{1,2}[,.:]\d{1,3}(?:\s.*)?",
     re.DOTALL,
 )
-_TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
+_VTT_TIMES = re.compile(
+    r"\s*(?:\d+:)?\d\d:\d\d\.\d{3}\s+-->\s+(?:\d+:)?\d\d:\d\d\.\d{3}(?:\s.*)?", re.DOTALL
+)
+_TAG = re.compile(r"<(/?)([a-z]+)(?:[\s.][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*\s*$")  # noqa: RUF001
 _SPEAKER = re.compile(r"\s*(?:[-‐–—]|>>|♪|\w+:\s)")  # noqa: RUF001
-_DASH = re.compile(r"(?:[-‐–—]|>>)\s*(?=\S)")  # noqa: RUF001
+_DASH = re.compile(r"\s*(?:[-‐–—]|>>)\s*(?=\S)")  # noqa: RUF001
 """What a line of dialogue begins with; it is not translated."""
+_MUSIC = re.compile("([♪♫♬]+)")
 _WIDTH = 42
 """Usual maximum of characters in a subtitle line."""
 
 
-def open_srt(content: bytes) -> Document:
+def open_srt(content: bytes, languages: Languages = UNKNOWN) -> Document:
     """Open captions; ``BrokenDocument`` names the first line that belongs to no caption."""
-    file = decode(content)
+    file = decode(content, languages.source)
     return SplicedDocument(file, "application/x-subrip", list(_places(file.text)))
+
+
+def open_vtt(content: bytes, languages: Languages = UNKNOWN) -> Document:
+    """Open captions; raises ``BrokenDocument`` unless they begin with ``WEBVTT``."""
+    file = decode(content, languages.source)
+    return SplicedDocument(file, "text/vtt", list(_vtt_places(file.text)))
+
+
+def _vtt_places(text: str) -> Iterator[Place]:
+    """The places of all cues. Notes, styles, regions and names of cues are not translated."""
+    if text and not re.match(r"WEBVTT(?:\s|\Z)", text):
+        raise BrokenDocument("line 1 is not WEBVTT, with which every .vtt begins")
+    block: list[tuple[int, str]] = []
+    for number, (start, line) in enumerate([*lines_of(text), (len(text), "")]):
+        if line.strip():
+            block.append((start, line))
+            if "-->" in line and not _VTT_TIMES.fullmatch(line):
+                raise BrokenDocument(
+                    f"line {number + 1} has an arrow but no times; they are written "
+                    "00:01.000 --> 00:02.500"
+                )
+            continue
+        first = next((n for n, (_, line) in enumerate(block) if "-->" in line), len(block))
+        for group in _groups(block[first + 1 :]):
+            yield from _place(group, escaped=True)
+        block = []
 
 
 def _places(text: str) -> Iterator[Place]:
@@ -85,22 +118,23 @@ def _groups(caption: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
         yield group
 
 
-def _place(group: list[tuple[int, str]]) -> Iterator[Place]:
+def _place(group: list[tuple[int, str]], *, escaped: bool = False) -> Iterator[Place]:
+    """The place of a group; ``escaped`` text has the character references of WebVTT."""
     lines = [line.strip() for _, line in group]
     start = group[0][0] + group[0][1].index(lines[0])
     end = group[-1][0] + group[-1][1].index(lines[-1]) + len(lines[-1])
-    if dash := _DASH.match(lines[0]):
-        start += dash.end()
-        lines[0] = lines[0][dash.end() :]
     newline = group[0][1][len(group[0][1].rstrip("\r\n")) :]
     joined = lines[0]
     for line in lines[1:]:
         joined += ("" if _wide(joined[-1]) and _wide(line[0]) else " ") + line
-    fragment = Fragment(_pieces(joined))
+    pieces = _pieces(joined)
+    fragment = Fragment(_changed(html.unescape, pieces) if escaped else pieces)
     longest = max(len(_TAG.sub("", line)) for line in lines)
 
     def written(translation: str) -> str:
-        words = words_of(fragment.replaced(translation), tags_have_width=False)
+        pieces = iter(fragment.replaced(translation))
+        escaping = _changed(partial(html.escape, quote=False), pieces) if escaped else pieces
+        words = words_of(escaping, tags_have_width=False)
         width = sum(word.width for word in words) + len(words) - 1
         most = max(len(lines), math.ceil(width / max(_WIDTH, longest)))
         return (newline or "\n").join(balanced(words, most))
@@ -109,16 +143,30 @@ def _place(group: list[tuple[int, str]]) -> Iterator[Place]:
         yield Place(start, end, source, written)
 
 
+def _changed(change: Callable[[str], str], pieces: Iterator[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        yield replace(piece, text=change(piece.text)) if piece.kind == "text" else piece
+
+
 def _pieces(line: str) -> Iterator[Piece]:
+    """Tags and words. A dash of dialogue and notes of music are marks."""
     end_of_last = 0
-    for tag in _TAG.finditer(line):
-        yield Piece("text", line[end_of_last : tag.start()])
+    said = False
+    for tag in [*_TAG.finditer(line), None]:
+        text = line[end_of_last : tag.start() if tag else len(line)]
+        if not said and (dash := _DASH.match(text)):
+            yield Piece("mark", dash[0])
+            text = text[dash.end() :]
+        said = said or bool(text.strip())
+        for number, part in enumerate(_MUSIC.split(text)):
+            yield Piece("mark" if number % 2 else "text", part)
+        if tag is None:
+            return
         end_of_last = tag.end()
         if tag[2]:
             yield Piece("close" if tag[1] else "open", tag[0], tag[2].lower())
         else:
             yield Piece("mark", tag[0])
-    yield Piece("text", line[end_of_last:])
 
 
 def _wide(character: str) -> bool:

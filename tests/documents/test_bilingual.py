@@ -1,0 +1,164 @@
+"""Translation files: XLIFF, TMX and catalogues of gettext."""
+
+from __future__ import annotations
+
+import polib
+import pytest
+
+from service.documents import BrokenDocument, Languages, open_document
+from tests.documents.translations import shouted, unchanged
+
+ENGLISH_TO_GERMAN = Languages("en", "de")
+
+XLIFF = """<?xml version='1.0' encoding='UTF-8'?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file source-language="en">
+<body>
+<trans-unit id="1"><source>one <g id="1">bold</g> word<x id="2"/></source></trans-unit>
+<trans-unit id="2"><source>done before</source><target>vorher</target></trans-unit>
+<trans-unit id="3"><source>to fill</source><target state="new"/></trans-unit>
+<trans-unit id="4" translate="no"><source>a code</source></trans-unit>
+<group translate="no"><trans-unit id="5"><source>another</source></trans-unit></group>
+<trans-unit id="6"><source>see <bpt id="1">&lt;b&gt;</bpt>this<ept id="1">&lt;/b&gt;</ept> and \
+<mrk mtype="protected">%d kept</mrk></source></trans-unit>
+<trans-unit id="7"><source>other</source><alt-trans><source>no</source></alt-trans></trans-unit>
+</body></file></xliff>"""
+
+
+def said(name: str, content: str, languages: Languages = ENGLISH_TO_GERMAN) -> list[str]:
+    return [source.text for source in open_document(name, content.encode(), languages).texts]
+
+
+def test_units_of_xliff_without_a_target_are_translated() -> None:
+    assert said("a.xlf", XLIFF) == [
+        'one <g id="1">bold</g> word<x id="2"/>',
+        "to fill",
+        'see <g id="1">this</g> and <x id="2"/>',
+        "other",
+    ]
+    written = shouted(open_document("a.xliff", XLIFF.encode(), ENGLISH_TO_GERMAN)).decode()
+    assert (
+        '</source><target>ONE <g id="1">BOLD</g> WORD<x id="2"/></target></trans-unit>' in written
+    )
+    assert "<source>done before</source><target>vorher</target>" in written
+    assert '<source>to fill</source><target state="new">TO FILL</target>' in written
+    assert (
+        '<target>SEE <bpt id="1">&lt;b&gt;</bpt>THIS<ept id="1">&lt;/b&gt;</ept> AND '
+        '<mrk mtype="protected">%d kept</mrk></target>'
+    ) in written
+    assert '<file source-language="en" target-language="de">' in written
+    assert written.count("<target") == 5
+
+
+def test_units_of_xliff_2_are_translated() -> None:
+    content = (
+        '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en"><file '
+        'id="f"><unit id="1"><segment><source>one <pc id="1">bold</pc> <sc id="2"/>word'
+        '<ec startRef="2"/></source></segment></unit></file></xliff>'
+    )
+    assert said("a.xliff", content) == ['one <g id="1">bold</g> <g id="2">word</g>']
+    written = shouted(open_document("a.xliff", content.encode(), ENGLISH_TO_GERMAN)).decode()
+    assert (
+        '<target>ONE <pc id="1">BOLD</pc> <sc id="2"/>WORD<ec startRef="2"/></target>'
+    ) in written
+    assert 'srcLang="en" trgLang="de"' in written
+
+
+TMX = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en-US" datatype="plaintext"/><body>
+<tu><tuv xml:lang="en-US"><seg>one <hi>two</hi></seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>known</seg></tuv><tuv xml:lang="de-AT"><seg>bekannt</seg></tuv></tu>
+<tu><tuv xml:lang="fr"><seg>autre</seg></tuv></tu>
+</body></tmx>"""
+
+
+def test_units_of_a_memory_without_the_target_language_get_it() -> None:
+    assert said("a.tmx", TMX) == ['one <g id="1">two</g>']
+    assert said("a.tmx", TMX, Languages("fr", "de")) == ["autre"]
+    written = shouted(open_document("a.tmx", TMX.encode("utf-16"), ENGLISH_TO_GERMAN))
+    assert '<tuv xml:lang="de"><seg>ONE <hi>TWO</hi></seg></tuv></tu>' in written.decode("utf-16")
+
+
+CATALOGUE = """# Comment of a translator
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=ISO-8859-1\\n"
+"Language: \\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
+
+#: main.c:3
+#, c-format
+msgid "caf\xe9 %s\\n"
+msgstr ""
+
+msgid "known"
+msgstr "bekannt"
+
+#, fuzzy
+msgid "fuzzy"
+msgstr "unscharf"
+
+msgctxt "menu"
+msgid "one <b>file</b>"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "%d"
+msgstr ""
+
+#~ msgid "old"
+#~ msgstr ""
+"""
+
+
+def test_messages_without_translation_are_translated() -> None:
+    document = open_document("a.po", CATALOGUE.encode("latin-1"), ENGLISH_TO_GERMAN)
+    assert [(source.text, source.markup.kind) for source in document.texts] == [
+        ("café %s\n", "text"),
+        ("one <b>file</b>", "html"),
+        ("%d files", "text"),
+        ("%d", "text"),
+    ]
+    written = document.replaced(["ein Café %s\n", "eine <b>Datei</b>", "%d Dateien", "%d"]).decode()
+    before, after = polib.pofile(CATALOGUE), polib.pofile(written)
+    assert [e.msgid for e in after] == [e.msgid for e in before]
+    assert [(e.msgctxt, e.flags, e.occurrences, e.obsolete) for e in after] == [
+        (e.msgctxt, e.flags, e.occurrences, e.obsolete) for e in before
+    ]
+    assert [e.msgstr for e in after] == ["ein Café %s\n", "bekannt", "unscharf", "", "%d", ""]
+    assert after[3].msgstr_plural == {0: "eine <b>Datei</b>", 1: "%d Dateien"}
+    assert after.metadata["Content-Type"] == "text/plain; charset=UTF-8"
+    assert after.metadata["Language"] == "de"
+    assert after.header == before.header
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.po", CATALOGUE.replace('msgstr ""', 'msgstr "x"').replace('] ""', '] "x"')),
+        ("a.tmx", TMX),
+        ("a.xlf", XLIFF),
+    ],
+)
+def test_an_untranslated_file_stays_byte_for_byte(name: str, content: str) -> None:
+    encoded = content.encode("latin-1")
+    assert unchanged(open_document(name, encoded)) == encoded
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.xlf", b"<a/>", "no XLIFF file: its root is a"),
+        ("a.tmx", b"<a/>", "no TMX file: its root is a"),
+        ("a.xlf", b"words", "not well-formed XML"),
+        ("a.tmx", b'<!DOCTYPE tmx [<!ENTITY a "b">]><tmx/>', "declares entities"),
+        ("a.xlf", b"<a>" * 300 + b"</a>" * 300, "not well-formed XML"),
+        ("a.po", b"words\n", "no catalogue of gettext: line 1 is broken"),
+        ("a.po", b"/etc/hostname", "no catalogue of gettext: line 1 is broken"),
+        ("a.po", b'"Content-Type: text/plain; charset=klingon\\n"\n', "charset klingon is unknown"),
+    ],
+)
+def test_broken_files_are_refused_with_a_reason(name: str, content: bytes, reason: str) -> None:
+    with pytest.raises(BrokenDocument, match=reason):
+        open_document(name, content)

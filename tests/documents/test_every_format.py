@@ -1,0 +1,115 @@
+"""What holds for every document format, with one real file of each."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from itertools import pairwise
+
+import pytest
+
+from service.documents import (
+    SUPPORTED,
+    BrokenDocument,
+    Languages,
+    archive,
+    open_document,
+    translate_document,
+    worker,
+)
+from tests.documents.here import ReaderHere
+from tests.documents.test_bilingual import CATALOGUE, TMX, XLIFF
+from tests.documents.test_docx import report
+from tests.documents.test_epub import BOOK
+from tests.documents.test_html import PAGE
+from tests.documents.test_markdown import GUIDE
+from tests.documents.test_office import sheets, slides
+from tests.documents.test_opendocument import letter, presentation, sheet
+from tests.documents.test_srt import FILM, VTT
+from tests.documents.test_through_markup import backwards, translated
+from tests.documents.translations import shout, unchanged
+from tests.documents.word import entries, zip_of
+
+FILES = {
+    ".txt": b"One. Two.\n",
+    ".srt": FILM.encode(),
+    ".vtt": VTT.encode(),
+    ".html": PAGE.encode(),
+    ".htm": PAGE.encode(),
+    ".md": GUIDE.encode(),
+    ".docx": report(),
+    ".pptx": slides(),
+    ".xlsx": sheets(),
+    ".odt": letter(),
+    ".ods": sheet(),
+    ".odp": presentation(),
+    ".epub": BOOK,
+    ".po": CATALOGUE.encode("latin-1"),
+    ".xliff": XLIFF.encode(),
+    ".xlf": XLIFF.encode(),
+    ".tmx": TMX.encode(),
+}
+ZIPPED = [extension for extension, content in FILES.items() if content.startswith(b"PK")]
+ENGLISH = Languages("en", "de")
+
+
+def test_every_supported_format_has_a_file() -> None:
+    assert tuple(FILES) == SUPPORTED
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("extension", FILES)
+async def test_a_file_is_translated_and_its_kind_is_named(extension: str) -> None:
+    reader = ReaderHere()
+    opened = await reader.read("a" + extension, FILES[extension], languages=ENGLISH)
+    assert "/" in opened.media_type
+    assert opened.characters > 5
+    assert await translate_document(reader, opened, shout) != FILES[extension]
+
+
+@pytest.mark.parametrize("extension", FILES)
+def test_a_translation_with_words_in_another_order_keeps_all_markup(extension: str) -> None:
+    document = open_document("a" + extension, FILES[extension], ENGLISH)
+    written = translated(document, backwards)
+    if extension in ZIPPED:
+        again = open_document("a" + extension, written, ENGLISH)
+        count = [text.text.count("<") for text in document.texts]
+        assert [text.text.count("<") for text in again.texts] == count
+    elif extension not in (".po", ".xliff", ".xlf", ".tmx"):
+        assert written.count(b"<") == FILES[extension].count(b"<")
+
+
+@pytest.mark.parametrize("extension", ZIPPED)
+def test_entries_keep_their_names_order_and_compression(extension: str) -> None:
+    content = FILES[extension]
+    written = unchanged(open_document("a" + extension, content))
+    assert entries(written) == entries(content)
+    infos = [zipfile.ZipFile(io.BytesIO(each)).infolist() for each in (content, written)]
+    kept = [[(info.filename, info.compress_type) for info in each] for each in infos]
+    assert all(before == after for before, after in pairwise(kept))
+
+
+@pytest.mark.parametrize("extension", ZIPPED)
+def test_hostile_archives_are_refused_by_name(
+    extension: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "a" + extension
+    with pytest.raises(BrokenDocument, match=f"not a zip file, as every \\{extension} is"):
+        open_document(name, FILES[extension][:-40])
+    with pytest.raises(BrokenDocument, match="10001 entries"):
+        open_document(name, zip_of(**{f"part{number}": b"" for number in range(10_001)}))
+    monkeypatch.setattr(archive, "_MOST_BYTES_READ", 100)
+    with pytest.raises(BrokenDocument, match="at most 100 are read"):
+        open_document(name, FILES[extension])
+    monkeypatch.setattr(archive, "_MOST_BYTES", 1000)
+    with pytest.raises(BrokenDocument, match="at most 10000 entries and 1000 bytes"):
+        open_document(name, FILES[extension])
+
+
+@pytest.mark.anyio
+async def test_a_document_with_too_many_paragraphs_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_MOST_TEXTS", 3)
+    with pytest.raises(BrokenDocument, match="has 5 paragraphs; at most 3 are read"):
+        await ReaderHere().read("a.xlsx", FILES[".xlsx"])
