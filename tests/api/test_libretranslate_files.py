@@ -53,7 +53,7 @@ async def test_language_of_a_file_is_detected(client: httpx.AsyncClient) -> None
         ({"file": ("a.txt", b"a")}, {"target": "en"}, "Invalid request: missing source parameter"),
         ({"file": ("a.txt", b"a")}, {"source": "de"}, "Invalid request: missing target parameter"),
         ({"file": ("a.txt", b"a")}, {"source": "de", "target": "zz"}, "zz is not supported"),
-        ({"file": ("a.txt", b"\xff")}, DE_EN, "byte 0 is not UTF-8 text"),
+        ({"file": ("a.txt", b"\x81")}, DE_EN, "byte 0 is not UTF-8 text"),
         (
             {"file": ("a.txt", b"a"), "more": ("b.txt", b"b")},
             DE_EN,
