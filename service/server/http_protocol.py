@@ -97,6 +97,9 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
         self._wait_for_head()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """The request is answered as without ``Upgrade``; uvicorn would log two lines for each."""
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from service.thread_priority import lower_thread_priority
 from service.translation.errors import Overloaded
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class TextPool:
     """At most ``threads`` calls run and ``waiting`` calls wait; more raise ``Overloaded``."""
 
     def __init__(self, threads: int = 2, waiting: int = 256) -> None:
-        self._executor = ThreadPoolExecutor(threads, "text")
+        self._executor = ThreadPoolExecutor(threads, "text", initializer=lower_thread_priority)
         self._places = threading.BoundedSemaphore(threads + waiting)
 
     async def run(self, texts: Sequence[str], work: Callable[[Check], T], extra: int = 0) -> T:

@@ -177,9 +177,10 @@ def test_expect_100_continue_is_answered(server: Server) -> None:
     assert talk(server, head, GOOD) == [100, 200]
 
 
-def test_unknown_upgrade_is_ignored(server: Server) -> None:
+def test_unknown_upgrade_is_ignored_and_not_logged(server: Server) -> None:
     head = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: upgrade, close\r\n"
     assert talk(server, head + b"upgrade: websocket\r\n\r\n") == [200]
+    assert "pgrade" not in server.log.read_text(encoding="utf-8")
 
 
 def test_idle_connections_do_not_block_requests(server: Server) -> None:

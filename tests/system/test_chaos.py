@@ -26,10 +26,17 @@ from typing import Any
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
+from tests.support.books import (
+    Books,
+    accepted,
+    assert_no_sentence_is_left,
+    outcomes,
+    read_books,
+    series,
+)
 from tests.support.server import ROOT, Server, running
 from tests.support.shouting import put_broken_bundle, put_bundle
 from tests.system.chaos.requests import MARK, shouted
@@ -56,9 +63,6 @@ MOST_OF_OTHERS = 0.5
 ALLOWED_GROWTH = 12.0
 """MB. Each thread that ever allocated keeps its allocator arena, and reloads start new threads. A
 leak of a kilobyte per request would be several times as much within one fifth."""
-
-Books = dict[tuple[str, tuple[str, ...]], float]
-"""Metric values, by series name and label values in the order of the label names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ class Operator:
         self._client = httpx.Client(base_url=server.address, timeout=REQUEST_SECONDS + 10)
         # The readiness requests of ``running`` are complete, so the metrics count all of them.
         self.asked = 0
-        self._asked_before = _accepted(self.books()) - 1
+        self._asked_before = accepted(self.books()) - 1
 
     def __enter__(self) -> Operator:
         return self
@@ -158,7 +162,7 @@ class Operator:
 
     def books(self) -> Books:
         self.asked += 1
-        return _parse(self._client.get("/metrics").text)
+        return read_books(self._client.get("/metrics").text)
 
     def reload(self) -> dict[str, Any]:
         self.asked += 1
@@ -280,33 +284,8 @@ def _others(server: Server) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") - seconds
 
 
-def _parse(exposition: str) -> Books:
-    return {
-        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(exposition)
-        for sample in family.samples
-    }
-
-
-def _accepted(books: Books) -> float:
-    return books["nmt_requests_accepted_total", ()]
-
-
-def _outcomes(books: Books) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for (name, labels), value in books.items():
-        if name == "nmt_requests_total":
-            _, outcome, _ = labels
-            found[outcome] = found.get(outcome, 0) + value
-    return found
-
-
 def _sentences(count: int) -> list[str]:
     return [f"{MARK} {number:4} " + "abcde fghij " * 4 for number in range(count)]
-
-
-def _of(books: Books, name: str) -> dict[tuple[str, ...], float]:
-    return {labels: value for (series, labels), value in books.items() if series == name}
 
 
 def _quantile(values: list[float], share: float) -> float:
@@ -329,7 +308,7 @@ def test_every_kind_of_event_occurred(aftermath: Aftermath) -> None:
     heard = aftermath.clients["heard"]
     assert heard["200"] > 0 and heard["500"] > 0 and heard["503"] > 0
     assert aftermath.clients["left"] > 0
-    retired = _of(aftermath.books, "nmt_batch_retires_total")
+    retired = series(aftermath.books, "nmt_batch_retires_total")
     reasons = {reason for (_, _, reason), count in retired.items() if count}
     assert reasons == {"finished", "failed", "cancelled", "preempted"}
     assert any("broken" in reload["failed"] for reload in aftermath.reloads)
@@ -337,27 +316,20 @@ def test_every_kind_of_event_occurred(aftermath: Aftermath) -> None:
 
 def test_metrics_balance_to_the_request(aftermath: Aftermath) -> None:
     books, clients = aftermath.books, aftermath.clients
-    outcomes = _outcomes(books)
-    assert _accepted(books) == sum(outcomes.values()) + 1, "plus the request for the metrics"
-    assert _accepted(books) == clients["asked"] + aftermath.asked_beside
+    ended = outcomes(books)
+    assert accepted(books) == sum(ended.values()) + 1, "plus the request for the metrics"
+    assert accepted(books) == clients["asked"] + aftermath.asked_beside
     # A client may hang up just before its answer is sent; the server counts it as answered.
     heard_ok = clients["heard"]["200"] + aftermath.asked_beside - 1
     heard_otherwise = sum(clients["heard"].values()) - clients["heard"]["200"]
-    counted_otherwise = sum(outcomes.values()) - outcomes["ok"] - outcomes["cancelled"]
-    assert outcomes["ok"] - heard_ok >= 0
+    counted_otherwise = sum(ended.values()) - ended["ok"] - ended["cancelled"]
+    assert ended["ok"] - heard_ok >= 0
     assert counted_otherwise - heard_otherwise >= 0
-    assert outcomes["cancelled"] <= clients["left"]
+    assert ended["cancelled"] <= clients["left"]
 
 
 def test_no_sentence_stays_in_the_engine(aftermath: Aftermath) -> None:
-    books = aftermath.books
-    for gauge in ("nmt_sentences_running", "nmt_sentences_waiting", "nmt_queue_tokens"):
-        assert set(_of(books, gauge).values()) == {0.0}, gauge
-    joins, retires = (_of(books, f"nmt_batch_{what}_total") for what in ("joins", "retires"))
-    for model in {model for _, model in joins}:
-        joined = sum(count for (_, of, *_), count in joins.items() if of == model)
-        retired = sum(count for (_, of, *_), count in retires.items() if of == model)
-        assert joined == retired, model
+    assert_no_sentence_is_left(aftermath.books)
 
 
 @pytest.mark.parametrize("pair", ["de-en", "en-de"], ids=["stayed", "was replaced"])

@@ -32,7 +32,7 @@ class Request:
         lines = [f"{self.method} {self.path} HTTP/1.1", "host: chaos"]
         if self.key is not None:
             lines.append(f"authorization: Bearer {self.key}")
-        if self.method == "POST":
+        if self.body or self.method == "POST":
             lines += [f"content-type: {self.content_type}", f"content-length: {len(self.body)}"]
         return "\r\n".join([*lines, "", ""]).encode(), self.body
 
@@ -74,6 +74,8 @@ class Connection:
         try:
             if "content-length" in headers:
                 body = await self._reader.readexactly(int(headers["content-length"]))
+            elif status == 204:
+                body = b""
             else:
                 body = b"".join([chunk async for chunk in self._chunks()])
         except (asyncio.IncompleteReadError, OSError) as error:
