@@ -53,6 +53,7 @@ MAY_IMPORT = {
     "service.settings": set[str](),
     "service.runtime": {"service.runtime", "models.bundle"},
     "service.thread_priority": set[str](),
+    "service.fair_turns": set[str](),
     "service.engine": {
         "service.engine",
         "service.runtime.backend",
@@ -67,6 +68,7 @@ MAY_IMPORT = {
     "service.translation": {
         "service.translation",
         "service.engine",
+        "service.fair_turns",
         "service.runtime.backend",
         "service.thread_priority",
         "models.bundle",
@@ -78,7 +80,7 @@ MAY_IMPORT = {
         "service.translation.errors",
         "service.translation.words",
     },
-    "service.helpers": {"service.helpers", "service.thread_priority"},
+    "service.helpers": {"service.fair_turns", "service.helpers", "service.thread_priority"},
     "service.documents": {
         "service.documents",
         "service.helpers",
@@ -98,6 +100,7 @@ MAY_IMPORT = {
         "service.document_jobs",
         "service.documents",
         "service.engine.errors",
+        "service.fair_turns",
         "service.observability.metrics",
         "service.state.errors",
         "service.translation",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from benchmarks.queueing.costs import Costs, Work
+from service.engine.room import BatchBounds, Room
 from service.engine.types import Priority
 from service.engine.waiting import Line
 
@@ -41,6 +42,8 @@ class Sentence:
     source_length: int
     steps: int
     priority: Priority = "interactive"
+    caller: str = ""
+    rows_cost: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +150,11 @@ class Batch:
         return completed
 
     def _admitted(self) -> list[Sentence]:
-        old, shape = len(self.running), self._shape
-        longest_running = max((each.source_length for each in self.running), default=0)
-
-        def fits(count: int, longest: int) -> bool:
-            together = old + count
-            padded = together * max(longest, longest_running)
-            return together == 1 or padded <= shape.max_batch_tokens
-
-        return self._line.admit(shape.slots - old, shape.max_padded_tokens, fits)
+        shape = self._shape
+        # Rows as wide as the bundle's are bounded by the slots.
+        bounds = BatchBounds(shape.slots, shape.max_batch_tokens, math.inf)
+        room = Room(bounds, self.running, self._line.callers)
+        return self._line.admit(room, shape.max_padded_tokens)
 
 
 class Replica:

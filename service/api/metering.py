@@ -42,6 +42,7 @@ class MeteredTranslator:
             wanted,
             deadline=self._seconds(request),
             cache_scope=self._access.cache_scope(caller),
+            caller=caller.counted_as,
         )
         async with self._access.charge(caller, characters):
             translations = await self._translator.translate(wanted)
@@ -57,6 +58,7 @@ class MeteredTranslator:
             wanted,
             deadline=self._seconds(request),
             cache_scope=self._access.cache_scope(caller),
+            caller=caller.counted_as,
         )
         # Closing the stream here ends its work before the charge completes.
         async with (

@@ -32,6 +32,7 @@ from service.document_jobs.types import (
 from service.document_jobs.work import DocumentOrder, DocumentWork, OpenedDocument
 from service.documents.types import DocumentError
 from service.engine.errors import EngineError
+from service.fair_turns import FairTurns
 from service.state.errors import StateError, StateFailed
 from service.translation.errors import TranslationError
 from service.translation.tasks import deadline
@@ -72,7 +73,7 @@ class DocumentJobs:
         self._jobs: dict[str, DocumentJob] = {}
         self._unopened: list[tuple[str | None, int]] = []
         """Callers and sizes of documents that are being read, or wait to be read."""
-        self._turns = asyncio.Semaphore(self.limits.running)
+        self._turns = FairTurns(self.limits.running)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -278,7 +279,7 @@ class DocumentJobs:
             job.progress = progress
 
         try:
-            async with charged, self._turns:
+            async with charged, self._turns.turn(job.caller):
                 self._enter(job, "translating")
                 async with deadline(self.limits.seconds):
                     translated = await self._work.translate(opened, report_progress)

@@ -14,8 +14,8 @@ class DocumentLimits:
     """Limits on document jobs; bytes count uploaded files and kept translations."""
 
     document_bytes: int = 10 * 2**20
-    running: int = 2
-    """Documents translated at once."""
+    running: int = 3
+    """Documents translated at once, all but one of them of one caller."""
     waiting: int = 100
     """Documents accepted and not yet translated."""
     waiting_bytes: int = 64 * 2**20

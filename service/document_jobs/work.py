@@ -116,6 +116,7 @@ class DocumentWork:
             terms=order.terms,
             priority="bulk",
             cache_scope=order.cache_scope,
+            caller=order.caller or "",
         )
         while True:
             try:

@@ -102,17 +102,24 @@ class Engine:
         options: DecodingOptions,
         priority: Priority = "interactive",
         request: int = 0,
+        caller: str = "",
     ) -> Decoded:
         """Decode one sentence. Cancelling the call removes it from the batch.
 
         ``source_ids`` ends with ``eos``. Sentences of one ``request`` share its turns in the
-        waiting line. Raises an ``EngineError`` if the sentence is refused, if the model fails on
-        it, or if the engine stops first.
+        waiting line, and those of one ``caller`` its share of the batch. Raises an ``EngineError``
+        if the sentence is refused, if the model fails on it, or if the engine stops first.
         """
         if self._stopped or self._loop is None:
             raise EngineStopped("the engine is not running")
         sequence = Sequence(
-            next(self._ids), source_ids, options, priority, request, arrived=time.perf_counter()
+            next(self._ids),
+            source_ids,
+            options,
+            priority,
+            request,
+            caller,
+            arrived=time.perf_counter(),
         )
         future: asyncio.Future[Decoded] = self._loop.create_future()
         self._futures[sequence.id] = future
@@ -234,8 +241,10 @@ class Engine:
         now = time.perf_counter()
         for sequence in plan.admitted:
             sequence.entered = now
-        self._iteration.running = len(plan.sequences) - len(plan.admitted)
+        staying = len(plan.sequences) - len(plan.admitted)
+        self._iteration.running = staying + len(plan.preempted)
         self._iteration.waited_seconds = [now - sequence.arrived for sequence in plan.admitted]
+        self._note_return(plan.preempted, now)
         for origin, slot in plan.moves:
             self._backend.move(origin, slot)
         return plan.encode is None or self._encode(plan.encode, plan.admitted)
@@ -284,10 +293,13 @@ class Engine:
             return
         logger.warning("memory is short, %d sentences go back to the line: %s", len(leaving), error)
         self._scheduler.preempt(leaving)
-        now = time.perf_counter()
-        for sequence in leaving:
+        self._note_return(leaving, time.perf_counter())
+
+    def _note_return(self, sequences: list[Sequence], now: float) -> None:
+        """Record sentences that went back to the waiting line."""
+        for sequence in sequences:
             sequence.arrived = now
-        self._depart("preempted", len(leaving))
+        self._depart("preempted", len(sequences))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         failures: list[tuple[Sequence, _Outcome]] = []

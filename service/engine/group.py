@@ -50,17 +50,18 @@ class EngineGroup:
         options: DecodingOptions,
         priority: Priority = "interactive",
         request: int = 0,
+        caller: str = "",
     ) -> Decoded:
         """As ``Engine.decode``. Raises the error of the second engine if two have failed."""
         first = self._least_loaded(self._engines)
         try:
-            return await self._decode(first, source_ids, options, priority, request)
+            return await self._decode(first, source_ids, options, priority, request, caller)
         except (BackendFailed, EngineStopped):
             others = [engine for engine in self._engines if engine is not first and engine.alive]
             if self._closed or not others:
                 raise
         return await self._decode(
-            self._least_loaded(others), source_ids, options, priority, request
+            self._least_loaded(others), source_ids, options, priority, request, caller
         )
 
     async def _decode(
@@ -70,9 +71,10 @@ class EngineGroup:
         options: DecodingOptions,
         priority: Priority,
         request: int,
+        caller: str,
     ) -> Decoded:
         try:
-            decoded = await engine.decode(source_ids, options, priority, request)
+            decoded = await engine.decode(source_ids, options, priority, request, caller)
         except BackendFailed:
             self._failures[engine] = min(self._failures[engine] + 1, _MOST_DOUBLINGS)
             raise

@@ -16,7 +16,8 @@ from service.engine.types import FinishReason
 from service.runtime.backend import CacheUse
 
 LeaveReason = Literal["finished", "cancelled", "failed", "preempted"]
-"""``preempted``: moved back to the waiting line, because memory was short."""
+"""``preempted``: moved back to the waiting line, because memory was short, or to make room for a
+sentence of another caller."""
 NO_CACHE = CacheUse(0, 0)
 
 

@@ -4,20 +4,24 @@ There is no encode phase and no decode phase. Every iteration encodes the newly 
 and then extends every live row by one token. The scheduler never calls a model, reads a clock or
 blocks.
 
-A sentence is admitted while a slot is free and two bounds hold. The padded tokens of one encode
-stay within ``max_padded_tokens``, because all running sentences wait for it. The padded source
-tokens of the whole batch stay within ``max_batch_tokens``, because every step reads all of them.
-``service.engine.waiting`` decides the order of admission. The slots in use are always the first
-ones: when a sentence leaves, the last one moves into its slot.
+A sentence is admitted while a slot is free and bounds hold. The padded tokens of one encode stay
+within ``max_padded_tokens``, because all running sentences wait for it. The padded source tokens
+and the rows of the whole batch stay within ``max_batch_tokens`` and ``max_batch_rows``, because
+every step computes all of them. ``service.engine.waiting`` decides the order of admission,
+``service.engine.room`` the share of a caller. If another caller has no room, sentences of callers
+above their share go back to the line. The slots in use are always the first ones: when a sentence
+leaves, the last one moves into its slot.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from models.bundle.manifest import SpecialIds
 from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, SentenceTooLong
 from service.engine.iteration import LeaveReason
+from service.engine.room import BatchBounds, Room
 from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions, Priority, row_cost
 from service.engine.waiting import Line
@@ -34,6 +38,8 @@ class Sequence:
     priority: Priority = "interactive"
     request: int = 0
     """Number of its request. Requests share the slots, see ``service.engine.waiting``."""
+    caller: str = ""
+    """Whose request it is. Callers share the rows, see ``service.engine.room``."""
     arrived: float = 0.0
     """Time of arrival in the waiting line, on the engine's clock."""
     entered: float = 0.0
@@ -49,10 +55,14 @@ class Sequence:
         return len(self.source_ids)
 
     @property
+    def rows_cost(self) -> float:
+        """Cost in a step, in rows of beam search."""
+        return self.options.rows * row_cost(self.options.sampling_topk)
+
+    @property
     def work(self) -> float:
-        """Approximate decoding cost: rows times the larger of source and minimum length."""
-        steps = max(self.source_length, self.options.min_decoding_length)
-        return self.options.rows * row_cost(self.options.sampling_topk) * steps
+        """Approximate decoding cost: of a step, times the larger of source and minimum length."""
+        return self.rows_cost * max(self.source_length, self.options.min_decoding_length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,8 @@ class Plan:
 
     moves: list[tuple[int, int]]
     """Pairs of slots: move the sentence from the first to the second, in this order."""
+    preempted: list[Sequence]
+    """Sentences that went back to the waiting line to make room, before the admission."""
     admitted: list[Sequence]
     encode: EncodeBatch | None
     sequences: list[Sequence]
@@ -89,12 +101,13 @@ class Scheduler:
         *,
         max_padded_tokens: int = 4096,
         max_batch_tokens: int = 1 << 20,
+        max_batch_rows: float = math.inf,
     ) -> None:
         if max_padded_tokens < 1:
             raise ValueError("max_padded_tokens must be at least 1")
         self.limits = limits
         self.max_padded_tokens = max_padded_tokens
-        self.max_batch_tokens = max_batch_tokens
+        self._bounds = BatchBounds(limits.slots, max_batch_tokens, max_batch_rows)
         self.waiting: Line[Sequence] = Line()
         self.running: list[Sequence] = []
         """By slot."""
@@ -149,41 +162,62 @@ class Scheduler:
 
     def schedule(self) -> Plan:
         """Admit the sentences that fit, and plan the next iteration."""
+        if not len(self.waiting) or (self._cautious and self.running):
+            return self.reschedule()
+        preempted = self._make_room()
+        bounds = replace(self._bounds, slots=1) if self._cautious else self._bounds
         first = len(self.running)
-        free = self.limits.slots - first
-        if self._cautious:
-            free = 0 if self.running else 1
-        longest_running = max((s.source_length for s in self.running), default=0)
-
-        def fits(count: int, longest: int) -> bool:
-            together = first + count
-            padded = together * max(longest, longest_running)
-            return together == 1 or padded <= self.max_batch_tokens
-
-        admitted = self.waiting.admit(free, self.max_padded_tokens, fits)
+        room = Room(bounds, self.running, self.waiting.callers)
+        admitted = self.waiting.admit(room, self.max_padded_tokens)
         for sequence in admitted:
             self.running.append(sequence)
             self._search.add(sequence.options, sequence.source_length)
         encode = None
         if admitted:
             encode = EncodeBatch(first, [sequence.source_ids for sequence in admitted])
-        return self._plan(admitted, encode)
+        return self._plan(preempted, admitted, encode)
 
     def reschedule(self) -> Plan:
         """Plan again for the running sentences, without admission."""
-        return self._plan([], None)
+        return self._plan([], [], None)
 
     def preempt(self, sequences: list[Sequence]) -> None:
         """Move running sentences back to the head of the waiting line, to start over later.
 
         At most one sentence is then running until one has left the engine.
         """
+        self._return(sequences)
+        self._cautious = True
+
+    def _make_room(self) -> list[Sequence]:
+        """Preempt sentences for a caller that has none in the batch, where it would not fit.
+
+        Those of callers above their share, the latest first; none if that would not suffice.
+        """
+        served = {sequence.caller for sequence in self.running}
+        waiting = self.waiting.first_interactive(served.__contains__)
+        if waiting is None:
+            return []
+        room = Room(self._bounds, self.running, self.waiting.callers)
+        leaving: list[Sequence] = []
+        for sequence in sorted(self.running, key=lambda s: (s.entered, s.id), reverse=True):
+            if room.fits(waiting):
+                break
+            if room.can_spare(sequence):
+                room.release(sequence)
+                leaving.append(sequence)
+        if not room.fits(waiting):
+            return []
+        self._return(leaving)
+        return leaving
+
+    def _return(self, sequences: list[Sequence]) -> None:
+        """Move running sentences back to the waiting line."""
         # Last slot first: removing a sentence then never moves another one to be removed.
         for sequence in sorted(sequences, key=self.running.index, reverse=True):
             self._vacate(self.running.index(sequence))
         for sequence in sorted(sequences, key=lambda sequence: sequence.id, reverse=True):
             self.waiting.prepend(sequence, sequence.request)
-        self._cautious = True
 
     def apply(self, candidates: Candidates) -> list[tuple[Sequence, Decoded | BackendFailed]]:
         """Advance every search by a step's candidates; returns finished sentences with results.
@@ -208,10 +242,12 @@ class Scheduler:
         left = self.books.finished + self.books.failed + self.books.cancelled
         assert self.books.accepted == left + len(self.running) + len(self.waiting)
 
-    def _plan(self, admitted: list[Sequence], encode: EncodeBatch | None) -> Plan:
+    def _plan(
+        self, preempted: list[Sequence], admitted: list[Sequence], encode: EncodeBatch | None
+    ) -> Plan:
         moves, self._moves = self._moves, []
         step = self._search.batch() if self.running else None
-        return Plan(moves, admitted, encode, list(self.running), step)
+        return Plan(moves, preempted, admitted, encode, list(self.running), step)
 
     def _release(self, slot: int, reason: LeaveReason) -> None:
         self._vacate(slot)

@@ -1,9 +1,11 @@
-"""Waiting line of sentences: admission order by priority, request fairness and similar length.
+"""Waiting line of sentences: order of admission by priority, caller, request and similar length.
 
 Interactive sentences go before bulk sentences, but bulk gets every eighth place. Within one
-priority, requests share the places by weighted fair queueing (``FairQueue``). The first sentence is
+priority, callers share the places by weighted fair queueing (``CallerQueue``), and so do the
+requests of each caller (``FairQueue``). The first sentence is
 admitted with those of the next in line whose length is nearest, which keeps padding small. Each
-round begins with the first sentence, so none is passed over for long.
+round begins with the first sentence, so none is passed over for long. Callers that have their share
+of the batch are passed over (``service.engine.room``).
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from service.engine.room import Occupant, Room
 from service.engine.types import Priority
 
 BULK_SHARE = 8
@@ -101,6 +104,10 @@ class FairQueue(Generic[T]):
             heapq.heappush(self._heap, place)
         return [self._entries[identifier].item for _, _, identifier in found]
 
+    def work(self, identifier: int) -> float:
+        """Of a waiting item, 0 if it has been served before; raises ``KeyError``."""
+        return self._entries[identifier].work
+
     def serve(self, identifier: int) -> T:
         """Take out an item and advance the clock by its work; raises ``KeyError``."""
         self._clock += self._entries[identifier].work / len(self._shares)
@@ -129,13 +136,11 @@ class FairQueue(Generic[T]):
         return entry is not None and entry.number == number
 
 
-class Waiting(Protocol):
+class Waiting(Occupant, Protocol):
     """A sentence that can stand in the line."""
 
     @property
     def id(self) -> int: ...
-    @property
-    def source_length(self) -> int: ...
     @property
     def priority(self) -> Priority: ...
 
@@ -143,13 +148,103 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
-class Line(Generic[W]):
-    """Waiting line with one fair queue per priority."""
+@dataclass(slots=True)
+class _Caller(Generic[W]):
+    queue: FairQueue[W] = field(default_factory=FairQueue)
+    turn: float = 0.0
+
+
+class CallerQueue(Generic[W]):
+    """Start-time fair queueing of callers (Goyal, Vin and Cheng 1996), each with its requests.
+
+    A caller's turn advances by the work of each of its served sentences. The caller with the
+    earliest turn is next. A caller that begins to wait gets the turn that was served last.
+    """
 
     def __init__(self) -> None:
-        self._lines: dict[Priority, FairQueue[W]] = {
-            "interactive": FairQueue(),
-            "bulk": FairQueue(),
+        self._callers: dict[str, _Caller[W]] = {}
+        """Callers with waiting sentences."""
+        self._caller_of: dict[int, str] = {}
+        self._served = 0.0
+
+    def __len__(self) -> int:
+        return len(self._caller_of)
+
+    def __iter__(self) -> Iterator[W]:
+        for caller in self._callers.values():
+            yield from caller.queue
+
+    def __contains__(self, identifier: int) -> bool:
+        return identifier in self._caller_of
+
+    @property
+    def callers(self) -> Collection[str]:
+        """Those with waiting sentences."""
+        return self._callers.keys()
+
+    def append(self, item: W, request: int, work: float) -> None:
+        self._of(item).queue.append(item, request, work)
+
+    def prepend(self, item: W, request: int) -> None:
+        """Put a served item back at the head of its caller's queue, with no work."""
+        self._of(item).queue.prepend(item, request)
+
+    def first(self, count: int, passed_over: Callable[[str], bool] = lambda _: False) -> list[W]:
+        """The next ``count`` items of callers that are not passed over, or all of them."""
+        names = [name for name in self._callers if not passed_over(name)]
+        turns = [(self._callers[name].turn, number, name) for number, name in enumerate(names)]
+        heapq.heapify(turns)
+        upcoming: dict[str, Iterator[W]] = {}
+        # Later places of the callers with the shortest sentences may be missed: they are only
+        # considered for their length.
+        most = math.ceil(count / max(1, len(names))) + LOOKAHEAD
+        found: list[W] = []
+        while turns and len(found) < count:
+            turn, number, name = turns[0]
+            queue = self._callers[name].queue
+            if name not in upcoming:
+                upcoming[name] = iter(queue.first(most))
+            item = next(upcoming[name], None)
+            if item is None:
+                heapq.heappop(turns)
+                continue
+            found.append(item)
+            heapq.heapreplace(turns, (turn + queue.work(item.id), number, name))
+        return found
+
+    def serve(self, identifier: int) -> W:
+        """Take out an item and advance the turn of its caller; raises ``KeyError``."""
+        name = self._caller_of.pop(identifier)
+        caller = self._callers[name]
+        self._served = max(self._served, caller.turn)
+        caller.turn += caller.queue.work(identifier)
+        item = caller.queue.serve(identifier)
+        self._forget_if_empty(name)
+        return item
+
+    def remove(self, identifier: int) -> W:
+        """Take out a cancelled item, without moving a turn; raises ``KeyError``."""
+        name = self._caller_of.pop(identifier)
+        item = self._callers[name].queue.remove(identifier)
+        self._forget_if_empty(name)
+        return item
+
+    def _of(self, item: W) -> _Caller[W]:
+        self._caller_of[item.id] = item.caller
+        return self._callers.setdefault(item.caller, _Caller(turn=self._served))
+
+    def _forget_if_empty(self, name: str) -> None:
+        if not len(self._callers[name].queue):
+            del self._callers[name]
+
+
+class Line(Generic[W]):
+    """Waiting line with one queue of callers per priority."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Priority, CallerQueue[W]] = {
+            "interactive": CallerQueue(),
+            "bulk": CallerQueue(),
         }
         self._since_bulk = 0
         self.tokens = 0
@@ -162,6 +257,11 @@ class Line(Generic[W]):
         for line in self._lines.values():
             yield from line
 
+    @property
+    def callers(self) -> set[str]:
+        """Those with waiting sentences."""
+        return {name for line in self._lines.values() for name in line.callers}
+
     def append(self, waiting: W, request: int = 0, work: float | None = None) -> None:
         """Queue a sentence of ``request``; ``work`` defaults to its source length."""
         self._lines[waiting.priority].append(
@@ -170,7 +270,7 @@ class Line(Generic[W]):
         self.tokens += waiting.source_length
 
     def prepend(self, waiting: W, request: int = 0) -> None:
-        """Put a sentence at the head of its priority's queue."""
+        """Put a sentence at the head of its caller's queue."""
         self._lines[waiting.priority].prepend(waiting, request)
         self.tokens += waiting.source_length
 
@@ -183,46 +283,50 @@ class Line(Generic[W]):
                 return removed
         return None
 
-    def admit(
-        self,
-        slots: int,
-        max_padded_tokens: int,
-        fits: Callable[[int, int], bool] = lambda count, longest: True,
-    ) -> list[W]:
-        """Take out up to ``slots`` sentences within ``max_padded_tokens`` after padding.
+    def first_interactive(self, passed_over: Callable[[str], bool]) -> W | None:
+        """The next interactive sentence of the callers that are not passed over."""
+        return next(iter(self._lines["interactive"].first(1, passed_over)), None)
 
-        The first ignores that bound. ``fits(count, longest)`` must be true for every sentence,
-        with the number admitted including it and the longest source length.
+    def admit(self, room: Room, max_padded_tokens: int) -> list[W]:
+        """Take out the sentences that fit into ``room``, which takes them.
+
+        Those within ``max_padded_tokens`` after padding; the first ignores that bound.
         """
         admitted: list[W] = []
         longest = 0
-        while turn := self._turn(slots - len(admitted)):
-            line, places = turn
-            for waiting in _alike(line, places):
+        while turn := self._turn(room):
+            for waiting in turn:
+                if room.is_closed_to(waiting.caller):
+                    continue
                 longest = max(longest, waiting.source_length)
-                count = len(admitted) + 1
-                if admitted and longest * count > max_padded_tokens:
+                if admitted and longest * (len(admitted) + 1) > max_padded_tokens:
                     return admitted
-                if not fits(count, longest):
+                if not room.fits(waiting):
                     return admitted
-                admitted.append(line.serve(waiting.id))
+                room.take(waiting)
+                admitted.append(self._lines[waiting.priority].serve(waiting.id))
                 self.tokens -= waiting.source_length
                 self._since_bulk = 0 if waiting.priority == "bulk" else self._since_bulk + 1
         return admitted
 
-    def _turn(self, slots: int) -> tuple[FairQueue[W], int] | None:
-        """The queue whose turn it is, and its number of places."""
+    def _turn(self, room: Room) -> list[W]:
+        """The sentences whose turn it is, of the callers to which ``room`` is open."""
+        if not room.slots:
+            return []
         interactive, bulk = self._lines["interactive"], self._lines["bulk"]
-        if not slots or not (interactive or bulk):
-            return None
-        if not (interactive and bulk):
-            return interactive or bulk, slots
-        before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk)
-        return (interactive, min(slots, before_bulk)) if before_bulk else (bulk, 1)
+        before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk) if len(bulk) else room.slots
+        places = [(interactive, min(room.slots, before_bulk)), (bulk, room.slots)]
+        if len(interactive):
+            places[1] = (bulk, 1)
+        if not before_bulk:
+            places.reverse()
+        return next(filter(None, (_alike(line, count, room) for line, count in places)), [])
 
 
-def _alike(line: FairQueue[W], places: int) -> list[W]:
+def _alike(line: CallerQueue[W], places: int, room: Room) -> list[W]:
     """The first in line and, of the next, those whose length is nearest to its own."""
-    first, *following = line.first(1 + places * LOOKAHEAD)
-    following.sort(key=lambda item: abs(item.source_length - first.source_length))
-    return [first, *following][:places]
+    upcoming = line.first(1 + places * LOOKAHEAD, room.is_closed_to)
+    if upcoming:
+        length = upcoming[0].source_length
+        upcoming[1:] = sorted(upcoming[1:], key=lambda item: abs(item.source_length - length))
+    return upcoming[:places]

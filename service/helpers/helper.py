@@ -12,10 +12,10 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 
+from service.fair_turns import FairTurns
 from service.helpers.messages import (
     NUMBER,
     OUT_OF_MEMORY,
@@ -65,13 +65,10 @@ class Helpers:
         answer_bytes: int,
         memory_bytes: int | None = None,
     ) -> None:
-        self._turns = asyncio.Semaphore(count)
+        self._turns = FairTurns(count)
         self._seconds = seconds
-        self._shares: dict[str, _Share] = {}
-        """Of callers that have calls in progress or waiting."""
         self._all = tuple(_Helper(module, answer_bytes, memory_bytes) for _ in range(count))
         self._idle = list(self._all)
-        self._count = count
         self._closed = False
 
     @property
@@ -88,7 +85,7 @@ class Helpers:
         ``seconds`` is a shorter time limit than that of the pool. Cancelling the call kills the
         helper that works on it.
         """
-        async with self._share(caller), self._turns:
+        async with self._turns.turn(caller):
             if self._closed:
                 raise HelperFailed("the service is shutting down")
             # The most recently used helper, so that no more processes start than needed.
@@ -98,40 +95,17 @@ class Helpers:
             finally:
                 self._idle.append(helper)
 
-    @asynccontextmanager
-    async def _share(self, caller: str | None) -> AsyncIterator[None]:
-        """Waits until ``caller`` may occupy another process."""
-        if caller is None:
-            yield
-            return
-        share = self._shares.setdefault(caller, _Share(asyncio.Semaphore(max(1, self._count - 1))))
-        share.calls += 1
-        try:
-            async with share.turns:
-                yield
-        finally:
-            share.calls -= 1
-            if not share.calls:
-                del self._shares[caller]
-
     async def close(self) -> None:
         """End all helpers for good. Pending and later calls raise ``HelperFailed``."""
         self._closed = True
         for helper in self._all:
             helper.kill()
         # With all turns taken, every pending ``ask`` has returned and ended its helper.
-        for _ in range(self._count):
-            await self._turns.acquire()
-        for helper in self._all:
-            await helper.end()
-        for _ in range(self._count):
-            self._turns.release()
-
-
-@dataclass(slots=True)
-class _Share:
-    turns: asyncio.Semaphore
-    calls: int = 0
+        async with AsyncExitStack() as turns:
+            for _ in self._all:
+                await turns.enter_async_context(self._turns.turn(None))
+            for helper in self._all:
+                await helper.end()
 
 
 class _Helper:

@@ -206,6 +206,8 @@ async def load_model(
             manifest.special_ids,
             max_padded_tokens=settings.max_padded_tokens,
             max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
+            # What a full batch of the bundle's own options has.
+            max_batch_rows=backend.limits.slots * manifest.decoding.beam_size,
         )
         observer = observer_for(manifest.name, device)
         engines[device] = Engine(backend, scheduler, observer.iterated)

@@ -32,11 +32,13 @@ Turn = AbstractAsyncContextManager[None]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Priority and number of a request in the engine's queue, and its scope of shared results."""
+    """Priority, number and caller of a request in the engine's queue, and its scope of shared
+    results."""
 
     priority: Priority
     request: int
     cache_scope: str = ""
+    caller: str = ""
 
 
 async def run_leg(
@@ -118,7 +120,12 @@ async def _decoded(
 ) -> Decoded:
     """The decoded sentence without the forced target prefix of the direction."""
     decoded = await directed.model.results.decode(
-        sentence.source_ids, options, standing.priority, standing.request, standing.cache_scope
+        sentence.source_ids,
+        options,
+        standing.priority,
+        standing.request,
+        standing.cache_scope,
+        standing.caller,
     )
     if forced := options.forced_prefix_length:
         hypotheses = (replace(h, token_ids=h.token_ids[forced:]) for h in decoded.hypotheses)

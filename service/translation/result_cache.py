@@ -16,8 +16,8 @@ from typing import Literal
 from service.engine.types import Decoded, DecodingOptions, Durations, Priority
 
 Lookup = Literal["hit", "miss", "coalesced"]
-Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int], Awaitable[Decoded]]
-"""Token ids, options, priority and request number, which the engine's queue uses for fairness."""
+Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int, str], Awaitable[Decoded]]
+"""Token ids, options, priority, and number and caller of the request, for the engine's fairness."""
 
 _Question = tuple[tuple[int, ...], DecodingOptions, str]
 """Token ids, options, and the scope within which results are shared."""
@@ -59,6 +59,7 @@ class ResultCache:
         priority: Priority,
         request: int = 0,
         scope: str = "",
+        caller: str = "",
     ) -> Decoded:
         """Like ``Engine.decode``; a cached result has durations of 0.
 
@@ -72,7 +73,7 @@ class ResultCache:
         running = self._running.get((question, priority))
         if running is None:
             self._observe("miss")
-            running = self._start(question, priority, request)
+            running = self._start(question, priority, request, caller)
         else:
             self._observe("coalesced")
         running.waiting += 1
@@ -84,9 +85,11 @@ class ResultCache:
                 self._forget(question, priority, running)
                 running.task.cancel()
 
-    def _start(self, question: _Question, priority: Priority, request: int) -> _Running:
+    def _start(
+        self, question: _Question, priority: Priority, request: int, caller: str
+    ) -> _Running:
         task: asyncio.Task[Decoded] = asyncio.create_task(
-            _run(self._decode, question, priority, request)
+            _run(self._decode, question, priority, request, caller)
         )
         running = self._running[question, priority] = _Running(task)
 
@@ -115,9 +118,11 @@ class ResultCache:
             self._bytes -= _size(oldest, forgotten)
 
 
-async def _run(decode: Decode, question: _Question, priority: Priority, request: int) -> Decoded:
+async def _run(
+    decode: Decode, question: _Question, priority: Priority, request: int, caller: str
+) -> Decoded:
     source_ids, options, _ = question
-    return await decode(source_ids, options, priority, request)
+    return await decode(source_ids, options, priority, request, caller)
 
 
 def _size(question: _Question, decoded: Decoded) -> int:

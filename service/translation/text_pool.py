@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from service.fair_turns import FairTurns
 from service.thread_priority import lower_thread_priority
 from service.translation.errors import Overloaded
 
@@ -34,13 +35,24 @@ def unchecked() -> None:
 
 
 class TextPool:
-    """At most ``threads`` calls run and ``waiting`` calls wait; more raise ``Overloaded``."""
+    """At most ``threads`` calls run and ``waiting`` calls wait; more raise ``Overloaded``.
+
+    Callers share the threads, see ``service.fair_turns``.
+    """
 
     def __init__(self, threads: int = 2, waiting: int = 256) -> None:
+        self._turns = FairTurns(threads)
         self._executor = ThreadPoolExecutor(threads, "text", initializer=lower_thread_priority)
-        self._places = threading.BoundedSemaphore(threads + waiting)
+        self._calls = 0
+        self._most_calls = threads + waiting
 
-    async def run(self, texts: Sequence[str], work: Callable[[Check], T], extra: int = 0) -> T:
+    async def run(
+        self,
+        texts: Sequence[str],
+        work: Callable[[Check], T],
+        extra: int = 0,
+        caller: str | None = None,
+    ) -> T:
         """The result of ``work``, which runs in a thread if ``texts`` are long.
 
         ``extra`` counts further characters that are processed. Cancelling the call ends ``work``
@@ -49,7 +61,7 @@ class TextPool:
         size = sum(map(len, texts)) + _CHARACTERS_PER_TEXT * len(texts) + extra
         if size <= _CHARACTERS_ON_THE_LOOP:
             return work(unchecked)
-        if not self._places.acquire(blocking=False):
+        if self._calls >= self._most_calls:
             raise Overloaded
         abandoned = threading.Event()
 
@@ -57,10 +69,10 @@ class TextPool:
             if abandoned.is_set():
                 raise Abandoned
 
-        call = self._executor.submit(work, check)
-        # An abandoned call keeps its place until its thread has noticed.
-        call.add_done_callback(lambda _: self._places.release())
+        self._calls += 1
         try:
-            return await asyncio.wrap_future(call)
+            async with self._turns.turn(caller):
+                return await asyncio.wrap_future(self._executor.submit(work, check))
         finally:
             abandoned.set()
+            self._calls -= 1

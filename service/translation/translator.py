@@ -25,6 +25,7 @@ from service.translation.errors import (
     UndetectedLanguage,
 )
 from service.translation.glossary.term_index import TermIndexes
+from service.translation.glossary.terms import MOST_FORCED
 from service.translation.leg import DeliverSentence, Standing, Turn, run_leg
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedText, Markup, parse
@@ -136,13 +137,19 @@ class Translator:
         if request.model is not None:
             offer.named(request.model)
         started = time.perf_counter()
-        read = await self._texts.run(request.texts, lambda check: self._read(request, offer, check))
+        read = await self._texts.run(
+            request.texts,
+            lambda check: self._read(request, offer, check),
+            caller=request.caller or None,
+        )
         order = OrderedParts(len(read), deliver) if deliver is not None else None
         by_pair: dict[LanguagePair, list[_Read]] = {}
         for each in read:
             by_pair.setdefault(each.pair, []).append(each)
         preparing = time.perf_counter() - started
-        standing = Standing(request.priority, next(self._numbers), request.cache_scope)
+        standing = Standing(
+            request.priority, next(self._numbers), request.cache_scope, request.caller
+        )
         async with AsyncExitStack() as leases:
             routes: list[tuple[list[_Read], Route]] = []
             for pair, texts in by_pair.items():
@@ -151,7 +158,7 @@ class Translator:
                     route = await leases.enter_async_context(
                         self._repository.lease(pair, request.model)
                     )
-                    self._admission.refuse_if_full()
+                    self._admission.refuse_if_full(request.caller)
                 routes.append((texts, route))
             groups = [
                 self._group(texts, route, request, standing, order, preparing, turn)
@@ -232,17 +239,19 @@ class Translator:
             for number, directed in enumerate(route):
                 last = number == len(route) - 1
                 started = time.perf_counter()
-                texts = await self._prepared(marked, directed, _job(request, last=last))
+                job = _job(request, last=last)
+                texts = await self._prepared(marked, directed, job, request.caller)
                 preparing += time.perf_counter() - started
                 if not legs:
-                    held.enter_context(self._admission.admitted(_work(texts, route, request)))
+                    once, again = _work(texts, route, request)
+                    held.enter_context(self._admission.admitted(once, request.caller, again))
                 deliver = None
                 if order is not None and last:
                     deliver = _deliverer(order, read, texts)
                 legs.append(await run_leg(directed, texts, standing, deliver, turn))
                 if not last:
                     marked = await self._parsed(
-                        [leg.hypotheses[0] for leg in legs[-1]], request.markup
+                        [leg.hypotheses[0] for leg in legs[-1]], request.markup, request.caller
                     )
         return [
             (
@@ -253,7 +262,7 @@ class Translator:
         ]
 
     async def _prepared(
-        self, marked: Sequence[MarkedText], directed: DirectedModel, job: Job
+        self, marked: Sequence[MarkedText], directed: DirectedModel, job: Job, caller: str = ""
     ) -> list[Text]:
         runs = [run for text in marked for run in text.runs]
         extra = job.extra_characters + sum(len(run.atoms) for run in runs)
@@ -261,10 +270,12 @@ class Translator:
         def prepared(check: Check) -> list[Text]:
             return prepare(marked, directed, job, self._terms.of(job.terms), check)
 
-        return await self._texts.run([run.text for run in runs], prepared, extra)
+        return await self._texts.run([run.text for run in runs], prepared, extra, caller or None)
 
-    async def _parsed(self, texts: Sequence[str], markup: Markup) -> list[MarkedText]:
-        return await self._texts.run(texts, lambda check: _parse_all(texts, markup, check))
+    async def _parsed(self, texts: Sequence[str], markup: Markup, caller: str) -> list[MarkedText]:
+        return await self._texts.run(
+            texts, lambda check: _parse_all(texts, markup, check), caller=caller or None
+        )
 
 
 def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[MarkedText]:
@@ -275,18 +286,25 @@ def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[Marke
     return parsed
 
 
-def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> int:
-    """Work in source tokens over all legs, assuming the same sentence lengths in each."""
-    lengths = [len(sentence.source_ids) for text in texts for sentence in text.sentences]
+def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> tuple[int, int]:
+    """Work in source tokens over all legs, assuming the same sentence lengths in each.
+
+    The first number is that of one decoding. The second is the most that is decoded again because
+    translations lack glossary terms.
+    """
     jobs = [
         (directed.model.manifest, _job(request, last=directed is route[-1]).decoding)
         for directed in route
     ]
-    return sum(
-        decoding.work(manifest.decoding, manifest.limits, length)
-        for manifest, decoding in jobs
-        for length in lengths
-    )
+    once = again = 0
+    for sentence in (sentence for text in texts for sentence in text.sentences):
+        work = sum(
+            decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
+            for manifest, decoding in jobs
+        )
+        once += work
+        again += work * min(len(sentence.occurrences), MOST_FORCED)
+    return once, again
 
 
 def _job(request: TranslateRequest, *, last: bool) -> Job:

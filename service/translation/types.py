@@ -73,6 +73,8 @@ class TranslateRequest:
     priority: Priority = "interactive"
     cache_scope: str = ""
     """Recent results are shared only with requests of the same scope."""
+    caller: str = ""
+    """Whose share of the service is used; empty if unknown."""
     deadline: float | None = None
     """Time limit of the whole request, in seconds."""
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from service.translation.admission import Admission
@@ -38,3 +40,38 @@ def test_refuse_if_full_raises_overloaded_at_capacity() -> None:
     admission.refuse_if_full()
     with admission.admitted(5), pytest.raises(Overloaded):
         admission.refuse_if_full()
+
+
+def test_small_request_of_another_caller_is_admitted_beyond_the_capacity() -> None:
+    admission = Admission(80)
+    with admission.admitted(80, "a"):
+        with pytest.raises(Overloaded), admission.admitted(1, "a"):
+            pass
+        with pytest.raises(Overloaded):
+            admission.refuse_if_full("a")
+        admission.refuse_if_full("b")
+        with admission.admitted(10, "b"):
+            assert admission.in_flight == 90
+            with pytest.raises(Overloaded), admission.admitted(1, "b"):
+                pass
+        with pytest.raises(Overloaded), admission.admitted(11, "b"):
+            pass
+
+
+def test_callers_together_get_at_most_twice_the_capacity() -> None:
+    admission = Admission(80)
+    with ExitStack() as stack:
+        stack.enter_context(admission.admitted(80, "a"))
+        for number in range(8):
+            stack.enter_context(admission.admitted(10, f"b{number}"))
+        with pytest.raises(Overloaded), admission.admitted(1, "c"):
+            pass
+    assert admission.in_flight == 0
+
+
+def test_tokens_that_may_be_decoded_again_count_up_to_the_capacity() -> None:
+    admission = Admission(10)
+    with admission.admitted(3, again=2):
+        assert admission.in_flight == 5
+    with admission.admitted(3, again=100):
+        assert admission.in_flight == 10

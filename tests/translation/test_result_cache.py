@@ -31,6 +31,7 @@ class Engine:
         options: DecodingOptions,
         priority: Priority,
         request: int = 0,
+        caller: str = "",
     ) -> Decoded:
         self.asked.append(source_ids)
         try:

@@ -387,14 +387,23 @@ async def terms_of(
         raise BadRequest("Parameter 'source_lang' not specified: a glossary needs it.")
     source_code = language(offer, source, "sources")
     target_code = language(offer, target, "targets")
-    found: dict[str, Term] = {}
+    dictionaries: list[tuple[Term, ...]] = []
     for glossary in glossaries:
         pairs = tuple(dictionary.pair for dictionary in glossary.dictionaries)
         pair = stored_pair(source_code, target_code, pairs)
         try:
-            terms = await store.terms(caller.name, glossary.id, pair)
+            dictionaries.append(await store.terms(caller.name, glossary.id, pair))
         except DictionaryNotFound as error:
             raise BadRequest(f"the languages do not match: {error}") from error
+    if len(dictionaries) == 1:
+        return dictionaries[0]
+    return await asyncio.to_thread(_merged, dictionaries)
+
+
+def _merged(dictionaries: Sequence[tuple[Term, ...]]) -> tuple[Term, ...]:
+    """The terms of all; of those with one source, the first."""
+    found: dict[str, Term] = {}
+    for terms in dictionaries:
         for term in terms:
             found.setdefault(term.source, term)
     return tuple(found.values())

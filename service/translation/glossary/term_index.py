@@ -99,29 +99,45 @@ class TermIndexes:
     def __init__(self, max_bytes: int = 32 << 20) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Term, ...], tuple[TermIndex, int]] = OrderedDict()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        """By hash of the terms."""
         self._bytes = 0
+        self._empty = TermIndex(())
 
     def of(self, terms: tuple[Term, ...]) -> TermIndex:
         """The index of these terms. Building it takes time in proportion to them."""
+        if not terms:
+            return self._empty
+        # Hashing and comparing many terms takes as long as building, so both are done without the
+        # lock, for which the event loop waits.
+        key = hash(terms)
         with self._lock:
-            known = self._kept.get(terms)
+            known = self._kept.get(key)
             if known is not None:
-                self._kept.move_to_end(terms)
-                return known[0]
-        index = TermIndex(terms)
-        size = sum(
+                self._kept.move_to_end(key)
+        if known is not None and known.terms == terms:
+            return known.index
+        kept = _Kept(terms, TermIndex(terms))
+        with self._lock:
+            if kept.bytes <= self._max_bytes:
+                if (replaced := self._kept.pop(key, None)) is not None:
+                    self._bytes -= replaced.bytes
+                self._kept[key] = kept
+                self._bytes += kept.bytes
+            while self._bytes > self._max_bytes:
+                _, removed = self._kept.popitem(last=False)
+                self._bytes -= removed.bytes
+        return kept.index
+
+
+class _Kept:
+    def __init__(self, terms: tuple[Term, ...], index: TermIndex) -> None:
+        self.terms = terms
+        self.index = index
+        self.bytes = sum(
             _BYTES_PER_TERM + _BYTES_PER_CHARACTER * (len(term.source) + len(term.target))
             for term in terms
         )
-        with self._lock:
-            if size <= self._max_bytes and terms not in self._kept:
-                self._kept[terms] = index, size
-                self._bytes += size
-            while self._bytes > self._max_bytes:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._bytes -= freed
-        return index
 
 
 def joined(text: str, border: int) -> bool:
