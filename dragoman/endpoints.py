@@ -59,14 +59,14 @@ def detect(text: str) -> Call[list[Detection]]:
     return Call(
         "POST",
         "detect",
-        lambda body: [reading.detection(each) for each in json.loads(body)],
+        lambda body: reading.results(Detection, json.loads(body)),
         json={"q": text},
     )
 
 
 def languages() -> Call[list[Language]]:
     """The source languages, each with its target languages."""
-    return Call("GET", "languages", lambda body: reading.languages(json.loads(body)))
+    return Call("GET", "languages", lambda body: reading.results(Language, json.loads(body)))
 
 
 def models() -> Call[list[Model]]:

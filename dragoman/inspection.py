@@ -81,7 +81,7 @@ def alignment(
     return Call(
         "GET",
         f"translations/{identifier}/alignment",
-        lambda body: reading.alignment(json.loads(body)),
+        lambda body: reading.result(Alignment, json.loads(body)),
         query={"text": str(number), "leg": str(leg), "sentence": str(sentence)},
     )
 
@@ -116,7 +116,7 @@ def alignment_of(
     return Call(
         "POST",
         "attention",
-        lambda body: reading.alignment(json.loads(body)["alignment"]),
+        lambda body: reading.result(Alignment, json.loads(body)["alignment"]),
         json={**body, "alignment": True},
     )
 
@@ -149,7 +149,7 @@ def score(
     single = isinstance(target_text, str)
 
     def read(body: bytes) -> Any:
-        scores = reading.scores(json.loads(body))
+        scores = reading.results(Score, json.loads(body)["scores"])
         return scores[0] if single else scores
 
     body = _pair(source_text, target_text, source, target, model)

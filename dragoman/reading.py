@@ -5,30 +5,28 @@ JSON that does not follow docs/api.md raises one of ``MALFORMED``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import is_dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from dragoman.answers import (
-    Alignment,
     Attention,
     Chosen,
     Detection,
-    Language,
     Leg,
-    Link,
     Model,
     Quality,
     Readiness,
-    Score,
     Sentence,
     Timings,
-    Token,
     Translation,
     Usage,
-    Word,
 )
+
+R = TypeVar("R")
 
 MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, EOFError)
 
@@ -65,13 +63,13 @@ def translations(
             text=_text(text),
             target=target,
             source=source if detected is None else detected["language"],
-            detected=None if detected is None else detection(detected),
+            detected=None if detected is None else result(Detection, detected),
             model=model,
             finish_reason=finish_reason,
             truncated=truncated,
             alternatives=tuple(alternatives or ()),
             scores=tuple(scores or ()),
-            timings=None if timings is None else _timings(timings),
+            timings=None if timings is None else result(Timings, timings),
             id=answer.get("id"),
             number=number,
         )
@@ -87,8 +85,22 @@ def translations(
     ]
 
 
-def detection(each: dict[str, Any]) -> Detection:
-    return Detection(each["language"], each["confidence"])
+def result(kind: type[R], given: dict[str, Any]) -> R:
+    """An instance of a result type from the fields of the same names, nested ones included."""
+    hints = get_type_hints(kind)
+    return kind(**{name: _value(hint, given[name]) for name, hint in hints.items()})
+
+
+def results(kind: type[R], given: Iterable[dict[str, Any]]) -> list[R]:
+    return [result(kind, each) for each in given]
+
+
+def _value(hint: Any, given: Any) -> Any:
+    if isinstance(hint, type) and is_dataclass(hint):
+        return result(hint, given)
+    if get_origin(hint) is tuple:
+        return tuple(_value(get_args(hint)[0], each) for each in given)
+    return given
 
 
 def legs(answer: dict[str, Any], number: int) -> tuple[Leg, ...]:
@@ -101,16 +113,7 @@ def legs(answer: dict[str, Any], number: int) -> tuple[Leg, ...]:
             leg["layers"]["encoder"],
             leg["layers"]["decoder"],
             leg["heads"],
-            tuple(
-                Sentence(
-                    each["source"],
-                    each["target"],
-                    tuple(each["source_pieces"]),
-                    tuple(each["target_pieces"]),
-                    each["score"],
-                )
-                for each in leg["sentences"]
-            ),
+            tuple(results(Sentence, leg["sentences"])),
         )
         for leg in answer["texts"][number]["legs"]
     )
@@ -124,32 +127,6 @@ def attention(answer: dict[str, Any]) -> Attention:
     return Attention(weights, rows, columns, layers, heads, answer["kind"], answer["model"])
 
 
-def alignment(answer: dict[str, Any]) -> Alignment:
-    return Alignment(
-        answer["source"],
-        answer["target"],
-        _words(answer["source_words"]),
-        _words(answer["target_words"]),
-        tuple(Link(each["source"], each["target"], each["weight"]) for each in answer["links"]),
-    )
-
-
-def scores(answer: dict[str, Any]) -> list[Score]:
-    return [
-        Score(
-            each["log_prob"],
-            each["score"],
-            each["perplexity"],
-            tuple(Token(token["piece"], token["log_prob"]) for token in each["tokens"]),
-        )
-        for each in answer["scores"]
-    ]
-
-
-def languages(answer: list[dict[str, Any]]) -> list[Language]:
-    return [Language(each["code"], each["name"], tuple(each["targets"])) for each in answer]
-
-
 def models(answer: dict[str, Any]) -> list[Model]:
     return [
         Model(
@@ -157,10 +134,7 @@ def models(answer: dict[str, Any]) -> list[Model]:
             each["version"],
             tuple((direction["source"], direction["target"]) for direction in each["directions"]),
             each["precision"],
-            tuple(
-                Quality(score["metric"], score["value"], score["test_set"], score["signature"])
-                for score in each["scores"]
-            ),
+            tuple(results(Quality, each["scores"])),
         )
         for each in answer["models"]
     ]
@@ -190,14 +164,6 @@ def _text(said: Any) -> str:
     if not isinstance(said, str):
         raise TypeError("translatedText is no text")
     return said
-
-
-def _words(said: list[dict[str, Any]]) -> tuple[Word, ...]:
-    return tuple(Word(each["text"], each["start"], each["end"]) for each in said)
-
-
-def _timings(said: dict[str, Any]) -> Timings:
-    return Timings(said["preparing"], said["queued"], said["decoding"], said["total"])
 
 
 def _chosen(said: Any) -> Chosen:

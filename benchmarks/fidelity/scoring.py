@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from benchmarks.fidelity.figures import CONSUMED, consume, find_figures, match_figures
-from models.text.repetition import repeats_itself
+from models.text import repeats_itself
 
 UNKNOWN = re.compile("[\u2047\ufffd]")
 """The tokenizer's unknown piece ``⁇`` and the replacement character of broken UTF-8."""

@@ -134,20 +134,7 @@ def alignment_answer(aligned: AlignedPair) -> AlignmentAnswer:
 
 
 def scores_answer(scores: Sequence[Score]) -> ScoresAnswer:
-    return ScoresAnswer(
-        scores=[
-            ScoreAnswer(
-                log_prob=score.log_prob,
-                score=score.per_token,
-                perplexity=score.perplexity,
-                tokens=[
-                    TokenAnswer(piece=token.piece, log_prob=token.log_prob)
-                    for token in score.tokens
-                ],
-            )
-            for score in scores
-        ]
-    )
+    return ScoresAnswer.model_validate({"scores": scores}, from_attributes=True)
 
 
 def _text(text: TextView) -> TextAnswer:

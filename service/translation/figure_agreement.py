@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from models.text.numbers import numbers
+from models.text import numbers
 from service.engine.types import Decoded, FinishReason
 
 

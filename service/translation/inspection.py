@@ -101,13 +101,13 @@ class Score:
         return math.fsum(token.log_prob for token in self.tokens)
 
     @property
-    def per_token(self) -> float:
-        """Equals the score of the hypothesis in a search with ``length_penalty`` 1."""
+    def score(self) -> float:
+        """Log-probability per token: the score of a search with ``length_penalty`` 1."""
         return self.log_prob / len(self.tokens)
 
     @property
     def perplexity(self) -> float:
-        return math.exp(min(-self.per_token, _LARGEST_EXPONENT))
+        return math.exp(min(-self.score, _LARGEST_EXPONENT))
 
 
 @dataclass(frozen=True, slots=True)

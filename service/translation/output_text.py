@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from dataclasses import dataclass
 
 from service.engine.types import Hypothesis
 from service.translation.alignment import Alignment
 from service.translation.attention import TokenPair, align
 from service.translation.edits import Edit, Edited, applied, edited, original_position
-from service.translation.full_stops import added_full_stop
 from service.translation.loaded_model import DirectedModel
 from service.translation.preparing import Sentence
 from service.translation.unknown_tokens import (
@@ -17,6 +18,15 @@ from service.translation.unknown_tokens import (
     replace_unknown,
     unknown_in,
 )
+
+_FINAL = frozenset(
+    ".!?…:;\u203c\u2047\u2048\u2049"
+    "\u3002\uff61\uff0e\uff01\uff1f\uff1a\uff1b"  # Chinese and Japanese
+    "\u061b\u061f\u06d4\u0964\u0965\u0589\u1362"  # Arabic, Devanagari, Armenian, Ethiopic
+)
+_FULL_STOPS = frozenset(".\u3002\uff61\uff0e")
+_ABBREVIATION = re.compile(r"(?:.*[^\w.])?(?:[^\W\d_]{1,2}\.){2,}", re.DOTALL)
+"""Matches a text that ends with an abbreviation such as U.S. or p.m."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +105,36 @@ async def aligned(
         tokens = TokenPair(directed, sentence.source_ids, hypothesis.token_ids)
         alignment = await align(tokens, sentence.text, output.decoded)
     return edited(output.decoded, alignment, output.edits)
+
+
+def added_full_stop(source: str, target: str) -> int | None:
+    """The offset of a final full stop in ``target`` that ``source`` lacks, or ``None``.
+
+    Closing quotation marks and brackets may follow it. The result is ``None`` if the source ends
+    with a mark that ends sentences or clauses (``. ! ? … : ;``). The dots of an ellipsis, of an
+    abbreviation (``U.S.``), and of an ordinal number (``der 3.`` for ``the third``) do not count.
+    """
+    end = _without_closing(target)
+    if end < 2 or target[end - 1] not in _FULL_STOPS:
+        return None
+    before = target[end - 2]
+    source_end = _without_closing(source)
+    if source_end and source[source_end - 1] in _FINAL:
+        return None
+    if before.isspace() or before in _FINAL or _ABBREVIATION.fullmatch(target[:end]):
+        return None
+    if before.isdecimal() and not (source_end and source[source_end - 1].isdecimal()):
+        return None
+    return end - 1
+
+
+def _without_closing(text: str) -> int:
+    """The end of a text before trailing blanks, closing quotation marks and closing brackets."""
+    end = len(text)
+    while end and (
+        text[end - 1].isspace()
+        or text[end - 1] in "\"'"
+        or unicodedata.category(text[end - 1]) in ("Pe", "Pf", "Pi")
+    ):
+        end -= 1
+    return end

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ import uvicorn
 from models.bundle.manifest import Manifest
 from service.bootstrap import Service, build
 from service.loading.loader import ModelObserver
-from service.runtime.backend import Candidates, StepBatch
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
+from tests.engine.watching import GatedBackend
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting
 
@@ -28,17 +27,11 @@ pytestmark = pytest.mark.anyio
 BODY = {"q": "hallo", "source": "de", "target": "en"}
 
 
-class Gated(ScriptedBackend):
-    """Backend whose steps wait until the gate is open."""
-
-    def __init__(self) -> None:
-        super().__init__(shouting, make_limits())
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def step(self, batch: StepBatch) -> Candidates:
-        self.gate.wait()
-        return super().step(batch)
+def gated() -> GatedBackend:
+    """A backend whose gate is open."""
+    backend = GatedBackend(shouting, make_limits())
+    backend.gate.set()
+    return backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ class Served:
 
 
 @asynccontextmanager
-async def served(settings: Settings, backend: Gated) -> AsyncIterator[Served]:
+async def served(settings: Settings, backend: GatedBackend) -> AsyncIterator[Served]:
     async def load(
         path: Path, _: Settings, observer_for: Callable[[str], ModelObserver]
     ) -> LoadedModel:
@@ -92,7 +85,7 @@ def post(body: bytes, *headers: str) -> bytes:
 
 
 async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings) -> None:
-    backend = Gated()
+    backend = gated()
     async with served(settings, backend) as running:
         backend.gate.clear()
         _, writer = await running.connect()
@@ -118,7 +111,7 @@ async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings)
 async def test_body_refused_by_length_keeps_the_connection_usable(
     settings: Settings,
 ) -> None:
-    async with served(settings, Gated()) as running, asyncio.timeout(5):
+    async with served(settings, gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()
         writer.write(post(b"", "content-length: 70000"))
         status, headers, body = await answer(reader)
@@ -132,7 +125,7 @@ async def test_body_refused_by_length_keeps_the_connection_usable(
 
 
 async def test_too_large_expect_100_continue_returns_413_and_closes(settings: Settings) -> None:
-    async with served(settings, Gated()) as running, asyncio.timeout(5):
+    async with served(settings, gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()
         writer.write(post(b"", "content-length: 70000", "expect: 100-continue"))
         status, headers, _ = await answer(reader)
@@ -142,7 +135,7 @@ async def test_too_large_expect_100_continue_returns_413_and_closes(settings: Se
 
 
 async def test_chunked_body_is_refused_once_it_is_too_large(settings: Settings) -> None:
-    async with served(settings, Gated()) as running, asyncio.timeout(5):
+    async with served(settings, gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()
         writer.write(post(b"", "transfer-encoding: chunked"))
         for _ in range(70):
@@ -156,7 +149,7 @@ async def test_chunked_body_is_refused_once_it_is_too_large(settings: Settings) 
 
 
 async def test_accepted_requests_are_answered_when_the_server_stops(settings: Settings) -> None:
-    backend = Gated()
+    backend = gated()
     async with served(settings, backend) as running, running.client() as client:
         backend.gate.clear()
         asked = asyncio.create_task(client.post("/translate", json=BODY))

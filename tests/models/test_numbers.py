@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from models.text.numbers import numbers
+from models.text import numbers
 
 
 @pytest.mark.parametrize(

@@ -33,40 +33,11 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": LONGEST,
     "dropout": 0.0,
 }
-WORDS = {
-    "source": [
-        "der",
-        "die",
-        "das",
-        "hund",
-        "katze",
-        "läuft",
-        "schläft",
-        "über",
-        "unter",
-        "straße",
-        "haus",
-        "groß",
-        "klein",
-    ],
-    "target": [
-        "the",
-        "dog",
-        "cat",
-        "runs",
-        "sleeps",
-        "over",
-        "under",
-        "street",
-        "house",
-        "big",
-        "small",
-        "a",
-        "an",
-    ],
+_WORDS = {
+    "source": "der die das hund katze läuft schläft über unter straße haus groß klein",
+    "target": "the dog cat runs sleeps over under street house big small a an",
 }
-
-
+WORDS = {side: words.split() for side, words in _WORDS.items()}
 STEPS, BATCH = 60, 32
 
 

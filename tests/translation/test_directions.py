@@ -232,7 +232,7 @@ async def test_score_of_a_translation_equals_that_of_the_search() -> None:
             assert leg.sentences[0].source_pieces == (piece, "A", "b", "c", "</s>")
             choice = ModelChoice(pair.source, pair.target)
             (score,) = await inspector.scores([Pair("Abc", translation.text)], choice)
-            assert score.per_token == pytest.approx(translation.scores[0], abs=1e-5)
+            assert score.score == pytest.approx(translation.scores[0], abs=1e-5)
             pieces = [token.piece for token in score.tokens]
             forced = [SOFT_PIECE] if pair == EN_DE else []
             assert pieces == [*forced, *translation.text, "</s>"]

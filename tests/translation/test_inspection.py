@@ -155,7 +155,7 @@ async def test_the_score_is_the_log_probability_of_every_token(inspector: Inspec
     assert [token.log_prob for token in score.tokens] == pytest.approx(expected)
     assert [token.piece for token in score.tokens] == ["A", "b", "</s>"]
     assert score.log_prob == pytest.approx(sum(expected))
-    assert score.per_token == pytest.approx(sum(expected) / 3)
+    assert score.score == pytest.approx(sum(expected) / 3)
     assert score.perplexity == pytest.approx(math.exp(-sum(expected) / 3))
 
 

@@ -30,6 +30,7 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment
 from service.translation.translator import Translator
 from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
+from tests.engine.watching import GatedBackend
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
 
@@ -55,10 +56,14 @@ async def translating(
     try:
         yield Translator(repository, Admission(max_tokens), FirstLetterDetector())
     finally:
-        if isinstance(backend, Gated):
+        if isinstance(backend, GatedBackend):
             # After a failed assertion, the engine thread must not wait for ever.
             backend.gate.set()
         await repository.close()
+
+
+def gated() -> GatedBackend:
+    return GatedBackend(shouting, make_limits())
 
 
 class FirstLetterDetector:
@@ -131,20 +136,8 @@ async def test_concurrent_requests_share_the_batch() -> None:
     assert max(backend.batch_sizes) > 8
 
 
-class Gated(ScriptedBackend):
-    """Steps only once ``gate`` is open."""
-
-    def __init__(self) -> None:
-        super().__init__(shouting, make_limits())
-        self.gate = threading.Event()
-
-    def step(self, batch: StepBatch) -> Candidates:
-        self.gate.wait()
-        return super().step(batch)
-
-
 async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
-    backend = Gated()
+    backend = gated()
     async with translating(backend, max_tokens=8) as translator:
         first = asyncio.create_task(translator.translate(request("a\nb\nc")))
         while translator.in_flight < 6:
@@ -162,7 +155,7 @@ async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
 
 
 async def test_wide_beams_and_minimum_lengths_count_as_more_tokens() -> None:
-    backend = Gated()
+    backend = gated()
     async with translating(backend, max_tokens=100, pairs=("de-en", "en-fr")) as translator:
         for asked, tokens in (
             (request("abc"), 4),
@@ -206,7 +199,7 @@ async def test_single_sentence_is_not_delayed_by_a_large_request() -> None:
 
 
 async def test_cancelled_request_releases_its_tokens_and_slots() -> None:
-    backend = Gated()
+    backend = gated()
     async with translating(backend) as translator:
         abandoned = asyncio.create_task(translator.translate(request("a" * 60 + "\nb")))
         while translator.in_flight < 2:
@@ -220,7 +213,7 @@ async def test_cancelled_request_releases_its_tokens_and_slots() -> None:
 
 
 async def test_missed_deadline_raises_deadline_exceeded_and_releases_tokens_and_slots() -> None:
-    backend = Gated()
+    backend = gated()
     async with translating(backend) as translator:
         with pytest.raises(DeadlineExceeded, match=r"within 0\.05 seconds"):
             await translator.translate(replace(request("a" * 60), deadline=0.05))
@@ -375,7 +368,7 @@ async def test_parts_come_in_order_and_make_up_the_translations() -> None:
 
 
 async def test_closing_a_stream_releases_its_tokens() -> None:
-    backend = Gated()
+    backend = gated()
     async with translating(backend) as translator:
         stream = translator.stream(request("a" * 60))
         waiting = asyncio.ensure_future(anext(stream))

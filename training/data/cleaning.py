@@ -14,8 +14,7 @@ from typing import Literal
 
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
-from models.text.numbers import numbers
-from models.text.repetition import repeats_itself
+from models.text import numbers, repeats_itself
 from training.data.corpus import Pair
 from training.data.seen import Seen
 

@@ -1,1 +1,0 @@
-"""Text functions that training and the service share."""
