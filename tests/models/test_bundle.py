@@ -234,19 +234,19 @@ def test_a_corrupt_tokenizer_is_an_invalid_bundle(
         bundle.tokenizers()
 
 
-def test_a_tokenizer_of_another_size_is_refused(tmp_path: Path, originals: dict[str, Path]) -> None:
-    dimensions = MANIFEST.dimensions.model_copy(update={"vocabulary_size": 20})
-    manifest = MANIFEST.model_copy(update={"dimensions": dimensions})
-    with pytest.raises(InvalidBundle, match=r"tokenizer\.model has 14 pieces, the network 20"):
-        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizers()
-
-
-def test_a_tokenizer_with_other_special_ids_is_refused(
-    tmp_path: Path, originals: dict[str, Path]
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("dimensions", {"vocabulary_size": 20}, "has 14 pieces, the network 20"),
+        ("special_ids", {"eos": 2, "bos": 3}, "has SpecialIds"),
+    ],
+)
+def test_a_tokenizer_that_does_not_fit_is_refused(
+    tmp_path: Path, originals: dict[str, Path], part: str, change: dict[str, int], message: str
 ) -> None:
-    special_ids = MANIFEST.special_ids.model_copy(update={"eos": 2, "bos": 3})
-    manifest = MANIFEST.model_copy(update={"special_ids": special_ids})
-    with pytest.raises(InvalidBundle, match=r"tokenizer\.model has SpecialIds"):
+    changed = getattr(MANIFEST, part).model_copy(update=change)
+    manifest = MANIFEST.model_copy(update={part: changed})
+    with pytest.raises(InvalidBundle, match=rf"tokenizer\.model {message}"):
         Bundle.write(tmp_path / "tiny", manifest, originals).tokenizers()
 
 

@@ -148,21 +148,19 @@ def test_bundle_without_a_shortlist_loads_none(tmp_path: Path) -> None:
     assert bundle.shortlist() is None, "a file that the manifest does not list is not read"
 
 
-def test_a_shortlist_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
-    bundle = bundle_with(tmp_path, everything_always(VOCABULARY_SIZE + 1))
-    with pytest.raises(InvalidBundle, match="is of 15 source ids, the network has 14"):
-        bundle.shortlist()
+_NO_OFFSETS = np.zeros(VOCABULARY_SIZE + 1, np.int32)
 
 
-def test_shortlist_with_ids_outside_the_target_vocabulary_is_refused(tmp_path: Path) -> None:
-    offsets = np.zeros(VOCABULARY_SIZE + 1, np.int32)
-    bundle = bundle_with(tmp_path, Shortlist(ids(3, 14), offsets, ids()))
-    with pytest.raises(InvalidBundle, match="has the target id 14, the network has 14"):
-        bundle.shortlist()
-
-
-def test_shortlist_without_eos_is_refused(tmp_path: Path) -> None:
-    offsets = np.zeros(VOCABULARY_SIZE + 1, np.int32)
-    bundle = bundle_with(tmp_path, Shortlist(ids(1, 4), offsets, ids()))
-    with pytest.raises(InvalidBundle, match="would let no translation end"):
-        bundle.shortlist()
+@pytest.mark.parametrize(
+    ("shortlist", "message"),
+    [
+        (everything_always(VOCABULARY_SIZE + 1), "is of 15 source ids, the network has 14"),
+        (Shortlist(ids(3, 14), _NO_OFFSETS, ids()), "has the target id 14, the network has 14"),
+        (Shortlist(ids(1, 4), _NO_OFFSETS, ids()), "would let no translation end"),
+    ],
+)
+def test_a_shortlist_that_does_not_fit_its_bundle_is_refused(
+    tmp_path: Path, shortlist: Shortlist, message: str
+) -> None:
+    with pytest.raises(InvalidBundle, match=message):
+        bundle_with(tmp_path, shortlist).shortlist()

@@ -148,20 +148,16 @@ def counted(config: TransformerConfig) -> int:
         return Transformer(config).num_parameters
 
 
-def test_the_papers_base_model_has_the_papers_size() -> None:
-    base = TransformerConfig(source_vocabulary=37_000, target_vocabulary=37_000)
-    assert counted(base) == pytest.approx(65e6, rel=0.03)
-
-
-def test_the_papers_big_model_has_the_papers_size() -> None:
-    big = TransformerConfig(
-        source_vocabulary=37_000,
-        target_vocabulary=37_000,
-        width=1024,
-        heads=16,
-        feed_forward=4096,
-    )
-    assert counted(big) == pytest.approx(213e6, rel=0.01)
+@pytest.mark.parametrize(
+    ("sizes", "millions", "rel"),
+    [({}, 65, 0.03), ({"width": 1024, "heads": 16, "feed_forward": 4096}, 213, 0.01)],
+    ids=["base", "big"],
+)
+def test_models_of_the_paper_have_its_sizes(
+    sizes: dict[str, int], millions: int, rel: float
+) -> None:
+    config = TransformerConfig(source_vocabulary=37_000, target_vocabulary=37_000, **sizes)  # type: ignore[arg-type]
+    assert counted(config) == pytest.approx(millions * 1e6, rel=rel)
 
 
 def test_parameter_count_is_the_sum_of_its_parts() -> None:

@@ -11,6 +11,7 @@ from service.state.errors import InvalidGlossary
 from service.translation.types import LanguagePair, Term
 
 PAIR = LanguagePair("de", "en")
+TWO = [("Hund", "dog"), ("Katze", "cat")]
 
 TERMS = st.text(
     st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=20
@@ -43,28 +44,25 @@ def test_any_text_parses_or_is_refused_with_line_number(
 
 
 @pytest.mark.parametrize(
-    ("text", "terms"),
+    ("format", "text", "terms"),
     [
-        ("Hund\tdog\nKatze\tcat", [("Hund", "dog"), ("Katze", "cat")]),
-        ("\ufeffHund\tdog\r\n\r\nKatze\tcat\r\n", [("Hund", "dog"), ("Katze", "cat")]),
-        ('"guter" Hund\tdog, good', [('"guter" Hund', "dog, good")]),
-        ("", []),
+        ("tsv", "Hund\tdog\nKatze\tcat", TWO),
+        ("tsv", "\ufeffHund\tdog\r\n\r\nKatze\tcat\r\n", TWO),
+        ("tsv", '"guter" Hund\tdog, good', [('"guter" Hund', "dog, good")]),
+        ("tsv", "", []),
+        ("csv", "Hund,dog\nKatze,cat", TWO),
+        (
+            "csv",
+            "\ufeffHund,dog,de,en\r\n\r\nKatze,cat,DE,EN\r\n",
+            TWO,
+        ),
+        ("csv", '"Hund, der","dog ""Rex"""', [("Hund, der", 'dog "Rex"')]),
     ],
 )
-def test_tab_separated_entries(text: str, terms: list[tuple[str, str]]) -> None:
-    assert parse(text, "tsv", PAIR) == tuple(Term(*term) for term in terms)
-
-
-@pytest.mark.parametrize(
-    ("text", "terms"),
-    [
-        ("Hund,dog\nKatze,cat", [("Hund", "dog"), ("Katze", "cat")]),
-        ("\ufeffHund,dog,de,en\r\n\r\nKatze,cat,DE,EN\r\n", [("Hund", "dog"), ("Katze", "cat")]),
-        ('"Hund, der","dog ""Rex"""', [("Hund, der", 'dog "Rex"')]),
-    ],
-)
-def test_comma_separated_entries(text: str, terms: list[tuple[str, str]]) -> None:
-    assert parse(text, "csv", PAIR) == tuple(Term(*term) for term in terms)
+def test_entries_of_both_formats_are_parsed(
+    format: EntriesFormat, text: str, terms: list[tuple[str, str]]
+) -> None:
+    assert parse(text, format, PAIR) == tuple(Term(*term) for term in terms)
 
 
 @pytest.mark.parametrize(

@@ -66,19 +66,17 @@ def test_only_checkpoints_are_listed_oldest_first(tmp_path: Path) -> None:
     assert checkpoint.checkpoints(tmp_path / "nowhere") == []
 
 
-@pytest.mark.parametrize(("keep", "left"), [(1, [4]), (3, [2, 3, 4]), (9, [1, 2, 3, 4])])
-def test_pruning_keeps_the_last(tmp_path: Path, keep: int, left: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("keep", "spared", "left"),
+    [(1, (), [4]), (3, (), [2, 3, 4]), (9, (), [1, 2, 3, 4]), (2, {1}, [1, 3, 4])],
+)
+def test_pruning_keeps_the_last_and_the_spared_steps(
+    tmp_path: Path, keep: int, spared: set[int], left: list[int]
+) -> None:
     for step in (1, 2, 3, 4):
         checkpoint.path_of(tmp_path, step).touch()
-    checkpoint.prune(tmp_path, keep)
+    checkpoint.prune(tmp_path, keep, spared)
     assert checkpoint.checkpoints(tmp_path) == [checkpoint.path_of(tmp_path, s) for s in left]
-
-
-def test_pruning_keeps_spared_steps(tmp_path: Path) -> None:
-    for step in (1, 2, 3, 4):
-        checkpoint.path_of(tmp_path, step).touch()
-    checkpoint.prune(tmp_path, 2, {1})
-    assert checkpoint.checkpoints(tmp_path) == [checkpoint.path_of(tmp_path, s) for s in (1, 3, 4)]
 
 
 def saved(directory: Path, networks: list[Transformer]) -> list[Path]:

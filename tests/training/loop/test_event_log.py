@@ -79,24 +79,19 @@ def test_partial_line_at_the_end_is_removed(tmp_path: Path) -> None:
     assert [line["step"] for line in lines(path)] == [1, 2, 3]
 
 
-def test_tensorboard_shows_a_resumed_run_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("written", "resumed_at"), [(7, 4), (3, 0)])
+def test_tensorboard_drops_the_steps_after_the_checkpoint(
+    tmp_path: Path, written: int, resumed_at: int
+) -> None:
     path = tmp_path / "log.jsonl"
-    write_steps(path, 0, range(1, 8))
+    write_steps(path, 0, range(1, written + 1))
     grow_old(tmp_path / "tensorboard")
-    write_steps(path, 4, range(5, 7), loss=2.0)
+    write_steps(path, resumed_at, range(resumed_at + 1, resumed_at + 3), loss=2.0)
     assert scalars(tmp_path / "tensorboard", "train/loss") == [
-        *((step, 1.0) for step in range(1, 5)),
-        (5, 2.0),
-        (6, 2.0),
+        *((step, 1.0) for step in range(1, resumed_at + 1)),
+        (resumed_at + 1, 2.0),
+        (resumed_at + 2, 2.0),
     ]
-
-
-def test_tensorboard_drops_a_run_without_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    write_steps(path, 0, range(1, 4))
-    grow_old(tmp_path / "tensorboard")
-    write_steps(path, 0, range(1, 3), loss=2.0)
-    assert scalars(tmp_path / "tensorboard", "train/loss") == [(1, 2.0), (2, 2.0)]
 
 
 def test_full_disk_raises_and_keeps_written_lines(
