@@ -1,4 +1,4 @@
-"""Result types of the client. Knows no HTTP."""
+"""Result types of the client. Independent of HTTP."""
 
 from __future__ import annotations
 

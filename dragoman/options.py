@@ -1,4 +1,4 @@
-"""Options of a translation request as typed dictionaries. Knows no HTTP."""
+"""Options of a translation request as typed dictionaries. Independent of HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One HTTP request with the parser of its response, and its method of a client. Sends nothing."""
+"""``Call``: one HTTP request with the parser of its response. Sends nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retry policy: exponential backoff with full jitter. Knows no HTTP and never sleeps."""
+"""Retry policy: exponential backoff with full jitter. Independent of HTTP; never sleeps."""
 
 from __future__ import annotations
 

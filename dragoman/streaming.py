@@ -1,4 +1,4 @@
-"""Parses a streamed translation from server-sent events. Knows no network."""
+"""Parses a streamed translation from server-sent events. Independent of the network."""
 
 from __future__ import annotations
 

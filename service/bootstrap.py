@@ -170,11 +170,6 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     return Service(app, repository, translator, metrics, drain, reloader, loaded)
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The ASGI app. It answers at once and loads its models in the background; see ``/readyz``."""
-    return build(settings).app
-
-
 @asynccontextmanager
 async def running(settings: Settings, load: LoadModel = load_model) -> AsyncIterator[Service]:
     """A service with a running lifespan and loaded bundles, without an HTTP server."""

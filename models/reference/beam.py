@@ -1,4 +1,4 @@
-"""Beam search of one sentence, the oracle of the service's engine.
+"""Beam search of one sentence, written for reading: tests compare the engine with it.
 
 The rules are CTranslate2's: of the best 2K candidates, endings among the first K are finished
 hypotheses and the best K other candidates go on. The search ends when K hypotheses have finished,

@@ -1,1 +1,1 @@
-"""Wire formats and what every request goes through. Decides nothing about translation."""
+"""HTTP API: dialects, authentication, limits and middleware. Translation is done elsewhere."""

@@ -1,8 +1,7 @@
 """Identifies callers by API key or address, and applies rate limits and quotas.
 
-Knows requests and keys, but no wire format. A key comes in a header, or in a field that the dialect
-has read. The server reports a caller's address; behind a proxy, the server must be configured to
-trust it.
+Independent of the wire format: a key comes in a header, or in a field that the dialect has read.
+The server reports a caller's address; behind a proxy, the server must be configured to trust it.
 """
 
 from __future__ import annotations

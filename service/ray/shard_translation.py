@@ -1,7 +1,7 @@
 """Translates one shard of lines in the blocks of ``service.bulk``, and writes its part.
 
 Line n of a part is the translation of line n of its shard. A line that cannot be translated is
-left empty and counted. Knows nothing of Ray.
+left empty and counted. Independent of Ray.
 """
 
 from __future__ import annotations

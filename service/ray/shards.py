@@ -1,4 +1,4 @@
-"""Cuts a corpus into shards and finds those that are not translated yet. Knows nothing of Ray.
+"""Cuts a corpus into shards and finds those that are not translated yet. Independent of Ray.
 
 A shard is a contiguous range of one file. Its translation is a file named in source order:
 ``OUT/news.txt/part-00003.txt``. Parts appear atomically, so an existing part is complete.

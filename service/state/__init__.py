@@ -1,1 +1,1 @@
-"""Persistent state in SQLite: API keys, usage, glossaries, suggestions. Knows no HTTP."""
+"""Persistent state in SQLite: API keys, usage, glossaries, suggestions. Independent of HTTP."""

@@ -1,4 +1,4 @@
-"""Asynchronous access to one SQLite file through a single thread. Knows no tables.
+"""Asynchronous access to one SQLite file through a single thread. Independent of tables.
 
 Several processes may share the file. Each uses its own transactions and sees the committed writes
 of other processes. Awaiting a method never blocks the event loop, however slow the disk is.

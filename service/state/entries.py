@@ -1,4 +1,4 @@
-"""Parser, renderer and validator of glossary entries as TSV or CSV. Knows no store.
+"""Parser, renderer and validator of glossary entries as TSV or CSV. Independent of the store.
 
 The rules are DeepL's: source terms are unique, and a term is one line without outer blanks.
 """

@@ -1,4 +1,4 @@
-"""Errors of the persistent state, for callers and for the operator. Knows no HTTP."""
+"""Errors of the persistent state, for callers and for the operator. Independent of HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store of glossaries and their dictionaries, separate for each owner. Knows no wire format.
+"""Store of glossaries and their dictionaries, by owner. Independent of any wire format.
 
 A glossary holds one dictionary for each of its language pairs. Owners see only their own
 glossaries. Callers without a key are one owner, ``None``.

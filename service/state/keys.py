@@ -1,4 +1,4 @@
-"""Store of API keys and their limits; keeps only SHA-256 digests. Knows no requests."""
+"""Store of API keys and their limits; keeps only SHA-256 digests. Independent of requests."""
 
 from __future__ import annotations
 

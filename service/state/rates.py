@@ -1,4 +1,4 @@
-"""In-memory sliding-window rate limiter per caller. Knows no keys and no addresses.
+"""In-memory sliding-window rate limiter per caller. Independent of keys and addresses.
 
 No sixty seconds contain more requests of a caller than allowed. Memory is bounded, and no thread is
 needed. The usual in-memory libraries keep every address ever seen, and sweep them in a thread that

@@ -1,4 +1,4 @@
-"""Store of users' suggested translations, as data for training. Knows no requests."""
+"""Store of users' suggested translations, as data for training. Independent of requests."""
 
 from __future__ import annotations
 

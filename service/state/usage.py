@@ -1,4 +1,4 @@
-"""Monthly usage ledger: characters and documents per caller, with quotas. Knows no keys.
+"""Monthly usage ledger: characters and documents per caller, with quotas. Independent of keys.
 
 Usage is written once a second and at shutdown, so a crash may lose the last second. A quota counts
 usage that is written, pending or reserved by running requests, so concurrent requests cannot exceed
