@@ -87,12 +87,12 @@ def create_router(
 
     @router.get(
         "/translations/{id}",
-        summary="What a recent translation is made of",
+        summary="Sentences and tokens of a kept translation",
         responses={200: answer_of(KeptTranslationAnswer), **_ABOUT_KEPT},
         openapi_extra={"parameters": [_ID, *schemas.query(ViewParameters)]},
     )
     async def translation(request: Request) -> Response:
-        """Of a translation that was asked for with `attention`: its sentences and their pieces."""
+        """Of a translation requested with `attention`."""
         translation_id = request.path_params["id"]
         caller, _ = await read(request)
         async with admitted(caller):
@@ -101,13 +101,13 @@ def create_router(
 
     @router.get(
         "/translations/{id}/attention",
-        summary="What a model looked at while it translated a sentence",
+        summary="Attention maps of a kept translation",
         responses={200: _or(AttentionAnswer, _FILES), **_ABOUT_KEPT},
         openapi_extra={"parameters": [_ID, *schemas.query(AttentionParameters)]},
     )
     async def attention(request: Request) -> Response:
-        """Of a translation that was asked for with `attention`. A row of `cross` is what was
-        looked at where that piece was predicted."""
+        """Of a translation requested with `attention`. A row of `cross` is the attention with
+        which that piece was predicted."""
         caller, fields = await read(request)
         parameters = fields.parse(AttentionParameters)
         async with admitted(caller):
@@ -116,12 +116,12 @@ def create_router(
 
     @router.get(
         "/translations/{id}/alignment",
-        summary="Which words of a sentence became which",
+        summary="Word alignment of a kept translation",
         responses={200: _or(AlignmentAnswer, {"text/plain": _TEXT}), **_ABOUT_KEPT},
         openapi_extra={"parameters": [_ID, *schemas.query(AlignmentParameters)]},
     )
     async def alignment(request: Request) -> Response:
-        """Of a translation that was asked for with `attention`."""
+        """Of a translation requested with `attention`."""
         caller, fields = await read(request)
         parameters = fields.parse(AlignmentParameters)
         async with admitted(caller):
@@ -132,7 +132,7 @@ def create_router(
 
     @router.post(
         "/attention",
-        summary="What a model looks at in two given texts",
+        summary="Attention maps or word alignment of two texts",
         responses={
             200: _or(AttentionOfPairAnswer, {**_FILES, "text/plain": _TEXT}),
             **_ABOUT_GIVEN,
@@ -163,7 +163,7 @@ def create_router(
 
     @router.post(
         "/score",
-        summary="How likely a model finds given translations",
+        summary="Log-probabilities of given translations",
         responses={200: answer_of(ScoresAnswer), **_ABOUT_GIVEN},
         openapi_extra={"requestBody": schemas.body(ScoreParameters, limits)},
     )

@@ -88,15 +88,15 @@ class AlignmentAnswer(Answer):
 class AttentionAnswer(Answer):
     model: str = Field(examples=["everyday-de-en"])
     kind: Literal["cross", "encoder", "decoder"]
-    rows: list[str] = Field(description="The piece that looks, for each row of weights.")
-    columns: list[str] = Field(description="What is looked at: a piece for each column.")
+    rows: list[str] = Field(description="Query piece of each row of weights.")
+    columns: list[str] = Field(description="Key piece of each column of weights.")
     layers: list[int] | Literal["mean"]
     heads: list[int] | Literal["mean"]
     maps: list[MapAnswer] = Field(description="By layer, then by head.")
 
 
 class AttentionOfPairAnswer(AttentionAnswer):
-    alignment: AlignmentAnswer | None = Field(None, description="Only if asked for.")
+    alignment: AlignmentAnswer | None = Field(None, description="Only if requested.")
 
 
 class TokenAnswer(Answer):

@@ -41,8 +41,8 @@ class _Parameters(BaseModel):
 class _MapParameters(_Parameters):
     kind: Kind = Field(
         "cross",
-        description="What looks at what: the translation at its source (`cross`), the source at "
-        "itself (`encoder`), or the translation at itself (`decoder`).",
+        description="Attention of the translation to its source (`cross`), of the source to "
+        "itself (`encoder`), or of the translation to itself (`decoder`).",
     )
     layer: _Chosen | None = Field(
         None, description=f"{_CHOICE} The last layer if left out.", examples=["2"]
@@ -55,7 +55,7 @@ class _MapParameters(_Parameters):
 
 
 class ViewParameters(_Parameters):
-    api_key: Key | None = Field(None, description="Where the service asks for one.")
+    api_key: Key | None = Field(None, description="Needed where the service requires keys.")
 
 
 class PlaceParameters(ViewParameters):

@@ -85,7 +85,7 @@ def create_router(
     router = APIRouter(tags=["operations"])
     metrics.ready_while(lambda: not _hindrances(repository, drain))
 
-    @router.get("/livez", summary="Whether the process answers", responses={200: answer_of(Alive)})
+    @router.get("/livez", summary="Liveness of the process", responses={200: answer_of(Alive)})
     async def livez() -> Response:
         return Json(Alive(status="ok"))
 
@@ -97,7 +97,7 @@ def create_router(
 
     @router.get(
         "/readyz",
-        summary="Whether texts can be translated",
+        summary="Readiness to translate",
         responses={
             200: answer_of(Readiness),
             503: {"description": "Not ready, and why.", **answer_of(Readiness)},
@@ -120,7 +120,7 @@ def create_router(
         )
         return Json(body, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
-    @router.get("/models", summary="The models on offer", responses={200: answer_of(ModelsAnswer)})
+    @router.get("/models", summary="List models", responses={200: answer_of(ModelsAnswer)})
     async def models() -> Response:
         offered, _ = _models(repository)
         answers = [_describe(model) for model in offered]
@@ -128,7 +128,7 @@ def create_router(
 
     @router.post(
         "/models/reload",
-        summary="Make the offer equal to the bundle directory",
+        summary="Reload models from the bundle directory",
         responses={200: answer_of(ReloadAnswer), **refusals(403, 500, 503)},
     )
     async def reload_models(request: Request) -> Response:
@@ -155,7 +155,7 @@ def create_router(
 
 
 def _models(repository: ModelRepository) -> tuple[tuple[LoadedModel, ...], list[str]]:
-    """The models on offer, and why there are none."""
+    """List models, and why there are none."""
     try:
         return repository.offer.models, []
     except NotReady as error:

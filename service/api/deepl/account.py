@@ -21,9 +21,7 @@ _UNLIMITED = 1_000_000_000_000
 
 
 class LanguagesParameters(BaseModel):
-    type: Literal["source", "target"] = Field(
-        "source", description="Which side; a form in the body says the same."
-    )
+    type: Literal["source", "target"] = Field("source", description="The side to list.")
 
 
 class UsageAnswer(Answer):
@@ -41,7 +39,7 @@ def create_router(access: Access, repository: ModelRepository) -> APIRouter:
 
     @router.get(
         "/languages",
-        summary="The languages on offer",
+        summary="List languages",
         responses={200: answer_of(SupportedLanguageAnswer, many=True), **answers()},
         openapi_extra={"parameters": schemas.query(LanguagesParameters)},
     )
@@ -51,8 +49,8 @@ def create_router(access: Access, repository: ModelRepository) -> APIRouter:
         wanted = fields.parse(LanguagesParameters).type
         return Json(listed(repository.offer, "sources" if wanted == "source" else "targets"))
 
-    @router.post("/usage", summary="What the caller has used in this month", responses=responses)
-    @router.get("/usage", summary="What the caller has used in this month", responses=responses)
+    @router.post("/usage", summary="Usage of the caller in this month", responses=responses)
+    @router.get("/usage", summary="Usage of the caller in this month", responses=responses)
     async def usage(request: Request) -> Response:
         """Callers without a key are counted together."""
         caller, _ = await admitted(access, request)

@@ -34,7 +34,7 @@ _DISABLED = "documents are not translated on this server"
 
 
 _EXTENSIONS = "|".join(each.removeprefix(".") for each in SUPPORTED)
-_ID = schemas.in_path("document_id", "As the answer to the upload says it.")
+_ID = schemas.in_path("document_id", "The `document_id` in the answer to the upload.")
 
 
 class UploadParameters(DecodingParameters):
@@ -137,13 +137,13 @@ def create_router(
 
     @router.get(
         "/document/{document_id}",
-        summary="How far a document is",
+        summary="Status of a document",
         responses={200: answer_of(StatusAnswer), **answers(404)},
         openapi_extra=_BY_QUERY,
     )
     @router.post(
         "/document/{document_id}",
-        summary="How far a document is",
+        summary="Status of a document",
         responses={200: answer_of(StatusAnswer), **answers(404)},
         openapi_extra=_BY_BODY,
     )
@@ -160,14 +160,14 @@ def create_router(
 
     @router.get(
         "/document/{document_id}/result",
-        summary="The translation of a document",
+        summary="Download a translated document, once",
         response_class=Response,
         responses=_RESULT,
         openapi_extra=_BY_QUERY,
     )
     @router.post(
         "/document/{document_id}/result",
-        summary="The translation of a document",
+        summary="Download a translated document, once",
         response_class=Response,
         responses=_RESULT,
         openapi_extra=_BY_BODY,

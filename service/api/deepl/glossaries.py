@@ -39,7 +39,7 @@ from service.translation.types import LanguagePair, Term
 
 _TSV = "text/tab-separated-values"
 _CSV = "text/csv"
-_ID = schemas.in_path("glossary_id", "As the answer that made the glossary says it.")
+_ID = schemas.in_path("glossary_id", "The `glossary_id` in the answer that created it.")
 _UNDESCRIBED = {"parameters": [_ID]}
 
 _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME_BYTES)]
@@ -169,7 +169,7 @@ class _Routes:
 
         @router.get(
             "/glossaries/{glossary_id}",
-            summary="A glossary without its entries",
+            summary="Describe a glossary, without its entries",
             responses={200: answer_of(answer), **answers(404)},
             openapi_extra=_UNDESCRIBED,
         )
@@ -197,7 +197,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
 
     @router.get(
         "/glossary-language-pairs",
-        summary="The pairs that a glossary can have",
+        summary="List the language pairs of glossaries",
         responses={200: answer_of(PairsAnswer), **answers()},
     )
     async def pairs(request: Request) -> Response:
@@ -214,19 +214,19 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     @router.post(
         "/glossaries",
         status_code=201,
-        summary="Make a glossary",
+        summary="Create a glossary",
         responses={201: answer_of(GlossaryAnswer), **answers()},
         openapi_extra={"requestBody": schemas.body(GlossaryParameters)},
     )
     async def create(request: Request) -> Response:
-        """Wherever a text says a source term, its translation says the target term."""
+        """Each occurrence of a source term is translated by its target term."""
         caller, fields = await admitted(access, request)
         wanted = fields.parse(GlossaryParameters)
         return Json(_described(await routes.create(caller, wanted.name, [wanted])), 201)
 
     @router.get(
         "/glossaries",
-        summary="The caller's glossaries",
+        summary="List the caller's glossaries",
         responses={200: answer_of(GlossariesAnswer), **answers()},
     )
     async def glossaries(request: Request) -> Response:
@@ -240,7 +240,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
 
     @router.get(
         "/glossaries/{glossary_id}/entries",
-        summary="The entries of a glossary",
+        summary="Entries of a glossary",
         response_class=Response,
         responses={
             200: {"content": {m: {"schema": {"type": "string"}} for m in (_TSV, _CSV)}},
@@ -249,7 +249,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         openapi_extra=_UNDESCRIBED,
     )
     async def entries(request: Request) -> Response:
-        """Tab-separated, or comma-separated if `Accept` says so."""
+        """Tab-separated, or comma-separated for `Accept: text/csv`."""
         caller, found = await routes.one(request)
         terms = await store.terms(caller.name, found.id, _only_dictionary(found).pair)
         if request.headers.get("accept", "").startswith(_CSV):
@@ -269,7 +269,7 @@ def create_multilingual_router(
     @router.post(
         "/glossaries",
         status_code=201,
-        summary="Make a glossary",
+        summary="Create a glossary",
         responses={201: answer_of(MultilingualGlossaryAnswer), **answers()},
         openapi_extra={"requestBody": schemas.body(MultilingualParameters)},
     )
@@ -282,7 +282,7 @@ def create_multilingual_router(
 
     @router.get(
         "/glossaries",
-        summary="The caller's glossaries",
+        summary="List the caller's glossaries",
         responses={200: answer_of(MultilingualGlossariesAnswer), **answers()},
     )
     async def glossaries(request: Request) -> Response:
@@ -316,7 +316,7 @@ def create_multilingual_router(
 
     @router.get(
         "/glossaries/{glossary_id}/entries",
-        summary="The entries of one dictionary, or of all",
+        summary="Entries of one dictionary, or of all",
         responses={200: answer_of(EntriesAnswer), **answers(404)},
         openapi_extra={"parameters": [_ID, *schemas.query(PairParameters)]},
     )
@@ -333,7 +333,7 @@ def create_multilingual_router(
 
     @router.put(
         "/glossaries/{glossary_id}/dictionaries",
-        summary="Make a dictionary hold these entries only",
+        summary="Replace the entries of a dictionary",
         responses={200: answer_of(DictionaryAnswer), **answers(404)},
         openapi_extra=_UNDESCRIBED | {"requestBody": schemas.body(DictionaryParameters)},
     )

@@ -26,7 +26,7 @@ from service.documents import UnsupportedDocument
 from service.translation.repository import ModelRepository
 
 # The pattern is documented, not enforced: the handler refuses with LibreTranslate's message.
-_NAME = schemas.in_path("name", "As POST /translate_file says it.", r"^[^/\\]+$")
+_NAME = schemas.in_path("name", "The last part of `translatedFileUrl`.", r"^[^/\\]+$")
 
 
 _HOST = re.compile(r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
@@ -40,7 +40,7 @@ class FileParameters(BaseModel):
         examples=["de"],
     )
     target: LanguageCode = Field(description="Language code to translate to.", examples=["en"])
-    api_key: Key | None = Field(None, description="If the operator asks for one.")
+    api_key: Key | None = Field(None, description="Needed where the service requires keys.")
     model: Name | None = Field(
         None,
         description="A model by its name, see `GET /models`; chosen by languages if not given.",

@@ -87,7 +87,7 @@ class DetectParameters(BaseModel):
         description="The text, or a list of texts in one language (JSON only).",
         examples=["Ein Hund läuft durch den Schnee."],
     )
-    api_key: Key | None = Field(None, description="If the operator asks for one.")
+    api_key: Key | None = Field(None, description="Needed where the service requires keys.")
 
     @property
     def texts(self) -> list[str]:
@@ -101,7 +101,7 @@ def create_languages_router(
 
     @router.get(
         "/languages",
-        summary="The languages on offer",
+        summary="List languages",
         responses={200: answer_of(LanguageAnswer, many=True), **refusals(500, 503)},
     )
     async def languages() -> Response:
@@ -109,7 +109,7 @@ def create_languages_router(
 
     @router.post(
         "/detect",
-        summary="Find out which language a text is in",
+        summary="Detect the language of a text",
         responses={
             200: answer_of(DetectionAnswer, many=True),
             **refusals(400, 403, 413, 429, 500, 503),

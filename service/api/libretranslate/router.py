@@ -96,7 +96,7 @@ class SuggestParameters(BaseModel):
     )
     source: LanguageCode = Field(description="Language code of the text.", examples=["de"])
     target: LanguageCode = Field(description="Language code of the translation.", examples=["en"])
-    api_key: Key | None = Field(None, description="If the operator asks for one.")
+    api_key: Key | None = Field(None, description="Needed where the service requires keys.")
 
 
 class SuggestAnswer(Answer):
@@ -160,7 +160,7 @@ def _settings(repository: ModelRepository, frontend: Frontend) -> APIRouter:
 
     @router.get(
         "/frontend/settings",
-        summary="What a page may offer",
+        summary="Settings for web pages",
         responses={200: answer_of(FrontendAnswer), **refusals(500, 503)},
     )
     async def settings() -> Response:

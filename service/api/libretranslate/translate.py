@@ -67,16 +67,16 @@ class TranslateParameters(DecodingParameters):
     alternatives: Annotated[int, Field(ge=0), WHOLE, BeforeValidator(_number_as_text)] | None = (
         Field(None, description="How many other translations to return.")
     )
-    api_key: Key | None = Field(None, description="If the operator asks for one.")
+    api_key: Key | None = Field(None, description="Needed where the service requires keys.")
     model: Name | None = Field(
         None,
         description="A model by its name, see `GET /models`; chosen by languages if not given.",
     )
     attention: bool | None = Field(
         None,
-        description="Keep the translation so that its attention can be asked for under `id`.",
+        description="Keep the translation so that its attention can be requested by `id`.",
     )
-    timings: bool | None = Field(None, description="Whether to say where the time went.")
+    timings: bool | None = Field(None, description="Whether to return the time of each stage.")
     stream: bool | None = Field(
         None, description="Answer with server-sent events: each sentence as soon as it is done."
     )
@@ -135,7 +135,7 @@ class TranslateAnswer(Answer):
     )
     alternatives: list[str] | list[list[str]] | None = Field(
         None,
-        description="If asked for: other translations, best first, without repetitions.",
+        description="If requested: other translations, best first, without repetitions.",
     )
     model: str | list[str | None] | None = Field(
         description="The model; two names joined by `+` are a route through a third language, "
@@ -149,7 +149,7 @@ class TranslateAnswer(Answer):
     truncated: bool | list[bool] = Field(description="Whether `finish_reason` is `length`.")
     scores: Scores | list[Scores] | None = Field(
         None,
-        description="If asked for: of the translation and of each alternative, the mean of its "
+        description="If requested: of the translation and of each alternative, the mean of its "
         "sentences' scores, which are normalised log-probabilities; null where nothing was scored.",
     )
     undetected: list[int] | None = Field(
@@ -157,10 +157,10 @@ class TranslateAnswer(Answer):
         description="Only if there are any: numbers, from 0, of the texts whose language could not "
         "be detected. They are returned as they are.",
     )
-    timings: TimingsAnswer | None = Field(None, description="If asked for.")
+    timings: TimingsAnswer | None = Field(None, description="If requested.")
     id: str | None = Field(
         None,
-        description="With `attention`: what to ask for under /translations; also in the header "
+        description="With `attention`: the name under /translations; also in the header "
         "X-Translation-Id.",
     )
 
