@@ -96,10 +96,14 @@ class Direction(_Part):
     """Token ids prepended to the source's tokens."""
     target_prefix: tuple[int, ...] = ()
     """Token ids forced after ``bos``, before the search chooses."""
+    source_eos: bool = True
+    """Whether ``eos`` ends the source. Networks of OpenNMT-py are trained without it."""
 
     def source_ids(self, text_ids: tuple[int, ...], eos: int) -> tuple[int, ...]:
         """The encoder's input for the tokens of a text."""
-        return (*self.source_prefix, *text_ids, eos)
+        source_ids = (*self.source_prefix, *text_ids)
+        # The encoder needs a token. A text without any is blank.
+        return (*source_ids, eos) if self.source_eos or not source_ids else source_ids
 
     @property
     def private_use(self) -> bool:

@@ -1,1 +1,1 @@
-"""Imports Hugging Face checkpoints (MarianMT, M2M100, NLLB) as bundles."""
+"""Imports models of other programs as bundles: Hugging Face, CTranslate2, Argos Translate."""

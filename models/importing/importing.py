@@ -1,4 +1,4 @@
-"""Imports a Hugging Face checkpoint: reads, converts, proves and publishes it as a bundle."""
+"""Imports a model of another program: reads, converts, proves and publishes it as a bundle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, 
 from models.bundle.manifest import Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.export.publication import Proof, Publication, commit, publish, today
+from models.importing.argos import is_argos, read_argos
 from models.importing.checkpoint import Checkpoint
+from models.importing.ctranslate2 import is_ctranslate2, read_ctranslate2
 from models.importing.m2m100 import read_m2m100
 from models.importing.marian import read_marian
 from models.importing.model import Imported
@@ -50,7 +52,19 @@ def read_checkpoint(directory: Path) -> Imported:
         return READERS[kind](checkpoint)
 
 
-def import_checkpoint(
+def read_model(path: Path) -> Imported:
+    """The model at ``path``, of any kind that can be read.
+
+    Raises ``NotACheckpoint`` or ``UnsupportedCheckpoint``.
+    """
+    if is_argos(path):
+        return read_argos(path)
+    if is_ctranslate2(path):
+        return read_ctranslate2(path)
+    return read_checkpoint(path)
+
+
+def import_model(
     directory: Path,
     bundles: Path,
     *,
@@ -80,8 +94,11 @@ def import_checkpoint(
             f"a bundle cannot be called {called!r}; give it a --name of lower-case letters, "
             "digits, dots, dashes and underscores"
         )
-    imported = read_checkpoint(directory)
-    directions = imported.languages.directions(sources, targets)
+    imported = read_model(directory)
+    directions = tuple(
+        direction.model_copy(update={"source_eos": imported.source_eos})
+        for direction in imported.languages.directions(sources, targets)
+    )
     longest = imported.network.config.max_length
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer_files = _write_tokenizers(imported, Path(scratch))
@@ -134,8 +151,8 @@ def _load_tokenizers(files: Mapping[str, Path]) -> Tokenizers:
 def _description(imported: Imported, directory: Path) -> str:
     licence = licence_of(directory)
     sentences = [
-        f"Imported from the checkpoint `{directory.resolve().name}` ({imported.kind} of Hugging "
-        "Face transformers), whose own card says what it was trained on and how good it is.",
+        f"Imported from the checkpoint `{directory.resolve().name}` ({imported.kind} of "
+        f"{imported.library}), whose own card says what it was trained on and how good it is.",
         f"That card names the licence `{licence}`, which also binds operators of this bundle."
         if licence
         else "It came without a licence: find out what it allows before you serve it.",
@@ -153,7 +170,7 @@ def licence_of(directory: Path) -> str | None:
     for name in _CARDS:
         try:
             card = (directory / name).read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         header = _HEADER.match(card.replace("\r\n", "\n"))
         found = _LICENCE.search(header[1]) if header else None

@@ -61,7 +61,7 @@ def read_m2m100(checkpoint: Checkpoint) -> Imported:
         forbidden,
     )
     rows = {row.piece: i for i, row in enumerate(vocabulary.rows)}
-    spoken = by_code((_code(token), (rows[token],)) for token in languages)
+    spoken = by_code((code_of(token), (rows[token],)) for token in languages)
     content = rewrite(model, vocabulary, MODEL)
     return Imported(
         kind="M2M100ForConditionalGeneration",
@@ -74,7 +74,8 @@ def read_m2m100(checkpoint: Checkpoint) -> Imported:
     )
 
 
-def _code(token: str) -> str:
+def code_of(token: str) -> str:
+    """``de`` of ``__de__``."""
     return token.removeprefix("__").removesuffix("__")
 
 
@@ -149,9 +150,9 @@ def _tokens(
         if token not in known:
             added[max((*names, *added)) + 1] = token
     names |= added
-    languages = tuple(token for token in names.values() if token in set(tokens) and _speaks(token))
+    languages = tuple(token for token in names.values() if token in set(tokens) and speaks(token))
     if not languages:
-        languages = tuple(token for token in added.values() if _speaks(token))
+        languages = tuple(token for token in added.values() if speaks(token))
     if not languages:
         raise NotACheckpoint(
             f"{checkpoint.directory} does not list its languages: neither "
@@ -160,7 +161,8 @@ def _tokens(
     return names, languages
 
 
-def _speaks(token: str) -> bool:
+def speaks(token: str) -> bool:
+    """Whether a token has the form of a language, ``__de__`` or ``deu_Latn``."""
     return (token.startswith("__") and token.endswith("__")) or (
         len(token) == 8 and token[3] == "_"
     )

@@ -16,7 +16,7 @@ from models.reference.transformer import ReferenceTransformer
 @dataclass(frozen=True, slots=True)
 class Imported:
     kind: str
-    """Its class in transformers."""
+    """Its class in ``library``."""
     network: ReferenceTransformer
     source_model: bytes
     """A SentencePiece model whose piece ids are the network's."""
@@ -24,6 +24,10 @@ class Imported:
     """The same as ``source_model``, if the sides share one."""
     languages: Languages
     decoding: DecodingDefaults
+    source_eos: bool = True
+    """Whether eos ends the source."""
+    library: str = "Hugging Face transformers"
+    """The program that the model was made for."""
     unmapped: tuple[str, ...] = ()
     """Options of its generation configuration that a bundle cannot express."""
 

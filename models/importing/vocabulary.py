@@ -80,13 +80,19 @@ def arrange(
     models: Sequence[Model],
     is_control: Callable[[str], bool],
     forbidden: Collection[int] = (),
+    *,
+    further: int = 0,
+    keeps_probability: bool = False,
 ) -> Vocabulary:
     """The rows of a vocabulary of ``size``, some with ``names``, that some models cut text into.
 
-    ``forbidden`` are ids that must not be generated. Raises ``UnsupportedCheckpoint`` for special
+    ``forbidden`` are ids that must not be generated. ``further`` rows follow, which are specials
+    only. With ``keeps_probability``, pad and bos take part in the softmax, as in CTranslate2, which
+    masks nothing; a search never chooses them. Raises ``UnsupportedCheckpoint`` for special
     ids and names that do not fit the vocabulary.
     """
-    outside = [i for i in (*names, *_ids(specials), *forbidden) if not 0 <= i < size]
+    outside = [i for i in (*names, *forbidden) if not 0 <= i < size]
+    outside += [i for i in _ids(specials) if not 0 <= i < size + further]
     if outside:
         raise UnsupportedCheckpoint(
             f"the vocabulary has the id {outside[0]}; the configuration says that it has {size} ids"
@@ -95,11 +101,12 @@ def arrange(
     ending = names.get(specials.eos, "</s>")
     if specials.eos in forbidden:
         raise UnsupportedCheckpoint("its configuration forbids eos, so no translation could end")
+    start_is_bos = names.get(specials.start) == "<s>"
     # The start token gets its own row, since pad or eos often shares its embedding.
     rows = [
-        Row(beginning[0], specials.pad, control=True, written=False),
+        Row(beginning[0], specials.pad, True, keeps_probability and specials.pad < size),
         Row(beginning[1], specials.unk, written=specials.unk not in forbidden),
-        Row("<s>", specials.start, control=True, written=False),
+        Row("<s>", specials.start, True, keeps_probability and start_is_bos),
         Row(ending, specials.eos, control=True),
     ]
     there = {row.piece for row in rows}
@@ -110,11 +117,13 @@ def arrange(
         name = names.get(i, f"<row {i}>")
         if name == "<s>":
             # Only bos may have its name, and the name has no other meaning.
-            continue
+            if start_is_bos or not keeps_probability:
+                continue
+            name = f"<row {i}>"
         if name in there:
             raise UnsupportedCheckpoint(f"the vocabulary has {name!r} twice, as {i} as well")
         there.add(name)
-        control = i not in names or (is_control(name) and name not in textual)
+        control = name != names.get(i) or (is_control(name) and name not in textual)
         rows.append(Row(name, i, control, written=i not in forbidden))
     for model in models:
         for piece in model.pieces:

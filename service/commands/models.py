@@ -21,9 +21,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "add",
         help="make a bundle of a model",
         description="Make a bundle of a model on disk: a Hugging Face checkpoint of MarianMT "
-        "(OPUS-MT), M2M100 or NLLB. Nothing but tensors is unpickled.",
+        "(OPUS-MT), M2M100 or NLLB, a CTranslate2 model, or a package of Argos Translate.",
     )
-    add.add_argument("model", metavar="PATH", type=Path, help="directory of the model")
+    add.add_argument("model", metavar="PATH", type=Path, help="directory or package of the model")
     add.add_argument("--name", help="of the bundle (default: the directory's)")
     for option, dest, side in (("--from", "sources", "source"), ("--to", "targets", "target")):
         add.add_argument(
@@ -63,12 +63,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add(options: argparse.Namespace) -> int:
     # onnx and safetensors are imported only by this command.
     from models.export.publication import described
-    from models.importing.importing import import_checkpoint
+    from models.importing.importing import import_model
 
     if options.languages and (options.sources or options.targets):
         raise CommandFailed("--languages says both sides; --from and --to cannot, besides")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    bundle, proof = import_checkpoint(
+    bundle, proof = import_model(
         options.model,
         Settings.from_environment(bundles=options.bundles).bundles,
         name=options.name,

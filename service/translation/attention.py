@@ -176,8 +176,12 @@ def _aligned(
     first_column = len(directed.direction.source_prefix)
     target_spans = _target_spans(model.tokenizers.target, target_text, tokens.target_ids)
     found = model.manifest.alignment_source
+    cross_TS = maps.cross_LHTS[found.layer].mean(0)[first_row:, first_column:]
+    if not directed.direction.source_eos:
+        # The column of eos, which an alignment ignores.
+        cross_TS = np.pad(cross_TS, ((0, 0), (0, len(source_spans) + 1 - cross_TS.shape[1])))
     return align_words(
-        maps.cross_LHTS[found.layer].mean(0)[first_row:, first_column:],
+        cross_TS,
         Side(source_words, source_spans),
         Side(target_words, target_spans[: len(tokens.written) - first_row]),
         shifted=found.shifted,

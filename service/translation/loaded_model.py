@@ -95,7 +95,8 @@ class DirectedModel:
 
     def text_tokens(self, source_ids: tuple[int, ...]) -> int:
         """The number of ``source_ids`` without the prefix and ``eos``."""
-        return len(source_ids) - len(self.direction.source_prefix) - 1
+        ends = source_ids[-1] == self.model.manifest.special_ids.eos
+        return len(source_ids) - len(self.direction.source_prefix) - ends
 
     def written(self, target_ids: tuple[int, ...]) -> tuple[int, ...]:
         """The decoder's tokens between ``bos`` and ``eos``: the prefix, then ``target_ids``."""

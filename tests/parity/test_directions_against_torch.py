@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from models.bundle.bundle import Bundle
@@ -16,8 +17,9 @@ from service.loading.loader import load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
 from service.translation.admission import Admission
+from service.translation.attention import TokenPair, align
 from service.translation.decoding import DecodingOverrides
-from service.translation.loaded_model import LoadedModel
+from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.translator import Translator
 from service.translation.types import TranslateRequest
@@ -31,6 +33,7 @@ NETWORK = random_network(replace(CONFIG, source_vocabulary=40, tying="none", max
 DIRECTIONS = (
     Direction(source="de", target="en", source_prefix=(38,)),
     Direction(source="en", target="de", source_prefix=(39,), target_prefix=(29, 28)),
+    Direction(source="fr", target="en", source_eos=False),
 )
 BEAM = 2
 
@@ -73,7 +76,8 @@ async def test_served_translations_equal_pytorch_in_every_direction(
     answers = await asyncio.gather(*(served(*each) for each in asked))
     tokenizers, special = bundle.tokenizers(), bundle.manifest.special_ids
     for (direction, text), (target_ids, score) in zip(asked, answers, strict=True):
-        source_ids = (*direction.source_prefix, *tokenizers.source.encode(text), special.eos)
+        end = (special.eos,) if direction.source_eos else ()
+        source_ids = (*direction.source_prefix, *tokenizers.source.encode(text), *end)
         best = beam_search(
             PrefixDecoder(NETWORK),
             source_ids,
@@ -88,3 +92,15 @@ async def test_served_translations_equal_pytorch_in_every_direction(
     assert len({target_ids for target_ids, _ in answers}) > len(asked) // 2, (
         "a network that tells them apart"
     )
+
+
+async def test_words_are_aligned_where_no_eos_ends_the_source(bundle: Bundle) -> None:
+    model = await load_model(bundle.path, Settings(precision="fp32", threads=1), Metrics().observer)
+    directed = DirectedModel(model, DIRECTIONS[2])
+    source, target_ids = "w5 w6 w7", (8, 9)
+    tokens = TokenPair(directed, directed.source_ids(source), target_ids)
+    assert directed.text_tokens(tokens.source_ids) == 3
+    aligned = await align(tokens, source, model.tokenizers.target.decode(target_ids))
+    await model.close()
+    np.testing.assert_allclose(aligned.weights_TS.sum(axis=1), [1, 1], atol=1e-5)
+    assert aligned.weights_TS.shape == (2, 3)

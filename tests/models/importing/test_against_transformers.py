@@ -18,7 +18,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import Direction
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.export.session import GraphDecoder, open_graph
-from models.importing.importing import import_checkpoint, read_checkpoint
+from models.importing.importing import import_model, read_checkpoint
 from models.reference.beam import Hypothesis, default_max_length, searching_of
 from models.reference.decoding import ReferenceDecoder
 from models.reference.transformer import log_softmax
@@ -130,7 +130,7 @@ def random_one(
 
 
 def imported(directory: Path, model: Any, **options: Any) -> tuple[Reference, Bundle]:
-    bundle, _ = import_checkpoint(
+    bundle, _ = import_model(
         directory, directory.parent / "bundles", sources=["de"], targets=["en"], **options
     )
     return Reference(directory, model, bundle.manifest.directions[0]), bundle

@@ -16,7 +16,7 @@ from transformers import MarianMTModel, MarianTokenizer
 from models.bundle.bundle import SHORTLIST, Bundle
 from models.bundle.manifest import Direction
 from models.bundle.tokenizer import Tokenizer
-from models.importing.importing import import_checkpoint, read_checkpoint
+from models.importing.importing import import_model, read_checkpoint
 from models.importing.refusals import (
     NeedsTexts,
     NotACheckpoint,
@@ -80,7 +80,7 @@ def test_published_bundle_matches_the_checkpoint_and_its_card(
 
 
 def test_without_texts_there_is_no_int8_and_no_example(m2m100: Path, tmp_path: Path) -> None:
-    bundle, proof = import_checkpoint(m2m100, tmp_path, sources=["de", "en"], targets=["de", "en"])
+    bundle, proof = import_model(m2m100, tmp_path, sources=["de", "en"], targets=["de", "en"])
     assert bundle.manifest.precisions == ("fp32",)
     assert bundle.manifest.examples == ()
     assert proof.sentences and proof.bleu == {} and proof.differing == {"fp32": 0}
@@ -95,20 +95,20 @@ def test_without_texts_there_is_no_int8_and_no_example(m2m100: Path, tmp_path: P
     )
     assert "without a licence" in (bundle.path / "README.md").read_text()
     with pytest.raises(NeedsTexts, match="name a file of some hundred with --calibrate"):
-        import_checkpoint(m2m100, tmp_path, sources=["de"], targets=["en"], precisions=["int8"])
+        import_model(m2m100, tmp_path, sources=["de"], targets=["en"], precisions=["int8"])
 
 
 def test_calibration_text_of_one_line_is_too_little_for_int8(marian: Path, tmp_path: Path) -> None:
     text = tmp_path / "one.de"
     text.write_text(sentences("source", 1, seed=9)[0])
     with pytest.raises(NeedsTexts, match="1 are too few"):
-        import_checkpoint(marian, tmp_path, texts=[(None, text)])
+        import_model(marian, tmp_path, texts=[(None, text)])
 
 
 def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     write_marian(checkpoint, tags=TAGS, encoder_layers=1, decoder_layers=1)
-    bundle, _ = import_checkpoint(checkpoint, tmp_path, name="many", texts=[(None, text)])
+    bundle, _ = import_model(checkpoint, tmp_path, name="many", texts=[(None, text)])
     tokenizer = bundle.tokenizers().source
     assert [(d.source, d.target, d.source_prefix) for d in bundle.manifest.directions] == [
         ("de", "fr", (tokenizer.id_of(">>fra<<"),)),
@@ -118,7 +118,7 @@ def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path
     assert tokenizer.id_of(">>fra<<") not in tokenizer.encode("der >>fra<< hund")
     assert {example.direction for example in bundle.manifest.examples} <= {0, 1}
     with pytest.raises(UnknownLanguages, match="es is not a target language"):
-        import_checkpoint(checkpoint, tmp_path, name="many", targets=["es"])
+        import_model(checkpoint, tmp_path, name="many", targets=["es"])
 
 
 def test_several_files_of_a_language_are_concatenated(tmp_path: Path) -> None:
@@ -144,9 +144,9 @@ def test_texts_need_a_known_language(m2m100: Path, text: Path, tmp_path: Path) -
     with pytest.raises(
         UnknownLanguages, match=r"could be of any of de, en; say CODE=sentences\.de"
     ):
-        import_checkpoint(m2m100, tmp_path, texts=[(None, text)], **both)  # type: ignore[arg-type]
+        import_model(m2m100, tmp_path, texts=[(None, text)], **both)  # type: ignore[arg-type]
     with pytest.raises(UnknownLanguages, match="is of fr; the bundle translates from de, en"):
-        import_checkpoint(m2m100, tmp_path, texts=[("fr", text)], **both)  # type: ignore[arg-type]
+        import_model(m2m100, tmp_path, texts=[("fr", text)], **both)  # type: ignore[arg-type]
     arguments = [*ADD, str(m2m100), "--bundles", str(tmp_path), "--languages", "de", "en"]
     assert main([*arguments, "--calibrate", f"deu_Latn={text}"]) == 0
     manifest = Bundle.open(tmp_path / "m2m").manifest

@@ -1,0 +1,340 @@
+"""Tests of importing CTranslate2 models; CTranslate2 itself is the oracle."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import pytest
+import sentencepiece
+from ctranslate2.specs import common_spec, transformer_spec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle.tokenizer import SPECIAL_IDS
+from models.importing.ctranslate2 import read_ctranslate2
+from models.importing.ctranslate2_file import ModelFile
+from models.importing.importing import import_model
+from models.importing.model import Imported
+from models.importing.refusals import ImportRefused, NotACheckpoint, UnsupportedCheckpoint
+from models.reference.beam import Searching
+from models.reference.decoding import ReferenceDecoder
+from service.engine.scheduler import Scheduler, Sequence
+from service.engine.types import DecodingOptions
+from service.runtime.onnx import OnnxBackend
+from tests.engine.batch_runner import decode_arriving
+from tests.support.checkpoints import sentences, train_spm
+
+FOREIGN = Path(__file__).parents[4] / "shared" / "data" / "ctranslate2-models"
+"""Models that CTranslate2 is tested with."""
+needs_foreign = pytest.mark.skipif(not FOREIGN.is_dir(), reason="the models are not here")
+
+WIDTH, HEADS, INNER = 16, 4, 24
+
+
+def opened(directory: Path) -> ctranslate2.Translator:
+    return ctranslate2.Translator(
+        str(directory), compute_type="float32", inter_threads=1, intra_threads=1
+    )
+
+
+@needs_foreign
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        pytest.param("aren-transliteration", 1000, marks=pytest.mark.slow),
+        ("aren-transliteration-i8", 50),
+        ("aren-transliteration-i16", 50),
+    ],
+)
+def test_engine_gives_the_n_best_lists_of_ctranslate2(
+    tmp_path: Path, model: str, inputs: int
+) -> None:
+    bundle, _ = import_model(FOREIGN / model, tmp_path, sources=["ar"], targets=["en"])
+    (direction,) = bundle.manifest.directions
+    assert not direction.source_eos
+    tokenizers = bundle.tokenizers()
+    tokens = (FOREIGN / model / "source_vocabulary.txt").read_text(encoding="utf-8").split("\n")
+    characters = [token for token in tokens if len(token) == 1]
+    rng = random.Random(1)
+    texts = ["".join(rng.choices(characters, k=rng.randint(1, 12))) for _ in range(inputs)]
+    translator = opened(FOREIGN / model)
+    backend = OnnxBackend.load(bundle, "fp32", slots=64, rows_per_slot=4, threads=1)
+    for beam_size in (1, 4):
+        expected = translator.translate_batch(
+            list(map(list, texts)),
+            beam_size=beam_size,
+            num_hypotheses=beam_size,
+            return_scores=True,
+            max_decoding_length=60,
+        )
+        options = DecodingOptions(
+            beam_size=beam_size, num_hypotheses=beam_size, max_decoding_length=60
+        )
+        arriving = [
+            Sequence(
+                i, direction.source_ids(tokenizers.source.encode(text), SPECIAL_IDS.eos), options
+            )
+            for i, text in enumerate(texts)
+        ]
+        scheduler = Scheduler(backend.limits, SPECIAL_IDS)
+        found = decode_arriving(backend, scheduler, arriving, random.Random(0))
+        for i, result in enumerate(expected):
+            ours = found[i].hypotheses
+            pieces = [list(tokenizers.target.pieces(each.token_ids)) for each in ours]
+            assert pieces == result.hypotheses, texts[i]
+            assert [each.score for each in ours] == pytest.approx(result.scores, abs=1e-4)
+
+
+def random_spec(
+    pieces: list[str],
+    *,
+    pre_norm: bool = False,
+    activation: common_spec.Activation = common_spec.Activation.RELU,
+    positions: bool = True,
+    scale: bool | float = True,
+    tying: str = "all",
+    biases: bool = True,
+    layers: tuple[int, int] = (2, 2),
+    **attributes: Any,
+) -> transformer_spec.TransformerSpec:
+    """A network with random weights, as a converter would describe it."""
+    rng = np.random.default_rng(3)
+
+    def matrix(*shape: int) -> Any:
+        return (rng.normal(size=shape) * shape[-1] ** -0.5 * 1.5).astype(np.float32)
+
+    def vector(size: int, around: float = 0.0) -> Any:
+        return (around + rng.normal(size=size) * 0.2).astype(np.float32)
+
+    def linear(spec: Any, outputs: int, inputs: int) -> None:
+        spec.weight = matrix(outputs, inputs)
+        if biases:
+            spec.bias = vector(outputs)
+
+    def norm(spec: Any) -> None:
+        spec.gamma, spec.beta = vector(WIDTH, 1.0), vector(WIDTH)
+
+    spec = transformer_spec.TransformerSpec.from_config(
+        layers, HEADS, pre_norm=pre_norm, activation=activation
+    )
+    tables = [matrix(len(pieces), WIDTH) for _ in range(3)]
+    if tying != "none":
+        tables[2] = tables[1]
+    if tying == "all":
+        tables[0] = tables[1]
+    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = tables[:2]
+    spec.decoder.projection.weight = tables[2]
+    if biases:
+        spec.decoder.projection.bias = vector(len(pieces))
+    for side in (spec.encoder, spec.decoder):
+        side.scale_embeddings = scale
+        if positions:
+            side.position_encodings.encodings = matrix(64, WIDTH)
+        if pre_norm:
+            norm(side.layer_norm)
+        for layer in side.layer:
+            linear(layer.self_attention.linear[0], 3 * WIDTH, WIDTH)
+            linear(layer.self_attention.linear[1], WIDTH, WIDTH)
+            norm(layer.self_attention.layer_norm)
+            if side is spec.decoder:
+                for part, outputs in zip(layer.attention.linear, (1, 2, 1), strict=True):
+                    linear(part, outputs * WIDTH, WIDTH)
+                norm(layer.attention.layer_norm)
+            linear(layer.ffn.linear_0, INNER, WIDTH)
+            linear(layer.ffn.linear_1, WIDTH, INNER)
+            norm(layer.ffn.layer_norm)
+    for name, value in attributes.items():
+        setattr(spec.decoder if hasattr(spec.decoder, name) else spec.config, name, value)
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    return spec
+
+
+def saved(directory: Path, *, quantization: str | None = None, **options: Any) -> Path:
+    """A model directory with its SentencePiece model."""
+    directory.mkdir()
+    texts = [*sentences("source", 100), *sentences("target", 100)]
+    pieces = train_spm(texts, directory / "sentencepiece.model", 80)
+    assert pieces[:3] == ["<unk>", "<s>", "</s>"]
+    spec = random_spec(["<blank>", *pieces], **options)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(directory))
+    return directory
+
+
+def hypotheses(
+    imported: Imported, texts: list[str], beam_size: int
+) -> list[tuple[list[str], float]]:
+    """The best of each text."""
+    source, target = (
+        sentencepiece.SentencePieceProcessor(model_proto=content)
+        for content in (imported.source_model, imported.target_model)
+    )
+    decoder = ReferenceDecoder(imported.network)
+    searching = Searching(SPECIAL_IDS, beam_size, 1.0)
+    end = [SPECIAL_IDS.eos] if imported.source_eos else []
+    found = []
+    for text in texts:
+        best = searching.best(decoder, [*source.encode(text), *end], 64)[0]
+        found.append(([target.id_to_piece(i) for i in best.token_ids], best.score))
+    return found
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "as OpenNMT-py": {"pre_norm": True},
+    "as fairseq": {"decoder_start_token": "</s>", "add_source_eos": True},
+    "as Marian": {
+        "start_from_zero_embedding": True,
+        "add_source_eos": True,
+        "activation": common_spec.Activation.SWISH,
+    },
+    "computed sinusoids, gelu": {"positions": False, "activation": common_spec.Activation.GELU},
+    "decoder tied": {"tying": "decoder"},
+    "nothing tied, no biases": {"tying": "none", "biases": False},
+    "not scaled": {"scale": False},
+    "factor": {"scale": float(WIDTH) ** 0.5},
+    "deep encoder": {"layers": (3, 1)},
+    "int8": {"quantization": "int8"},
+    "int16": {"quantization": "int16", "tying": "none"},
+    "fp16": {"quantization": "float16"},
+    "bf16": {"quantization": "bfloat16"},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_of_the_converters_gives_the_translations_of_ctranslate2(
+    tmp_path: Path, name: str
+) -> None:
+    directory = saved(tmp_path / "model", **OPTIONS[name])
+    imported = read_ctranslate2(directory)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(directory / "sentencepiece.model"))
+    texts = [*sentences("source", 6, seed=5), "der xyz hund"]
+    # A marker that CTranslate2 does not add and the bundle does is given by the caller.
+    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    end = ["</s>"] if imported.source_eos and not config["add_source_eos"] else []
+    expected = opened(directory).translate_batch(
+        [[*model.encode(text, out_type=str), *end] for text in texts],
+        beam_size=4,
+        return_scores=True,
+        min_decoding_length=0,
+        max_decoding_length=30,
+    )
+    for (pieces, score), result in zip(hypotheses(imported, texts, 4), expected, strict=True):
+        if len(result.hypotheses[0]) < 30:
+            assert pieces == result.hypotheses[0]
+            assert score == pytest.approx(result.scores[0], abs=2e-3)
+
+
+def test_tokens_of_languages_become_directions(tmp_path: Path) -> None:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    pieces = train_spm(sentences("source", 100), directory / "sentencepiece.model", 60)
+    spec = random_spec([*pieces, "__de__", "__en__"], decoder_start_token="</s>")
+    spec.validate()
+    spec.save(str(directory))
+    imported = read_ctranslate2(directory)
+    (direction,) = imported.languages.directions(["de"], ["en"])
+    names = sentencepiece.SentencePieceProcessor(model_proto=imported.source_model)
+    assert list(map(names.id_to_piece, direction.source_prefix)) == ["__de__"]
+    assert list(map(names.id_to_piece, direction.target_prefix)) == ["__en__"]
+    assert imported.source_eos
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"activation": common_spec.Activation.Tanh}, "the activation 5; relu, silu, gelu"),
+        ({"scale": 3.0}, "multiplies embeddings by 3; √W and 1"),
+        ({"decoder_start_token": None}, "no start token"),
+        ({"add_source_bos": True}, "begins with bos"),
+        ({"alibi": True}, "has alibi"),
+        ({"eos_token": "</end>"}, "has no </end>"),
+    ],
+)
+def test_unsupported_networks_are_refused_by_name(
+    tmp_path: Path, options: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
+        read_ctranslate2(saved(tmp_path / "model", **options))
+
+
+def test_relative_positions_are_refused_by_name(tmp_path: Path) -> None:
+    directory = saved(tmp_path / "model")
+    content = bytearray((directory / "model.bin").read_bytes())
+    content.extend(struct.pack("<I", 0))
+    name = b"encoder/layer_0/self_attention/relative_position_keys\0"
+    extra = struct.pack("<H", len(name)) + name + struct.pack("<BIBI", 1, 1, 0, 4) + b"\0" * 4
+    file = ModelFile(directory / "model.bin")
+    # The number of variables stands after the version, the specification and its revision.
+    at = 4 + 2 + len(file.specification) + 1 + 4
+    (count,) = struct.unpack_from("<I", content, at)
+    changed = content[:at] + struct.pack("<I", count + 1) + extra + content[at + 4 :]
+    (directory / "model.bin").write_bytes(bytes(changed))
+    with pytest.raises(UnsupportedCheckpoint, match=r"no supported network has: .*relative_pos"):
+        read_ctranslate2(directory)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory.mktemp("whole") / "model", quantization="int8")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "complaint"),
+    [
+        (lambda d: (d / "model.bin").write_bytes(b"\x07\0\0\0"), "of version 7; versions 2 to 6"),
+        (lambda d: (d / "shared_vocabulary.json").unlink(), "no vocabulary of its source"),
+        (lambda d: (d / "shared_vocabulary.json").write_text("{}"), "not a list of tokens"),
+        (lambda d: (d / "shared_vocabulary.json").write_text('["</s>"]' * 2), "read as JSON"),
+        (lambda d: (d / "sentencepiece.model").write_bytes(b"\xff"), "not a SentencePiece model"),
+        (lambda d: (d / "sentencepiece.model").unlink(), "put the model beside the vocabulary"),
+        (lambda d: (d / "config.json").write_text("[]"), "holds no JSON object"),
+        (
+            lambda d: (d / "config.json").write_text('{"quantization_type": 1}'),
+            "has AWQ weights",
+        ),
+    ],
+)
+def test_missing_and_damaged_files_are_named(
+    whole: Path, tmp_path: Path, break_it: Callable[[Path], object], complaint: str
+) -> None:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    for file in whole.iterdir():
+        (directory / file.name).write_bytes(file.read_bytes())
+    break_it(directory)
+    with pytest.raises((NotACheckpoint, UnsupportedCheckpoint), match=complaint):
+        read_ctranslate2(directory)
+
+
+def test_truncated_files_are_refused(whole: Path, tmp_path: Path) -> None:
+    content = (whole / "model.bin").read_bytes()
+    path = tmp_path / "model.bin"
+    for length in range(0, len(content) - 1, len(content) // 50):
+        path.write_bytes(content[:length])
+        with pytest.raises(NotACheckpoint, match="damaged"):
+            ModelFile(path)
+
+
+@given(place=st.integers(0, 400), value=st.binary(min_size=1, max_size=4))
+def test_changed_bytes_raise_nothing_but_refusals(
+    whole: Path, tmp_path_factory: pytest.TempPathFactory, place: int, value: bytes
+) -> None:
+    content = bytearray((whole / "model.bin").read_bytes())
+    content[place : place + len(value)] = value
+    path = tmp_path_factory.getbasetemp() / "changed.bin"
+    path.write_bytes(bytes(content))
+    try:
+        file = ModelFile(path)
+        for name in file.names:
+            file.floats(name)
+    except ImportRefused:
+        pass
