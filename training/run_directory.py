@@ -49,8 +49,8 @@ class RunDirectory:
 
     @property
     def derived(self) -> Path:
-        """The recipe of a distilled student, which is in no module."""
-        return self.path / "distilled.json"
+        """The recipe of a distilled or fine-tuned run, which is in no module."""
+        return self.path / "derived.json"
 
     @property
     def log(self) -> Path:

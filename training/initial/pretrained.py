@@ -148,11 +148,7 @@ class PretrainedBundle:
             (source, target): ((tag_of(target),) if recipe.data.bidirectional else (), ())
             for source, target in recipe.data.directions
         }
-        shared = TOKENIZER in self.bundle.manifest.files
-        names = (TOKENIZER,) if shared else (SOURCE_TOKENIZER, TARGET_TOKENIZER)
-        return found == wanted and all(
-            _described(self.path / name, shared) == recipe.vocabulary for name in names
-        )
+        return found == wanted and vocabularies_of(self.bundle) == {recipe.vocabulary}
 
     def network(self) -> tuple[TransformerConfig, dict[str, Tensor]]:
         """Configuration and state dict. Raises ``InvalidBundle`` if the graph has others."""
@@ -181,6 +177,16 @@ def find_pretrained(recipe: Recipe, run: RunDirectory, bundles: Path) -> Pretrai
             "first, or name other directories with --runs and --bundles"
         ) from error
     return PretrainedBundle(recipe, Bundle.open(bundle))
+
+
+def vocabularies_of(bundle: Bundle) -> set[Vocabulary]:
+    """The vocabularies of a bundle, as its SentencePiece models describe themselves.
+
+    There is one, unless those of both sides differ in more than their pieces.
+    """
+    shared = TOKENIZER in bundle.manifest.files
+    names = (TOKENIZER,) if shared else (SOURCE_TOKENIZER, TARGET_TOKENIZER)
+    return {_described(bundle.path / name, shared) for name in names}
 
 
 def _described(path: Path, shared: bool) -> Vocabulary:

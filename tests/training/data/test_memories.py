@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import polib
+import pytest
+
+from training.data.corpus import CorpusError, Pair
+from training.data.memories import Memory
+
+PAIRS = [
+    Pair("Ein Hund läuft.", "A dog runs."),
+    Pair("Zwei fette Katzen & mehr.", "Two fat cats & more."),
+    Pair("<b> ist ein Zeichen", "<b> is a sign"),
+]
+
+TMX = """<?xml version="1.0" encoding="{encoding}"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="de-DE"/><body>
+<tu><tuv xml:lang="de-DE"><seg>Ein Hund läuft.</seg></tuv>
+<tuv xml:lang="EN-US"><seg>A dog runs.</seg></tuv><tuv xml:lang="fr"><seg>Un chien.</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>Two <bpt i="1">&lt;b&gt;</bpt>fat<ept i="1">&lt;/b&gt;</ept> cats
+&amp; more.</seg></tuv>
+<tuv xml:lang="de"><seg>Zwei <hi>fette</hi> Katzen &amp; mehr.</seg></tuv></tu>
+<tu><tuv lang="de"><seg>&lt;b&gt; ist ein Zeichen</seg></tuv>
+<tuv lang="en"><seg>&lt;b&gt; is a sign</seg></tuv></tu>
+<tu><tuv xml:lang="de"><seg>leer</seg></tuv><tuv xml:lang="en"><seg> </seg></tuv></tu>
+<tu><tuv xml:lang="fr"><seg>autre</seg></tuv><tuv xml:lang="en"><seg>other</seg></tuv></tu>
+</body></tmx>"""
+
+XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
+<file source-language="en-GB" target-language="de"><body>
+<trans-unit id="1"><source>A dog runs.</source><target>Ein Hund läuft.</target></trans-unit>
+<trans-unit id="2"><source>Two <g id="1">fat</g> cats<x id="2"/> &amp; more.</source>
+<target>Zwei <ph id="3">{0}</ph>fette Katzen &amp; mehr.</target></trans-unit>
+<trans-unit id="3"><source>&lt;b&gt; is a sign</source><target>&lt;b&gt; ist ein Zeichen</target>
+</trans-unit>
+<trans-unit id="4"><source>empty</source></trans-unit>
+</body></file><file source-language="en" target-language="fr"><body>
+<trans-unit id="5"><source>other</source><target>autre</target></trans-unit>
+</body></file></xliff>"""
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def tmx(directory: Path) -> Path:
+    return written(directory / "a.tmx", TMX.format(encoding="UTF-16").encode("utf-16"))
+
+
+def xliff(directory: Path) -> Path:
+    return written(directory / "a.xlf", XLIFF.encode())
+
+
+def catalogue(directory: Path) -> Path:
+    file = polib.POFile()
+    file.metadata = {"Content-Type": "text/plain; charset=UTF-8", "Language": "de_DE"}
+    for pair in [*PAIRS, Pair("", "empty")]:
+        file.append(polib.POEntry(msgid=pair.target, msgstr=pair.source))
+    file.append(polib.POEntry(msgid="fuzzy", msgstr="unscharf", flags=["fuzzy"]))
+    file.save(str(directory / "a.po"))
+    return directory / "a.po"
+
+
+def table(directory: Path) -> Path:
+    rows = ["note\ten\tde-AT", *(f"x\t{pair.target}\t{pair.source}" for pair in PAIRS), "x\tempty"]
+    content = "\r\n".join(rows).encode() + b"\r\nx\tbad\t\xff"
+    return written(directory / "a.tsv.gz", gzip.compress(content))
+
+
+def lines(directory: Path) -> Path:
+    for side, language in enumerate(("de", "en")):
+        said = [pair[side] for pair in PAIRS] + ["leer" if side == 0 else ""]
+        written(directory / f"mine.{language}", "".join(f"{line}\n" for line in said).encode())
+    return directory / "mine"
+
+
+@pytest.mark.parametrize(
+    ("make", "left_out"),
+    [
+        (tmx, {"in other languages": 1, "empty on one side": 1}),
+        (xliff, {"in other languages": 1, "empty on one side": 1}),
+        (catalogue, {"empty on one side": 1, "fuzzy or obsolete": 1}),
+        (table, {"empty on one side": 1, "not in UTF-8": 1}),
+        (lines, {"empty on one side": 1}),
+    ],
+)
+def test_every_format_gives_the_same_pairs_and_counts_what_it_leaves_out(
+    make: object, left_out: dict[str, int], tmp_path: Path
+) -> None:
+    assert callable(make)
+    memory = Memory(make(tmp_path), "de", "en")
+    assert list(memory.read()) == PAIRS
+    assert dict(memory.left_out) == left_out
+    assert memory.units == len(PAIRS) + sum(left_out.values())
+    assert f"{memory.units:,} units, left out: 1 " in str(memory)
+
+
+def test_units_that_were_read_are_freed(tmp_path: Path) -> None:
+    unit = "<tu><tuv xml:lang='de'><seg>Hund</seg></tuv></tu>"
+    path = written(tmp_path / "a.tmx", f"<tmx><body>{unit * 10_000}</body></tmx>".encode())
+    held = [len(element.getparent()) for element in Memory(path, "de", "en")._elements("tu")]
+    assert len(held) == 10_000
+    # The parser is ahead by what it reads at once.
+    assert max(held) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.tmx", b"<tmx><body>", "a.tmx is not well-formed XML"),
+        ("a.po", b"words\n", "a.po is not a catalogue of gettext"),
+        ("a.tsv.gz", b"no gzip", "a.tsv.gz is not a whole gzip file"),
+    ],
+)
+def test_a_broken_memory_is_refused_by_name(
+    name: str, content: bytes, complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CorpusError, match=complaint):
+        list(Memory(written(tmp_path / name, content), "de", "en").read())
+
+
+@pytest.mark.parametrize("name", ["a.tmx", "a.xliff", "a.po", "a.tsv", "mine"])
+def test_a_missing_memory_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=f"{name}"):
+        list(Memory(tmp_path / name, "de", "en").read())

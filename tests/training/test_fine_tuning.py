@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from training.cli import main
+from training.data.corpus import CorpusError, Pair, read_lines
+from training.fine_tuning import GENERAL, OWN, Divided, divide, recipe_for, sample_general
+from training.recipe import InvalidRecipe
+from training.recipe_file import read_recipe
+from training.run_directory import RunDirectory
+
+BUNDLES = Path(__file__).parents[2] / "bundles"
+EVERYDAY = BUNDLES / "everyday-de-en"
+PAIRS = [Pair(f"Satz {number}.", f"Sentence {number}.") for number in range(1_000)]
+
+
+def lines_of(path: Path) -> list[str]:
+    return list(read_lines(path))
+
+
+def test_parts_are_disjoint_in_their_sources_and_the_same_each_time(tmp_path: Path) -> None:
+    again = [*PAIRS, *(Pair(pair.source, "Another.") for pair in PAIRS[:200])]
+    divided = divide(again, tmp_path / "a", "de", "en")
+    parts = {part: lines_of(tmp_path / "a" / f"{part}.de") for part in ("train", "valid", "test")}
+    assert [len(part) for part in parts.values()] == [divided.train, divided.valid, divided.test]
+    assert divided.train + divided.valid + divided.test == 1_200
+    assert 150 < divided.test < 350 and 60 < divided.valid < 180
+    assert not set(parts["train"]) & set(parts["test"])
+    assert not set(parts["train"]) & set(parts["valid"])
+    assert divide(reversed(again), tmp_path / "b", "de", "en").test == divided.test
+    assert sorted(lines_of(tmp_path / "b" / "test.en")) == sorted(
+        lines_of(tmp_path / "a" / "test.en")
+    )
+
+
+def test_too_few_pairs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="have 49 pairs from de to en; at least 50"):
+        divide(PAIRS[:49], tmp_path, "de", "en")
+
+
+def test_general_text_is_sampled_and_tested_apart(tmp_path: Path) -> None:
+    held_out = sample_general([PAIRS[:300], PAIRS[300:]], [], 100, tmp_path / "a", "de", "en")
+    assert held_out is not None
+    assert (held_out.train, held_out.test) == (100, 500)
+    train, test = (set(lines_of(tmp_path / "a" / f"{part}.de")) for part in ("train", "test"))
+    assert not train & test
+    given = sample_general([PAIRS], [PAIRS[:5]], 100, tmp_path / "b", "de", "en")
+    assert given is not None and (given.train, given.test) == (100, 5)
+    assert sample_general([[]], [], 100, tmp_path / "c", "de", "en") is None
+
+
+def test_the_recipe_has_the_network_and_vocabulary_of_the_bundle() -> None:
+    own = Divided(train=1_000, valid=100, test=200, words=20_000)
+    recipe = recipe_for("mine", Bundle.open(EVERYDAY), ("de", "en"), own, own)
+    assert (recipe.network.width, recipe.network.encoder_layers) == (256, 3)
+    assert recipe.vocabulary.size == 8_000
+    assert recipe.budget.steps == 8 * 32
+    assert recipe.data.held_out == ("own/test", "own/valid", "general/test")
+    alone = recipe_for("mine", Bundle.open(EVERYDAY), ("de", "en"), own, None)
+    assert [corpus.name for corpus in alone.data.train] == ["own/train"]
+    with pytest.raises(InvalidRecipe, match="translates de-en; a bundle is fine-tuned if"):
+        recipe_for("mine", Bundle.open(EVERYDAY), ("de", "fr"), own, own)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    path = tmp_path / "memory.tsv"
+    rows = [f"{pair.source}\t{pair.target}\n" for pair in [*PAIRS[:100], PAIRS[0]]]
+    path.write_text("".join(rows), encoding="utf-8")
+    return path
+
+
+def test_the_command_performs_all_hops_and_compares_both_bundles(
+    memory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    taken: list[str] = []
+    compared: list[object] = []
+
+    def taking(name: str) -> Callable[[object], None]:
+        return lambda options: taken.append(name)
+
+    for name in ("train", "average", "evaluate", "export"):
+        monkeypatch.setattr(f"training.commands.{name}.perform", taking(name))
+    monkeypatch.setattr(
+        "training.commands.report.perform",
+        lambda options: compared.extend([options.systems, options.test]),
+    )
+    corpora = tmp_path / "corpora"
+    (corpora / "tatoeba").mkdir(parents=True)
+    for part, pairs in (("train", PAIRS[200:]), ("test", PAIRS[100:200])):
+        for side, language in enumerate(("de", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (corpora / "tatoeba" / f"{part}.{language}").write_text(text, encoding="utf-8")
+    command = ["fine-tune", "everyday-de-en", f"--data={memory}", "-o", "mine"]
+    command += [f"--corpora={corpora}", f"--runs={tmp_path / 'runs'}", f"--bundles={BUNDLES}"]
+    assert main(command) == 0
+    assert taken == ["train", "average", "evaluate", "export"]
+    assert compared == [
+        [str(EVERYDAY), str(BUNDLES / "mine")],
+        [f"{OWN}/test", f"{GENERAL}/test"],
+    ]
+    said = capsys.readouterr().out
+    assert f"{memory}: 101 units, left out: 1 duplicate\n" in said
+    assert "general text: 800 pairs, and 100 to test" in said
+    run = RunDirectory(tmp_path / "runs" / "mine")
+    assert run.shards("train").is_dir()
+    assert (run.path / "tokenizer.model").read_bytes() == (
+        EVERYDAY / "tokenizer.model"
+    ).read_bytes()
+    assert read_recipe(run.derived).initial == str(EVERYDAY)
+
+
+def test_without_general_text_the_command_says_what_may_be_forgotten(
+    memory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("prepare", "train", "average", "evaluate", "export", "report"):
+        monkeypatch.setattr(f"training.commands.{name}.perform", lambda options: None)
+    command = ["fine-tune", str(EVERYDAY), f"--data={memory}", "-o", "mine"]
+    command += [f"--runs={tmp_path / 'runs'}", f"--corpora={tmp_path}"]
+    assert main(command) == 0
+    assert "no general text: the model may forget other subjects" in capsys.readouterr().out
+
+
+def test_the_bundle_that_training_starts_from_is_not_replaced(
+    memory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["fine-tune", "everyday-de-en", f"--data={memory}", f"--bundles={BUNDLES}"]
+    assert main([*command, "-o", "everyday-de-en"]) == 2
+    assert "is the bundle to start from; choose another name" in capsys.readouterr().err

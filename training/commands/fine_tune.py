@@ -1,0 +1,153 @@
+"""``fine-tune`` command: trains a bundle further on translation memories, and exports the result.
+
+The same command resumes after an interruption. It ends with a comparison of both bundles on the
+held-out part of the memories and on general text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+
+from training.commands import Commands, average, evaluate, export, prepare, report, train
+from training.commands.options import add_device, add_precisions
+from training.data import default_data_directory
+
+
+def add_to(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "fine-tune",
+        help="train a bundle further on translation memories, and publish it",
+        description="Train a bundle further on translation memories, mixed with general text; "
+        "export it, and compare both on a part that is held out and on general text.",
+    )
+    parser.add_argument("start", metavar="BUNDLE", help="a name in --bundles, or a path")
+    parser.add_argument(
+        "--data",
+        dest="memories",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a .tmx, .xliff, .po or .tsv; or NAME for the files NAME.de and NAME.en of lines; "
+        "may be repeated",
+    )
+    parser.add_argument(
+        "--general",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="general text, in the same formats (default: what the card of the bundle names, if it "
+        "is in --corpora); may be repeated",
+    )
+    parser.add_argument(
+        "--no-general", action="store_true", help="mix in nothing, and forget what is not repeated"
+    )
+    parser.add_argument("--from", dest="source", metavar="CODE", help="else the bundle's first")
+    parser.add_argument(
+        "-o", "--output", dest="name", required=True, metavar="NAME", help="of the run and bundle"
+    )
+    parser.add_argument("--steps", type=int, help="train so many steps (default: eight epochs)")
+    parser.add_argument(
+        "--corpora",
+        type=Path,
+        default=default_data_directory(),
+        help="directory of general corpora (default: $TRAINING_DATA or ../shared/data)",
+    )
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="(default: runs)")
+    parser.add_argument("--bundles", type=Path, default=Path("bundles"), help="(default: bundles)")
+    add_device(parser)
+    add_precisions(parser, ["int8"], "int8")
+    train.add_options(parser)
+    parser.set_defaults(perform=perform)
+
+
+def perform(options: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from models.bundle.bundle import Bundle
+    from training.data.memories import Memory
+    from training.data.prepare import is_prepared
+    from training.data.translate import find_translator
+    from training.disk import writing
+    from training.fine_tuning import (
+        GENERAL,
+        LEAST_GENERAL,
+        OWN,
+        corpora_of,
+        corpus_pairs,
+        divide,
+        new_pairs,
+        recipe_for,
+        sample_general,
+    )
+    from training.recipe import InvalidRecipe
+    from training.run_directory import RunDirectory
+
+    path = find_translator(options.start, options.bundles)
+    if (options.bundles / options.name).resolve() == path.resolve():
+        raise InvalidRecipe(f"-o {options.name} is the bundle to start from; choose another name")
+    bundle = Bundle.open(path)
+    first = bundle.manifest.directions[0]
+    languages = first.source, first.target
+    if options.source == first.target:
+        languages = languages[::-1]
+    run = RunDirectory(options.runs / options.name)
+    corpora = run.path / "corpora"
+
+    memories = [Memory(each, *languages) for each in options.memories]
+    own = divide(new_pairs(memories), corpora / OWN, *languages)
+    for memory in memories:
+        print(memory)
+    general = None
+    if not options.no_general:
+        named = {tests: corpora_of(bundle, options.corpora, tests=tests) for tests in (False, True)}
+        texts = [Memory(each, *languages).read() for each in options.general]
+        texts = texts or [corpus_pairs(each, *languages, options.corpora) for each in named[False]]
+        tests = [] if options.general else named[True][:1]
+        general = sample_general(
+            texts,
+            [corpus_pairs(each, *languages, options.corpora) for each in tests],
+            max(LEAST_GENERAL, own.train),
+            corpora / GENERAL,
+            *languages,
+        )
+    print(
+        f"{own.train:,} pairs to learn from, {own.valid:,} to validate and {own.test:,} to test; "
+        + (
+            f"general text: {general.train:,} pairs, and {general.test:,} to test"
+            if general
+            else "no general text: the model may forget other subjects; name some with --general"
+        )
+    )
+    recipe = recipe_for(options.name, bundle, languages, own, general)
+    if options.steps is not None:
+        recipe = replace(recipe, budget=replace(recipe.budget, steps=options.steps))
+    with writing(run.path):
+        run.derived.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
+
+    changes: dict[str, object] = {"steps": None, "settings": [], "reduced": False, "corpus": None}
+    hop_options = argparse.Namespace(
+        **{**vars(options), **changes, "recipe": str(run.derived), "data": corpora, "best": False}
+    )
+    for hop in (prepare, train, average, evaluate, export):
+        if hop is not prepare or not is_prepared(recipe, run, corpora):
+            hop.perform(hop_options)
+    report.perform(
+        argparse.Namespace(
+            systems=[str(path), str(options.bundles / options.name)],
+            bundles=options.bundles,
+            test=[f"{OWN}/test", *([f"{GENERAL}/test"] if general else [])],
+            source=languages[0],
+            target=languages[1],
+            data=corpora,
+            beam_size=None,
+            threads=options.threads,
+            output=run.path / "report.html",
+        )
+    )
+    place = "" if str(options.bundles) == "bundles" else f"{shlex.quote(str(options.bundles))}: "
+    print(f'{place}both are served; name one in the request: "model": "{options.name}"')

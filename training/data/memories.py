@@ -1,0 +1,201 @@
+"""Reads translation memories: TMX, XLIFF, catalogues of gettext, TSV, and pairs of text files.
+
+TMX, XLIFF and TSV are streamed. Inline tags are removed with the codes that they contain.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import polib
+from lxml import etree
+
+from training.data.corpus import CorpusError, Pair, find_side
+
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_TEXT_INSIDE = frozenset({"seg", "source", "target", "g", "pc", "mrk", "hi"})
+"""Elements whose content is text. That of others is code of the original document."""
+
+
+class Memory:
+    """A translation memory in two languages, which counts what it leaves out."""
+
+    def __init__(self, path: Path, source: str, target: str) -> None:
+        """``path`` is a file, or for two files of lines their common name without the language."""
+        self.path = path
+        self.source = source
+        self.target = target
+        self.units = 0
+        self.left_out: Counter[str] = Counter()
+        """Units that gave no pair, by reason."""
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
+        return f"{self.path}: {self.units:,} units{', left out: ' + reasons if reasons else ''}"
+
+    def read(self) -> Iterator[Pair]:
+        """The pairs of the memory, on one line each side. Raises ``CorpusError``."""
+        for source, target in self._sides():
+            self.units += 1
+            if source is None or target is None:
+                self.left_out["in other languages"] += 1
+                continue
+            pair = Pair(" ".join(source.split()), " ".join(target.split()))
+            if "\N{REPLACEMENT CHARACTER}" in pair.source + pair.target:
+                self.left_out["not in UTF-8"] += 1
+            elif not all(pair):
+                self.left_out["empty on one side"] += 1
+            else:
+                yield pair
+
+    def _sides(self) -> Iterator[tuple[str | None, str | None]]:
+        match self.path.suffixes[-1:]:
+            case [".tmx"]:
+                return self._tmx()
+            case [".xliff" | ".xlf" | ".sdlxliff"]:
+                return self._xliff()
+            case [".po"]:
+                return self._po()
+            case [".tsv"]:
+                return self._tsv()
+            case [".gz"] if self.path.suffixes[-2:-1] == [".tsv"]:
+                return self._tsv()
+        return self._lines()
+
+    def _tmx(self) -> Iterator[tuple[str | None, str | None]]:
+        for unit in self._elements("tu"):
+            segments: dict[str, str] = {}
+            for variant in unit.iterfind("{*}tuv"):
+                segment = variant.find("{*}seg")
+                if segment is not None:
+                    language = _primary(variant.get(_LANG) or variant.get("lang"))
+                    segments.setdefault(language, _text_of(segment))
+            yield segments.get(_primary(self.source)), segments.get(_primary(self.target))
+
+    def _xliff(self) -> Iterator[tuple[str | None, str | None]]:
+        languages = (self.source, self.target)
+        # The names of elements are those of XLIFF 1.2, and those of XLIFF 2.
+        for unit in self._elements("trans-unit", "segment"):
+            around = {
+                key: value
+                for each in reversed([*unit.iterancestors()])
+                for key, value in each.items()
+            }
+            stated = (
+                around.get("source-language") or around.get("srcLang") or self.source,
+                around.get("target-language") or around.get("trgLang") or self.target,
+            )
+            sides = [unit.find(f"{{*}}{side}") for side in ("source", "target")]
+            texts = ["" if side is None else _text_of(side) for side in sides]
+            yield _ordered(stated, (texts[0], texts[1]), languages)
+
+    def _po(self) -> Iterator[tuple[str | None, str | None]]:
+        # polib opens its argument only if it is the path of a file.
+        if not self.path.is_file():
+            raise _missing(self.path)
+        try:
+            file = polib.pofile(str(self.path))
+        except (OSError, ValueError) as error:
+            raise CorpusError(f"{self.path} is not a catalogue of gettext: {error}") from error
+        language = _primary(file.metadata.get("Language")) or _primary(self.target)
+        source = self.target if language == _primary(self.source) else self.source
+        for entry in file:
+            if entry.obsolete or entry.fuzzy:
+                self.left_out["fuzzy or obsolete"] += 1
+                self.units += 1
+                continue
+            forms = entry.msgstr_plural
+            sides = [(entry.msgid, forms[0] if forms else entry.msgstr)]
+            if len(forms) > 1:
+                sides.append((entry.msgid_plural, forms[max(forms)]))
+            for side in sides:
+                yield _ordered((source, language), side, (self.source, self.target))
+
+    def _tsv(self) -> Iterator[tuple[str | None, str | None]]:
+        columns = (0, 1)
+        wanted = _primary(self.source), _primary(self.target)
+        for number, line in enumerate(_decoded_lines(self.path)):
+            row = line.split("\t")
+            names = [_primary(cell.strip()) for cell in row]
+            if number == 0 and set(wanted) <= set(names):
+                columns = names.index(wanted[0]), names.index(wanted[1])
+                continue
+            cells = [row[column] if column < len(row) else "" for column in columns]
+            yield cells[0], cells[1]
+
+    def _lines(self) -> Iterator[tuple[str | None, str | None]]:
+        directory, name = self.path.parent, self.path.name
+        paths = [find_side(name, language, directory) for language in (self.source, self.target)]
+        first, second = map(_decoded_lines, paths)
+        for number, (source, target) in enumerate(itertools.zip_longest(first, second), start=1):
+            if source is None or target is None:
+                short = paths[source is not None]
+                raise CorpusError(f"{short} ends before line {number} of the other side")
+            yield source, target
+
+    def _elements(self, *names: str) -> Iterator[etree._Element]:
+        """The elements of these names, each of which is freed after it was used."""
+        if not self.path.is_file():
+            raise _missing(self.path)
+        tags = [f"{{*}}{name}" for name in names]
+        try:
+            with self.path.open("rb") as file:
+                reading = etree.iterparse(
+                    file, tag=tags, load_dtd=False, no_network=True, resolve_entities=False
+                )
+                for _, element in reading:
+                    yield element
+                    element.clear()
+                    # Freed elements stay as siblings otherwise.
+                    parent = element.getparent()
+                    while parent is not None and element.getprevious() is not None:
+                        del parent[0]
+        except etree.XMLSyntaxError as error:
+            raise CorpusError(f"{self.path} is not well-formed XML: {error.msg}") from error
+
+
+def _missing(path: Path) -> CorpusError:
+    return CorpusError(f"there is no file {path}")
+
+
+def _ordered(
+    stated: tuple[str, str], sides: tuple[str, str], wanted: tuple[str, str]
+) -> tuple[str | None, str | None]:
+    """The sides in the order of the wanted languages, or nothing if they are of others."""
+    found = tuple(map(_primary, stated))
+    if found == tuple(map(_primary, wanted)):
+        return sides
+    if found == tuple(map(_primary, reversed(wanted))):
+        return sides[1], sides[0]
+    return None, None
+
+
+def _primary(tag: str | None) -> str:
+    """The language of a tag such as ``de-AT`` or ``de_AT``."""
+    return (tag or "").replace("_", "-").partition("-")[0].lower()
+
+
+def _text_of(element: etree._Element) -> str:
+    parts = [element.text or ""]
+    for child in element:
+        if isinstance(child.tag, str) and etree.QName(child).localname in _TEXT_INSIDE:
+            parts.append(_text_of(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def _decoded_lines(path: Path) -> Iterator[str]:
+    """Lines, with a replacement character for each byte that is not UTF-8."""
+    if not path.is_file():
+        raise _missing(path)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                yield line.decode("utf-8-sig", "replace").rstrip("\r\n")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CorpusError(f"{path} is not a whole gzip file: {error}") from error
