@@ -178,7 +178,7 @@ def _pair(
 ) -> dict[str, Any]:
     pair = {"source_text": source_text, "target_text": target_text}
     body: dict[str, Any] = {
-        name: said if isinstance(said, str) else list(said) for name, said in pair.items()
+        name: given if isinstance(given, str) else list(given) for name, given in pair.items()
     }
     return body | {"source": source, "target": target} | ({"model": model} if model else {})
 

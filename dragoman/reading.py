@@ -160,11 +160,11 @@ def usage(answer: dict[str, Any]) -> Usage:
     )
 
 
-def _text(said: Any) -> str:
-    if not isinstance(said, str):
+def _text(given: Any) -> str:
+    if not isinstance(given, str):
         raise TypeError("translatedText is no text")
-    return said
+    return given
 
 
-def _chosen(said: Any) -> Chosen:
-    return "mean" if said == "mean" else tuple(said)
+def _chosen(given: Any) -> Chosen:
+    return "mean" if given == "mean" else tuple(given)

@@ -55,8 +55,8 @@ class StreamedAnswer(Generic[R]):
         for name, data in self._events.feed(received):
             try:
                 if name == "part":
-                    said = json.loads(data)
-                    yield Part(said["translatedText"], said["text"])
+                    given = json.loads(data)
+                    yield Part(given["translatedText"], given["text"])
                 elif name == "error":
                     raise self._refusal(json.loads(data))
                 elif name == "done":
@@ -80,5 +80,5 @@ class StreamedAnswer(Generic[R]):
             raise TypeError("a stream ends with its result")
         self._finished = [result]
 
-    def _refusal(self, said: dict[str, Any]) -> DragomanError:
-        return error_from(said["status"], said["error"], request_id=self._request_id)
+    def _refusal(self, given: dict[str, Any]) -> DragomanError:
+        return error_from(given["status"], given["error"], request_id=self._request_id)

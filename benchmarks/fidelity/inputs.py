@@ -1,4 +1,4 @@
-"""Short source texts of the fidelity benchmark, from ``inputs.de.json`` and ``inputs.en.json``.
+"""Reads the source texts of the fidelity benchmark from ``inputs.de.json``, ``inputs.en.json``.
 
 A file has lists of texts by kind. ``⟦…⟧`` marks a span that the translation must keep unchanged.
 """

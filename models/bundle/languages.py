@@ -1,4 +1,4 @@
-"""Canonical language codes: BCP 47, in the spelling that ``langcodes`` standardises to.
+"""Canonical language codes (BCP 47, standardised by ``langcodes``) and their English names.
 
 Private-use codes (``x-digits``) are accepted like other codes, so that a toy model can be served.
 """

@@ -124,7 +124,7 @@ class _Helper:
         try:
             async with scope:
                 outcome, *answer = await self._exchange(await self._started(), parts)
-                said = Outcome(outcome)
+                reported = Outcome(outcome)
         except BaseException as error:
             # A later answer could no longer be matched to its request, so end the process.
             code = await self.end(going=isinstance(error, EOFError | ConnectionError))
@@ -137,9 +137,9 @@ class _Helper:
             if isinstance(error, OSError | EOFError | ValueError | Unreadable):
                 raise HelperFailed(f"{self._module} {_how_ended(code)}: {error}") from error
             raise
-        if said is not Outcome.DONE:
+        if reported is not Outcome.DONE:
             await self.end(going=True)
-        if said is Outcome.FAILED:
+        if reported is Outcome.FAILED:
             raise HelperFailed(b"".join(answer).decode(errors="replace"))
         return answer
 

@@ -50,12 +50,12 @@ class CorpusPlan:
 
     def keep(self, output: Path) -> None:
         """Write the plan, or compare it with the existing one; raises ``CorpusError``."""
-        path, said = output / _PLAN, asdict(self)
+        path, plan = output / _PLAN, asdict(self)
         # Normalise through JSON, so that it compares equal to a plan read from disk.
-        said = json.loads(json.dumps(said))
+        plan = json.loads(json.dumps(plan))
         if path.exists():
             before = json.loads(path.read_text(encoding="utf-8"))
-            if said != before:
+            if plan != before:
                 raise CorpusError(
                     f"{output} holds translations of other files, or made otherwise "
                     f"({path} says how); choose another directory, or remove this one"
@@ -64,7 +64,7 @@ class CorpusPlan:
         if any(output.iterdir()):
             raise CorpusError(f"{output} is not empty and holds no {_PLAN}; choose another one")
         with written(path) as file:
-            file.write(json.dumps(said, indent=1).encode())
+            file.write(json.dumps(plan, indent=1).encode())
 
 
 def files_of(source: Path) -> list[Path]:

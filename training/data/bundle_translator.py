@@ -60,14 +60,14 @@ def translate_file(
 
 def _run(command: list[str]) -> tuple[int, str]:
     """Run a command, passing on its standard error; returns its status and last line."""
-    said = b""
+    output = b""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         while part := process.stderr.read1(_KEPT):  # type: ignore[attr-defined]
-            said = (said + part)[-_KEPT:]
+            output = (output + part)[-_KEPT:]
             sys.stderr.write(part.decode("utf-8", errors="replace"))
             sys.stderr.flush()
-    lines = said.decode("utf-8", errors="replace").replace("\r", "\n").split("\n")
+    lines = output.decode("utf-8", errors="replace").replace("\r", "\n").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), None)
     if last is None:
         return process.returncode, f"the service ended with {process.returncode} and said nothing"

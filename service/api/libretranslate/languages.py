@@ -39,12 +39,9 @@ def written(code: str) -> str:
 
 def read(code: str, offered: Collection[str]) -> str:
     """The canonical code of a code in a request, given the loaded canonical codes."""
-    for meant, said in (
-        (_CHINESE, _SIMPLIFIED_CHINESE),
-        (_SIMPLIFIED_CHINESE, _CHINESE),
-    ):
-        if code.lower() == said.lower() and said not in offered and meant in offered:
-            return meant
+    for canonical, alias in ((_CHINESE, _SIMPLIFIED_CHINESE), (_SIMPLIFIED_CHINESE, _CHINESE)):
+        if code.lower() == alias.lower() and alias not in offered and canonical in offered:
+            return canonical
     return code
 
 
