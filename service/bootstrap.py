@@ -99,7 +99,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         alternatives=settings.max_beam_size - 1,
         seconds=settings.request_seconds,
     )
-    desk = MeteredTranslator(translator, access, metrics, limits)
+    metered = MeteredTranslator(translator, access, metrics, limits)
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
     painter = Painter()
     reader = DocumentReader()
@@ -111,7 +111,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     kept = documents if settings.documents else None
     routers = [
         create_libretranslate_router(
-            desk,
+            metered,
             repository,
             access,
             detector,
@@ -150,7 +150,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         routers,
         {
             "/v2": create_deepl_app(
-                desk, access, repository, state.glossaries, kept, version=service.__version__
+                metered, access, repository, state.glossaries, kept, version=service.__version__
             ),
             "/v3": create_deepl_v3_app(
                 access, repository, state.glossaries, version=service.__version__

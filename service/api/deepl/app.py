@@ -20,7 +20,7 @@ always `{"message": "..."}`."""
 
 
 def create_deepl_app(
-    desk: MeteredTranslator,
+    metered: MeteredTranslator,
     access: Access,
     repository: ModelRepository,
     glossary_store: GlossaryStore,
@@ -32,7 +32,7 @@ def create_deepl_app(
     return _app(
         "Dragoman: DeepL API v2",
         version,
-        translate.create_router(desk, access, repository, glossary_store),
+        translate.create_router(metered, access, repository, glossary_store),
         account.create_router(access, repository),
         documents.create_router(jobs, access, repository, glossary_store),
         glossaries.create_router(access, repository, glossary_store),

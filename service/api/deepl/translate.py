@@ -187,7 +187,7 @@ class TranslationsAnswer(Answer):
 
 
 def create_router(
-    desk: MeteredTranslator, access: Access, repository: ModelRepository, store: GlossaryStore
+    metered: MeteredTranslator, access: Access, repository: ModelRepository, store: GlossaryStore
 ) -> APIRouter:
     router = APIRouter(tags=["translation"])
     responses = {200: answer_of(TranslationsAnswer), **answers(404, 456, 504)}
@@ -196,13 +196,13 @@ def create_router(
         "/translate",
         summary="Translate texts, for clients that send no body",
         responses=responses,
-        openapi_extra={"parameters": schemas.query(TextParameters, desk.limits)},
+        openapi_extra={"parameters": schemas.query(TextParameters, metered.limits)},
     )
     @router.post(
         "/translate",
         summary="Translate texts",
         responses=responses,
-        openapi_extra={"requestBody": schemas.body(TextParameters, desk.limits, lists=True)},
+        openapi_extra={"requestBody": schemas.body(TextParameters, metered.limits, lists=True)},
     )
     async def translate(request: Request) -> Response:
         """Blanks, line breaks and tags come back exactly as they were."""
@@ -230,7 +230,7 @@ def create_router(
             terms=terms,
             priority=parameters.priority or "interactive",
         )
-        translations = await desk.translate(request, caller, wanted)
+        translations = await metered.translate(request, caller, wanted)
         pairs = zip(parameters.text, translations, strict=True)
         return Json(TranslationsAnswer(translations=[_answer(parameters, *p) for p in pairs]))
 

@@ -104,7 +104,7 @@ class SuggestAnswer(Answer):
 
 
 def create_router(
-    desk: MeteredTranslator,
+    metered: MeteredTranslator,
     repository: ModelRepository,
     access: Access,
     detector: Detector,
@@ -117,8 +117,8 @@ def create_router(
 ) -> APIRouter:
     """Without ``documents`` or ``suggestions``, routes that need them refuse as disabled."""
     router = APIRouter()
-    router.include_router(create_translate_router(desk, repository, access, store))
-    router.include_router(create_languages_router(repository, access, detector, desk.limits))
+    router.include_router(create_translate_router(metered, repository, access, store))
+    router.include_router(create_languages_router(repository, access, detector, metered.limits))
     router.include_router(create_files_router(repository, access, documents, drain, public_url))
     router.include_router(_suggestions(repository, access, suggestions))
     router.include_router(_settings(repository, frontend))

@@ -187,7 +187,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def create_translate_router(
-    desk: MeteredTranslator, repository: ModelRepository, access: Access, store: TranslationStore
+    metered: MeteredTranslator, repository: ModelRepository, access: Access, store: TranslationStore
 ) -> APIRouter:
     router = APIRouter(tags=["translation"])
 
@@ -195,14 +195,14 @@ def create_translate_router(
         "/translate",
         summary="Translate a text or a list of texts",
         responses=_RESPONSES,
-        openapi_extra={"requestBody": schemas.body(TranslateParameters, desk.limits)},
+        openapi_extra={"requestBody": schemas.body(TranslateParameters, metered.limits)},
     )
     async def translate(request: Request) -> Response:
         """Blanks and line breaks around sentences come back exactly as they were."""
         started = time.perf_counter()
         fields = await read_fields(request)
         caller = await access.identify(request, fields.key)
-        parameters = _parameters(fields, desk.limits)
+        parameters = _parameters(fields, metered.limits)
         wanted = parameters.request(repository.offer)
 
         def answer(translations: list[Translation]) -> TranslateAnswer:
@@ -213,7 +213,7 @@ def create_translate_router(
             return await EventStream.begin(
                 events(request, caller, wanted, answer), lambda error: _broken_off(request, error)
             )
-        body = answer(await desk.translate(request, caller, wanted))
+        body = answer(await metered.translate(request, caller, wanted))
         headers = None if body.id is None else {"x-translation-id": body.id}
         return Json(body, headers=headers)
 
@@ -223,7 +223,7 @@ def create_translate_router(
         wanted: TranslateRequest,
         answer: Callable[[list[Translation]], TranslateAnswer],
     ) -> AsyncIterator[Event]:
-        async with aclosing(desk.stream(request, caller, wanted)) as parts:
+        async with aclosing(metered.stream(request, caller, wanted)) as parts:
             async for each in parts:
                 if isinstance(each, Part):
                     yield Event("part", {"text": each.text, "translatedText": each.target})
