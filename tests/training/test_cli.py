@@ -136,7 +136,8 @@ def test_every_command_has_help(
         "__init__",
         "options",
     }
-    for name in sorted(modules - {"__init__", "options"}):
+    for module in sorted(modules - {"__init__", "options"}):
+        name = module.replace("_", "-")
         with pytest.raises(SystemExit) as left:
             main([name, "--help"])
         assert left.value.code == 0
@@ -147,7 +148,7 @@ def test_help_imports_no_heavy_distribution() -> None:
     program = (
         "import sys; from training.cli import COMMANDS, main\n"
         "for command in COMMANDS:\n"
-        "    name = command.__name__.rpartition('.')[2].rstrip('_')\n"
+        "    name = command.__name__.rpartition('.')[2].replace('_', '-')\n"
         "    try: main([name, '--help'])\n"
         "    except SystemExit: pass\n"
         "print('imported', *sorted({'torch', 'pydantic', 'matplotlib', 'onnx'} & {*sys.modules}))"
