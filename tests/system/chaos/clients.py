@@ -45,9 +45,17 @@ class Tally:
 
 class Client:
     def __init__(
-        self, port: int, seed: int, facts: ServerFacts, tally: Tally, *, leaves: bool
+        self,
+        port: int,
+        seed: int,
+        facts: ServerFacts,
+        tally: Tally,
+        *,
+        leaves: bool,
+        address: str = "127.0.0.1",
     ) -> None:
         self._port = port
+        self._address = address
         self._random = random.Random(seed)
         self._facts = facts
         self._tally = tally
@@ -109,7 +117,7 @@ class Client:
 
     async def _connected(self) -> Connection:
         if self._connection is None:
-            self._connection = await Connection.open(self._port)
+            self._connection = await Connection.open(self._port, self._address)
         return self._connection
 
     def _close(self, *, rudely: bool = False) -> None:
@@ -135,7 +143,8 @@ async def run(options: argparse.Namespace) -> Tally:
                 options.seed * 100_000 + number,
                 facts,
                 tally,
-                leaves=number % 3 == 0,
+                leaves=number % 3 == 0 and not options.patient,
+                address=options.address,
             )
             group.create_task(client.run(until))
     return tally
@@ -149,6 +158,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--key", default="")
     parser.add_argument("--wrong-key", default="")
+    parser.add_argument("--address", default="127.0.0.1", help="where the clients are")
+    parser.add_argument("--patient", action="store_true", help="no client hangs up")
     parser.add_argument("--exact", action="store_true", help="the model shouts")
     options = parser.parse_args()
     os.nice(NICENESS)

@@ -52,8 +52,10 @@ class Connection:
         self._writer = writer
 
     @classmethod
-    async def open(cls, port: int) -> Connection:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def open(cls, port: int, address: str = "127.0.0.1") -> Connection:
+        """A connection from a local address, which is the caller without a key."""
+        local = (address, 0)
+        return cls(*await asyncio.open_connection("127.0.0.1", port, local_addr=local))
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
