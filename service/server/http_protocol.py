@@ -23,6 +23,12 @@ _TOO_MANY = (
 )
 
 
+_FREE_PIECES = 4_000
+_LEAST_BYTES = 16
+"""A body may come in ``_FREE_PIECES`` pieces of any size, and in more of 16 bytes on average. Each
+piece costs some microseconds on the event loop, however small it is."""
+
+
 @functools.cache
 def accept_backlog() -> int:
     """Connections that may wait to be accepted; they are accepted in one go."""
@@ -38,6 +44,24 @@ def most_connections() -> int:
 def _file_limit() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+class _Connection(h11.Connection):
+    """Refuses a body in tiny chunks as a violation of the protocol."""
+
+    _pieces = 0
+    _bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._pieces = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._pieces += 1
+            self._bytes += len(event.data)
+            if self._pieces > max(_FREE_PIECES, self._bytes / _LEAST_BYTES):
+                raise h11.RemoteProtocolError("the body comes in tiny chunks")
+        return event
 
 
 class PatientProtocol(H11Protocol):
@@ -65,6 +89,7 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._waiting: asyncio.TimerHandle | None = None
         self._active = self.loop.time()
+        self.conn = _Connection(h11.SERVER, self.conn._max_incomplete_event_size)
         super().connection_made(cast(asyncio.Transport, transport))
         self._wait_for_head()
         if len(self.connections) > most_connections():

@@ -177,6 +177,12 @@ def test_expect_100_continue_is_answered(server: Server) -> None:
     assert talk(server, head, GOOD) == [100, 200]
 
 
+def test_body_in_tiny_chunks_is_refused_before_all_of_it_is_read(server: Server) -> None:
+    head = ends(POST) + b"transfer-encoding: chunked\r\n\r\n"
+    assert talk(server, head + b"1\r\n{\r\n" * 5_000) == [400]
+    assert answers(server)
+
+
 def test_unknown_upgrade_is_ignored_and_not_logged(server: Server) -> None:
     head = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: upgrade, close\r\n"
     assert talk(server, head + b"upgrade: websocket\r\n\r\n") == [200]
