@@ -78,8 +78,6 @@ class GlossaryStore:
             for pair, terms in dictionaries.items()
         }
         _check_name(name)
-        if not checked:
-            raise InvalidGlossary("a glossary needs at least one dictionary")
         self._check_number(len(checked))
         identifier, created = str(uuid.uuid4()), datetime.now(UTC).isoformat()
         limit = self._limits.glossaries

@@ -90,7 +90,7 @@ REFUSALS = (
     ),
     Refusal(
         DEEPL,
-        "either 'glossary_id' or|a glossary needs it|languages do not match",
+        "either 'glossary_id' or|a glossary needs it|No dictionary found for language pair",
         "what a glossary goes with depends on the glossary",
     ),
     Refusal(

@@ -67,7 +67,7 @@ _Dictionaries = Annotated[
 
 class MultilingualParameters(BaseModel):
     name: _Name
-    dictionaries: Annotated[_Dictionaries, Field(min_length=1)]
+    dictionaries: _Dictionaries = Field([], description="None makes an empty glossary.")
 
 
 class PatchParameters(BaseModel):
@@ -394,7 +394,7 @@ async def terms_of(
         try:
             dictionaries.append(await store.terms(caller.name, glossary.id, pair))
         except DictionaryNotFound as error:
-            raise BadRequest(f"the languages do not match: {error}") from error
+            raise BadRequest(f"No dictionary found for language pair: {error}") from error
     if len(dictionaries) == 1:
         return dictionaries[0]
     return await asyncio.to_thread(_merged, dictionaries)

@@ -215,6 +215,21 @@ async def test_a_glossary_of_several_languages_is_applied_by_pair(
     assert (await client.get(f"/v2/glossaries/{identifier}")).status_code == 400
 
 
+@pytest.mark.parametrize("form", [{"json": {"name": "x"}}, {"data": {"name": "x"}}])
+async def test_glossary_without_dictionaries_is_made_and_gets_them_later(
+    client: httpx.AsyncClient, form: dict[str, Any]
+) -> None:
+    made = await client.post("/v3/glossaries", **form)
+    assert made.status_code == 201
+    assert made.json()["dictionaries"] == []
+    path = f"/v3/glossaries/{made.json()['glossary_id']}"
+    assert (await client.get(path)).json() == made.json()
+    assert (await client.get("/v2/glossaries")).json()["glossaries"] == []
+    dictionary = BOTH["dictionaries"][0]
+    assert (await client.put(f"{path}/dictionaries", json=dictionary)).status_code == 200
+    assert len((await client.get(path)).json()["dictionaries"]) == 1
+
+
 async def test_two_dictionaries_for_one_pair_are_refused(client: httpx.AsyncClient) -> None:
     twice = {"name": "x", "dictionaries": [BOTH["dictionaries"][0]] * 2}
     response = await client.post("/v3/glossaries", json=twice)
