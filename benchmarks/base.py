@@ -38,6 +38,7 @@ from models.bundle.manifest import (
 from models.bundle.tokenizer import SPECIAL_IDS, train_tokenizer
 from models.export.calibration import calibrate
 from models.export.graphs import build_graph, dimensions_of
+from models.export.resident import build_resident
 from models.export.weights import collect_weights
 from models.transformer.config import TransformerConfig
 from models.transformer.layers import DecoderLayer, EncoderLayer
@@ -49,6 +50,8 @@ CACHE = Path("build/benchmarks")
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
 SEED = 7
+BEAM = 4
+"""The widest beam of the resident graph."""
 CALIBRATION_SENTENCES = 64
 CONFIG = TransformerConfig(
     source_vocabulary=32_000, target_vocabulary=32_000, norm="before", tying="none", max_length=256
@@ -102,6 +105,9 @@ def write_base_bundle(path: Path, version: str) -> Bundle:
             for graph in GRAPHS:
                 model = build_graph(graph, weights, CONFIG, precision)
                 onnx.save(model, scratch / graph_file(graph, precision))
+            if precision == "fp16":
+                resident = build_resident(weights, CONFIG, precision, BEAM, SPECIAL_IDS)
+                onnx.save(resident, scratch / graph_file("resident", precision))
             weights.write(scratch / weights.name)
         manifest = Manifest(
             name="base",

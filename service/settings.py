@@ -69,6 +69,11 @@ class Settings(BaseModel):
         description="GPUs to run on, one engine for each model on each: all that this process may "
         "see, or their numbers, separated by commas",
     )
+    resident: bool = Field(
+        default=True,
+        description="on GPUs, keep the state of beam searches on the device, for bundles whose "
+        "examples come out the same; constrained searches run as ever",
+    )
     shortlist: bool = Field(
         default=False,
         description="only write tokens that a bundle's shortlist has for the source; faster, and "

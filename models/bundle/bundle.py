@@ -30,7 +30,7 @@ TARGET_TOKENIZER = "target.model"
 _OF_ONE_SIDE = frozenset({SOURCE_TOKENIZER, TARGET_TOKENIZER})
 MODEL_CARD = "README.md"
 SHORTLIST = "shortlist.npz"
-"""The only optional file."""
+"""Optional, as is the graph ``resident``."""
 
 _LARGEST_MANIFEST = 1 << 26
 """Bytes. The manifest of a thousand directions has fewer than a million."""
@@ -119,7 +119,13 @@ class Bundle:
     def in_memory(self, precision: Precision) -> Bundle:
         """This bundle with the graphs and weights of a precision in memory, each read once."""
         names = [graph_file(graph, precision) for graph in GRAPHS] + [self.weights(precision)]
+        if self.has_resident(precision):
+            names.append(graph_file("resident", precision))
         return replace(self, contents={name: self.read(name) for name in names})
+
+    def has_resident(self, precision: Precision) -> bool:
+        """Whether the bundle has the optional graph whose beam searches run on the device."""
+        return graph_file("resident", precision) in self.manifest.files
 
     def weights(self, precision: Precision) -> str:
         """The name of the weights file that the graphs of a precision read."""

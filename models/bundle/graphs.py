@@ -23,6 +23,20 @@ symbolic where they vary:
                With ``attention_wanted`` it also returns the last layer's attention, averaged over
                heads. In fp16, which is for GPUs, scores, attention and edits are always computed,
                and there is no shortlist.
+``resident``   optional, for GPUs: ``step``, and then the ranking of ``service.engine.search`` for
+               sentences without constraints, with the state of the beams as inputs and outputs.
+               Made for one greatest beam width K; R is 2K. Two buffers of state take turns.
+               State: ``positions``, the tokens written so far (0 begins a sentence, whatever the
+               other state is); ``sums`` of log-probabilities, ``DEAD`` without a hypothesis; the
+               last ``tokens``; ``self_bias``, 0 for the entries that a row sees.
+               Membership, which changes with the sentences: ``cross_bias``, with rows for the fused
+               kernel; ``row_bias``, 0 for the rows of a sentence's beam and ``DEAD`` for others;
+               ``powers``, 2^rank for the ranks of its beam and 0 for others; ``first_lines``,
+               where the refilling rules of its beam begin; ``min_lengths``; ``early_bars`` until
+               then and ``bars`` after: 1 bars ``eos`` (column 0) and ``unk`` (column 1).
+               Constants of a shape: ``entry_numbers``, 0 … C − 1; ``write_base``, (b, head, 0).
+               Record of a step: ``rank_places``, row · N + candidate; ``rank_tokens``;
+               ``rank_sums``; ``entries``, where the rows of this step were written.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
                and head, and the log-probability of each target token.
 
@@ -38,6 +52,14 @@ from typing import Literal
 from models.bundle.manifest import Dimensions, GraphName, InvalidBundle, Precision
 
 ElementType = Literal["float", "float16"]
+
+DEAD = -1e30
+"""Sum of log-probabilities in the resident graph where there is no hypothesis."""
+BARS = 8
+"""Columns of ``bars``, of which two are in use. A multiple of 8 keeps matrix products aligned."""
+EXTRA_CANDIDATES = 2
+"""Of each row, beyond the ranks: ``bos`` and ``pad`` are no candidates."""
+_FUSED_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +80,7 @@ def element_type(precision: Precision) -> ElementType:
 
 
 def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) -> Signature:
-    """The signature of one graph in one precision."""
+    """The signature of one of ``GRAPHS`` in one precision."""
     element = element_type(precision)
     heads, head_width = dimensions.heads, dimensions.head_width
     layers = range(dimensions.decoder_layers)
@@ -110,6 +132,47 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
             "decoder_attention": TensorType(element, ("B", decoder_layers, heads, "T", "T")),
             "cross_attention": TensorType(element, ("B", decoder_layers, heads, "T", "S")),
             "target_log_probs": TensorType("float", ("B", "T")),
+        },
+    )
+
+
+def resident_signature(dimensions: Dimensions, precision: Precision, rows: int) -> Signature:
+    """The signature of the resident graph for beams of at most ``rows``."""
+    element = element_type(precision)
+    heads, head_width = dimensions.heads, dimensions.head_width
+    caches = {
+        f"{kind}_{part}.{i}": TensorType(element, ("B", heads, length, head_width))
+        for kind, length in (("self", "C"), ("cross", "S"))
+        for i in range(dimensions.decoder_layers)
+        for part in ("keys", "values")
+    }
+    state = {
+        "positions": TensorType("int64", ("B", 1)),
+        "sums": TensorType("float", ("B", rows)),
+        "tokens": TensorType("int64", ("B", rows)),
+        "self_bias": TensorType(element, ("B", rows, "C")),
+    }
+    return Signature(
+        {
+            **state,
+            "cross_bias": TensorType(element, ("B", 1, max(rows, _FUSED_ROWS), "S")),
+            "row_bias": TensorType("float", ("B", rows)),
+            "powers": TensorType("float", ("B", 2 * rows, 1)),
+            "first_lines": TensorType("int64", ("B", 1, 1)),
+            "min_lengths": TensorType("int64", ("B", 1, 1)),
+            "early_bars": TensorType(element, ("B", rows, BARS)),
+            "bars": TensorType(element, ("B", rows, BARS)),
+            "entry_numbers": TensorType("int64", ("C",)),
+            "write_base": TensorType("int64", ("B", 1, heads, 3)),
+            **caches,
+        },
+        {
+            **{f"next_{name}": tensor for name, tensor in state.items()},
+            **{f"updated_{name}": t for name, t in caches.items() if name.startswith("self")},
+            "rank_places": TensorType("int64", ("B", 2 * rows)),
+            "rank_tokens": TensorType("int64", ("B", 2 * rows)),
+            "rank_sums": TensorType("float", ("B", 2 * rows)),
+            "entries": TensorType("int64", ("B", rows)),
         },
     )
 

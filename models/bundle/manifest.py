@@ -24,9 +24,9 @@ SCHEMA = 2
 
 Precision = Literal["fp32", "int8", "fp16"]
 LengthNormalisation = Literal["power", "gnmt"]
-GraphName = Literal["encoder", "step", "attention"]
+GraphName = Literal["encoder", "step", "attention", "resident"]
 GRAPHS: tuple[GraphName, ...] = ("encoder", "step", "attention")
-"""The three graphs of every precision, each in the file ``<graph>.<precision>.onnx``."""
+"""The graphs of every precision, each in the file ``<graph>.<precision>.onnx``."""
 
 
 class InvalidBundle(Exception):

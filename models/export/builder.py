@@ -90,10 +90,18 @@ class GraphBuilder:
         return output
 
     def ops(
-        self, kind: str, *inputs: str, into: Sequence[str], domain: str = "", **attributes: Any
+        self,
+        kind: str,
+        *inputs: str,
+        into: Sequence[str | None],
+        domain: str = "",
+        **attributes: Any,
     ) -> list[str]:
-        """Add a node with one output for each name in ``into``; empty names are generated."""
-        outputs = [name or f"{kind}_{next(self._numbers)}" for name in into]
+        """Add a node with one output for each name in ``into``.
+
+        Empty names are generated. ``None`` omits an output, which is not returned.
+        """
+        outputs = ["" if name is None else name or f"{kind}_{next(self._numbers)}" for name in into]
         self._nodes.append(
             helper.make_node(
                 kind,
@@ -104,7 +112,7 @@ class GraphBuilder:
                 **attributes,
             )
         )
-        return outputs
+        return [output for output in outputs if output]
 
     def choose(
         self,
@@ -156,6 +164,11 @@ class GraphBuilder:
         array = np.array(value, dtype)
         name = f"constant_{array.dtype}_{'x'.join(map(str, array.shape))}_{array.tolist()}"
         self._constants.setdefault(name, numpy_helper.from_array(array, name))
+        return name
+
+    def tensor(self, name: str, array: NDArray[np.generic]) -> str:
+        """A tensor stored in the graph itself that is too large to be named by its values."""
+        self._constants[name] = numpy_helper.from_array(array, name)
         return name
 
     def reshape(self, x: str, *shape: int) -> str:

@@ -32,6 +32,7 @@ from models.export.builder import WeightFile
 from models.export.calibration import Pair, calibrate
 from models.export.graphs import build_graph, dimensions_of
 from models.export.parity import Translated, check_attention, check_translations, translate_all
+from models.export.resident import MOST_ROWS, build_resident
 from models.export.weights import collect_weights
 from models.reference.beam import searching_of
 from models.reference.transformer import ReferenceTransformer
@@ -140,6 +141,11 @@ def publish(
             for graph in GRAPHS:
                 model = build_graph(graph, files[stored[precision]], network.config, precision)
                 onnx.save(model, directory / graph_file(graph, precision))
+            rows = publication.decoding.beam_size
+            if precision == "fp16" and rows <= MOST_ROWS:
+                weights = files[stored[precision]]
+                resident = build_resident(weights, network.config, precision, rows, special)
+                onnx.save(resident, directory / graph_file("resident", precision))
             # Hash the fp32 weights, which always exist: the version depends on weights alone.
             version = version or sha256_of(directory / weights_file(precision))[:12]
         translated = _translate(publication, directory, written, sentences)
@@ -168,6 +174,8 @@ def publish(
         for precision in precisions:
             names = [graph_file(graph, precision) for graph in GRAPHS]
             names.append(weights_file(stored[precision]))
+            if (directory / graph_file("resident", precision)).exists():
+                names.append(graph_file("resident", precision))
             published |= {name: directory / name for name in names}
         return Bundle.write(bundles / publication.name, manifest, published), proof
 

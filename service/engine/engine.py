@@ -16,15 +16,23 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import assert_never
-
-import numpy as np
+from typing import Any, assert_never
 
 from service.engine.errors import BackendFailed, EngineError, EngineStopped
 from service.engine.iteration import NO_CACHE, Departure, Finished, Iteration, LeaveReason, Observe
 from service.engine.scheduler import Plan, Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
-from service.runtime.backend import Backend, CacheUse, Candidates, EncodeBatch, StepBatch
+from service.runtime.backend import (
+    Admission,
+    Backend,
+    BeamBackend,
+    CacheUse,
+    Candidates,
+    EncodeBatch,
+    Launch,
+    Ranked,
+    StepBatch,
+)
 from service.thread_priority import lower_thread_priority
 
 logger = logging.getLogger(__name__)
@@ -63,10 +71,16 @@ class Engine:
     """Decodes many sentences at once with one backend, which it owns and closes."""
 
     def __init__(
-        self, backend: Backend, scheduler: Scheduler, observe: Observe = lambda _: None
+        self,
+        backend: Backend | BeamBackend,
+        scheduler: Scheduler,
+        observe: Observe = lambda _: None,
     ) -> None:
-        """``observe`` gets one record per iteration, see ``service.engine.iteration``."""
-        self._backend = backend
+        """``observe`` gets one record per iteration, see ``service.engine.iteration``.
+
+        A ``BeamBackend`` needs a ``BeamScheduler``, whose plans fit it.
+        """
+        self._backend: Any = backend
         self._scheduler = scheduler
         self._observe = observe
         self._iteration = Iteration()
@@ -88,6 +102,10 @@ class Engine:
     def alive(self) -> bool:
         """Whether the engine accepts and decodes sentences."""
         return self._thread.is_alive() and not self._stopped
+
+    def accepts(self, options: DecodingOptions) -> bool:
+        """Whether the engine can decode a sentence with these options."""
+        return self._scheduler.accepts(options)
 
     async def start(self) -> None:
         """Start the engine thread. The engine belongs to the event loop that starts it."""
@@ -230,10 +248,10 @@ class Engine:
             plan = self._scheduler.reschedule()
         if plan.step is None:
             return []
-        candidates = self._step(plan.step, plan.sequences)
-        if candidates is None:
+        found = self._step(plan.step, plan.sequences)
+        if found is None:
             return []
-        leaving = _timed(self._scheduler.apply(candidates))
+        leaving = _timed(self._scheduler.apply(found))
         self._note_ends(leaving)
         return leaving
 
@@ -249,7 +267,7 @@ class Engine:
             self._backend.move(origin, slot)
         return plan.encode is None or self._encode(plan.encode, plan.admitted)
 
-    def _encode(self, batch: EncodeBatch, admitted: list[Sequence]) -> bool:
+    def _encode(self, batch: EncodeBatch | Admission, admitted: list[Sequence]) -> bool:
         """Encode the newly admitted sentences. A failure removes only those from the batch."""
         start = time.perf_counter()
         try:
@@ -267,11 +285,13 @@ class Engine:
         self._iteration.padded_tokens = max(lengths) * len(lengths)
         return True
 
-    def _step(self, batch: StepBatch, sequences: list[Sequence]) -> Candidates | None:
+    def _step(
+        self, batch: StepBatch | Launch, sequences: list[Sequence]
+    ) -> Candidates | Ranked | None:
         """Extend every row by one token. A failure removes all sentences from the batch."""
         start = time.perf_counter()
         try:
-            candidates = self._backend.step(batch)
+            found: Candidates | Ranked = self._backend.step(batch)
         except MemoryError as error:
             newest = sorted(sequences, key=lambda sequence: sequence.id)[len(sequences) // 2 :]
             self._make_room(newest, sequences, error)
@@ -281,8 +301,8 @@ class Engine:
             self._fail(sequences, error)
             return None
         self._iteration.step_seconds = time.perf_counter() - start
-        self._iteration.rows = int(np.count_nonzero(batch.parents_BK >= 0))
-        return candidates
+        self._iteration.rows = batch.rows
+        return found
 
     def _make_room(
         self, leaving: list[Sequence], tried: list[Sequence], error: MemoryError

@@ -1,4 +1,7 @@
-"""The engines of one model, one for each device: each sentence goes to the least loaded of them.
+"""The engines of one model: each sentence goes to the least loaded device.
+
+A device has an engine for all sentences, and it may have a second one for beam searches that run
+on the device, which is preferred for the sentences that it accepts.
 
 A sentence that fails on one device is decoded once more on another. Each failure in a row doubles
 the load of a device as counted here, so that a device that fails at once does not attract all
@@ -22,23 +25,25 @@ _MOST_DOUBLINGS = 10
 class EngineGroup:
     """Decodes sentences on several engines, which it owns. Belongs to one event loop."""
 
-    def __init__(self, engines: Sequence[Engine]) -> None:
+    def __init__(self, engines: Sequence[Engine], preferred: Sequence[Engine] = ()) -> None:
+        """``preferred`` are used for what they accept; ``engines`` decode any sentence."""
         if not engines:
             raise ValueError("a group needs an engine")
-        self._engines = tuple(engines)
+        self._general, self._preferred = tuple(engines), tuple(preferred)
+        self._engines = (*self._preferred, *self._general)
         self._failures = dict.fromkeys(self._engines, 0)
         """Failures in a row, by engine."""
         self._closed = False
 
     @property
     def alive(self) -> bool:
-        """Whether an engine accepts and decodes sentences."""
-        return any(engine.alive for engine in self._engines)
+        """Whether an engine decodes any sentence."""
+        return any(engine.alive for engine in self._general)
 
     @property
     def complete(self) -> bool:
-        """Whether every engine does."""
-        return all(engine.alive for engine in self._engines)
+        """Whether every device has such an engine."""
+        return all(engine.alive for engine in self._general)
 
     async def start(self) -> None:
         for engine in self._engines:
@@ -53,11 +58,12 @@ class EngineGroup:
         caller: str = "",
     ) -> Decoded:
         """As ``Engine.decode``. Raises the error of the second engine if two have failed."""
-        first = self._least_loaded(self._engines)
+        fitting = self._fitting(options)
+        first = self._least_loaded(fitting)
         try:
             return await self._decode(first, source_ids, options, priority, request, caller)
         except (BackendFailed, EngineStopped):
-            others = [engine for engine in self._engines if engine is not first and engine.alive]
+            others = [e for e in {*fitting, *self._general} if e is not first and e.alive]
             if self._closed or not others:
                 raise
         return await self._decode(
@@ -80,6 +86,10 @@ class EngineGroup:
             raise
         self._failures[engine] = 0
         return decoded
+
+    def _fitting(self, options: DecodingOptions) -> list[Engine]:
+        preferred = [e for e in self._preferred if e.alive and e.accepts(options)]
+        return preferred or list(self._general)
 
     def _least_loaded(self, engines: Sequence[Engine]) -> Engine:
         """A stopped engine only if all are."""

@@ -25,7 +25,15 @@ from service.engine.room import BatchBounds, Room
 from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions, Priority, row_cost
 from service.engine.waiting import Line
-from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
+from service.runtime.backend import (
+    Admission,
+    Candidates,
+    EncodeBatch,
+    Launch,
+    Limits,
+    Ranked,
+    StepBatch,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -74,10 +82,10 @@ class Plan:
     preempted: list[Sequence]
     """Sentences that went back to the waiting line to make room, before the admission."""
     admitted: list[Sequence]
-    encode: EncodeBatch | None
+    encode: EncodeBatch | Admission | None
     sequences: list[Sequence]
     """All running sentences, by slot."""
-    step: StepBatch | None
+    step: StepBatch | Launch | None
     """``None`` if no sentence is running."""
 
 
@@ -166,16 +174,14 @@ class Scheduler:
             return self.reschedule()
         preempted = self._make_room()
         bounds = replace(self._bounds, slots=1) if self._cautious else self._bounds
-        first = len(self.running)
         room = Room(bounds, self.running, self.waiting.callers)
         admitted = self.waiting.admit(room, self.max_padded_tokens)
-        for sequence in admitted:
-            self.running.append(sequence)
-            self._search.add(sequence.options, sequence.source_length)
-        encode = None
-        if admitted:
-            encode = EncodeBatch(first, [sequence.source_ids for sequence in admitted])
-        return self._plan(preempted, admitted, encode)
+        self.running += admitted
+        return self._plan(preempted, admitted, self._begin(admitted) if admitted else None)
+
+    def accepts(self, options: DecodingOptions) -> bool:
+        """Whether a sentence with these options can be decoded. Usable on any thread."""
+        return True
 
     def reschedule(self) -> Plan:
         """Plan again for the running sentences, without admission."""
@@ -219,12 +225,12 @@ class Scheduler:
         for sequence in sorted(sequences, key=lambda sequence: sequence.id, reverse=True):
             self.waiting.prepend(sequence, sequence.request)
 
-    def apply(self, candidates: Candidates) -> list[tuple[Sequence, Decoded | BackendFailed]]:
-        """Advance every search by a step's candidates; returns finished sentences with results.
+    def apply(self, found: Candidates | Ranked) -> list[tuple[Sequence, Decoded | BackendFailed]]:
+        """Advance every search by a step's results; returns finished sentences with translations.
 
         NaN in the output for a sentence fails that sentence only.
         """
-        over = self._search.advance(candidates)
+        over = self._advance(found)
         leaving = [(self.running[slot], outcome) for slot, outcome in over]
         # Last slot first: removing a sentence then never moves another one to be removed.
         for slot, outcome in reversed(over):
@@ -243,11 +249,27 @@ class Scheduler:
         assert self.books.accepted == left + len(self.running) + len(self.waiting)
 
     def _plan(
-        self, preempted: list[Sequence], admitted: list[Sequence], encode: EncodeBatch | None
+        self,
+        preempted: list[Sequence],
+        admitted: list[Sequence],
+        encode: EncodeBatch | Admission | None,
     ) -> Plan:
         moves, self._moves = self._moves, []
-        step = self._search.batch() if self.running else None
-        return Plan(moves, preempted, admitted, encode, list(self.running), step)
+        return Plan(moves, preempted, admitted, encode, list(self.running), self._step())
+
+    def _begin(self, admitted: list[Sequence]) -> EncodeBatch | Admission:
+        """Begin the searches of sentences that have just been appended to ``running``."""
+        first = self._search.count
+        for sequence in admitted:
+            self._search.add(sequence.options, sequence.source_length)
+        return EncodeBatch(first, [sequence.source_ids for sequence in admitted])
+
+    def _step(self) -> StepBatch | Launch | None:
+        return self._search.batch() if self.running else None
+
+    def _advance(self, found: Candidates | Ranked) -> list[tuple[int, Decoded | BackendFailed]]:
+        assert isinstance(found, Candidates)
+        return self._search.advance(found)
 
     def _release(self, slot: int, reason: LeaveReason) -> None:
         self._vacate(slot)

@@ -197,7 +197,34 @@ class Search:
         rows_BR, tokens_BR, totals_BR = self._ranked(totals_BKN, ids_BKN)
         if self._constrained:
             self._choose(candidates, old_sums_BK, rows_BR, tokens_BR, totals_BR)
+        return self._advance(rows_BR, tokens_BR, totals_BR, old_sums_BK, failed)
 
+    def advance_ranked(
+        self,
+        rows_BR: NDArray[np.int64],
+        tokens_BR: NDArray[np.int64],
+        totals_BR: FloatArray,
+    ) -> list[tuple[int, Decoded | BackendFailed]]:
+        """As ``advance``, with candidates that the device has ranked; −∞ where there is none.
+
+        A sentence without a candidate fails. The arrays are changed.
+        """
+        failed = set(np.flatnonzero((totals_BR == _DEAD).all(axis=1)).tolist())
+        # The device ranks for its widest beam.
+        totals_BR[np.arange(totals_BR.shape[1]) >= self._ranks_P[: self.count, None]] = _DEAD
+        old_sums_BK = self._sums_PK[: self.count].copy()
+        return self._advance(rows_BR, tokens_BR, totals_BR, old_sums_BK, failed)
+
+    def _advance(
+        self,
+        rows_BR: NDArray[np.int64],
+        tokens_BR: NDArray[np.int64],
+        totals_BR: FloatArray,
+        old_sums_BK: FloatArray,
+        failed: set[int],
+    ) -> list[tuple[int, Decoded | BackendFailed]]:
+        """End hypotheses and searches, and place the other ranks."""
+        count = self.count
         self._lengths_P[:count] += 1
         last_B = self._lengths_P[:count] == self._max_lengths_P[:count]
         alive_BR = totals_BR > _DEAD

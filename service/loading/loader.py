@@ -15,23 +15,26 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
 from models.bundle.shortlist import Shortlist
+from service.engine.beam_scheduler import BeamScheduler
 from service.engine.engine import Engine
 from service.engine.errors import EngineError
 from service.engine.group import EngineGroup
 from service.engine.iteration import Iteration
 from service.engine.scheduler import Scheduler
+from service.engine.types import DecodingOptions
 from service.runtime.attention import AttentionGraph
-from service.runtime.backend import Backend, TeacherForced
+from service.runtime.backend import Backend, BeamBackend, TeacherForced
 from service.runtime.cuda import CudaError, CudaMemory
 from service.runtime.memory import HostMemory
 from service.runtime.onnx import OnnxBackend
+from service.runtime.resident import ResidentBackend
 from service.runtime.sessions import Device, DeviceUnavailable, available_device, chosen_gpus
 from service.settings import Settings
 from service.thread_priority import lower_thread_priority
@@ -76,10 +79,14 @@ class OpenedBundle:
     """By device, as metrics name it."""
     attention: TeacherForced
     device: Device = "cpu"
+    resident: Mapping[str, BeamBackend] = field(default_factory=dict)
+    """Backends whose beam searches run on the device, by device."""
 
     def close(self) -> None:
         for backend in self.backends.values():
             backend.close()
+        for resident in self.resident.values():
+            resident.close()
         self.attention.close()
 
 
@@ -157,7 +164,30 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
         for backend in backends.values():
             backend.close()
         raise
-    return OpenedBundle(manifest, precision, tokenizers, backends, attention, device)
+    resident: dict[str, BeamBackend] = {}
+    if settings.resident and device == "cuda" and bundle.has_resident(precision):
+        resident = open_resident(bundle, precision, settings, {d: numbers[d] for d in backends})
+    return OpenedBundle(manifest, precision, tokenizers, backends, attention, device, resident)
+
+
+def open_resident(
+    bundle: Bundle, precision: Precision, settings: Settings, numbers: Mapping[str, int]
+) -> dict[str, BeamBackend]:
+    """A backend with the beam searches on it for each GPU that has room."""
+    resident: dict[str, BeamBackend] = {}
+    for device, number in numbers.items():
+        try:
+            resident[device] = ResidentBackend.load(
+                bundle,
+                precision,
+                slots=settings.slots or _SLOTS[precision],
+                threads=settings.threads,
+                cache_bytes=settings.cache_megabytes << 20,
+                memory=CudaMemory(number),
+            )
+        except (CudaError, MemoryError, InvalidBundle) as error:
+            logger.error("beam searches do not run on %s: %s", device, error)
+    return resident
 
 
 def open_backends(
@@ -199,9 +229,9 @@ async def load_model(
     """Load a bundle, start its engines and verify its examples; raises ``InvalidBundle``."""
     opened = await _in_thread(lambda: open_bundle(path, settings))
     manifest = opened.manifest
-    engines: dict[str, Engine] = {}
-    for device, backend in opened.backends.items():
-        scheduler = Scheduler(
+
+    def engine(device: str, backend: Backend | BeamBackend, scheduler: type[Scheduler]) -> Engine:
+        of_engine = scheduler(
             backend.limits,
             manifest.special_ids,
             max_padded_tokens=settings.max_padded_tokens,
@@ -209,19 +239,44 @@ async def load_model(
             # What a full batch of the bundle's own options has.
             max_batch_rows=backend.limits.slots * manifest.decoding.beam_size,
         )
-        observer = observer_for(manifest.name, device)
-        engines[device] = Engine(backend, scheduler, observer.iterated)
-    group = EngineGroup(tuple(engines.values()))
+        return Engine(backend, of_engine, observer_for(manifest.name, device).iterated)
+
+    engines = {name: engine(name, each, Scheduler) for name, each in opened.backends.items()}
+    resident = {name: engine(name, each, BeamScheduler) for name, each in opened.resident.items()}
+    group = EngineGroup(tuple(engines.values()), tuple(resident.values()))
+    observer = observer_for(manifest.name, next(iter(engines)))
     attention = AttentionReader(opened.attention, manifest.limits)
     results = ResultCache(group.decode, settings.result_megabytes << 20, observer.looked_up)
     model = LoadedModel(manifest, opened.precision, opened.tokenizers, group, attention, results)
     try:
         await group.start()
         await _prove_engines(engines, model, path, opened)
+        await _prove_resident(resident, model, path, opened)
     except BaseException:
         await model.close()
         raise
     return model
+
+
+async def _prove_resident(
+    engines: Mapping[str, Engine], model: LoadedModel, path: Path, opened: OpenedBundle
+) -> None:
+    """Stop the engines that do not reproduce an example as the others do, or that fit none."""
+    for device, engine in engines.items():
+        proved = 0
+        try:
+            for example in model.manifest.examples:
+                directed = model.directed[example.direction]
+                if engine.accepts(_options(directed, example)):
+                    await _prove(engine, directed, example, path, opened)
+                    proved += 1
+            if not proved:
+                raise InvalidBundle(f"{path} has no example that shows whether they are right")
+        except InvalidBundle as error:
+            await engine.close()
+            logger.error("beam searches do not run on %s: %s", device, error)
+        else:
+            logger.info("beam searches of %s run on %s", model.name, device)
 
 
 async def _prove_engines(
@@ -297,7 +352,7 @@ def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
 async def _prove(
     engine: Engine, directed: DirectedModel, example: Example, path: Path, opened: OpenedBundle
 ) -> None:
-    model, manifest = directed.model, directed.model.manifest
+    model = directed.model
     expected = example.target_ids.get(model.precision)
     if expected is None:
         raise InvalidBundle(
@@ -305,11 +360,8 @@ async def _prove(
         )
     if directed.source_ids(example.source) != example.source_ids:
         raise InvalidBundle(f"{path} does not read its example {example.source!r} as it should")
-    options = NO_OVERRIDES.resolve(
-        manifest.decoding, manifest.limits, len(example.source_ids), direction=directed.direction
-    )
     try:
-        decoded = await engine.decode(example.source_ids, options)
+        decoded = await engine.decode(example.source_ids, _options(directed, example))
     except EngineError as error:
         raise InvalidBundle(f"{path} fails on its example {example.source!r}: {error}") from error
     found, expected = decoded.hypotheses[0].token_ids, directed.written(expected)
@@ -328,6 +380,13 @@ async def _prove(
     raise InvalidBundle(
         f"{path} does not reproduce its example {example.source!r} in {model.precision}: "
         f"{list(found)} instead of {list(expected)}{behind}"
+    )
+
+
+def _options(directed: DirectedModel, example: Example) -> DecodingOptions:
+    manifest, length = directed.model.manifest, len(example.source_ids)
+    return NO_OVERRIDES.resolve(
+        manifest.decoding, manifest.limits, length, direction=directed.direction
     )
 
 

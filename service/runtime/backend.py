@@ -79,6 +79,11 @@ class StepBatch:
     attention: bool = False
     """Whether to return the attention of each row."""
 
+    @property
+    def rows(self) -> int:
+        """Number of rows that continue a prefix."""
+        return int(np.count_nonzero(self.parents_BK >= 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -133,6 +138,66 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Free weights and memory. No method may be called afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """A sentence's beam search on the device."""
+
+    rows: int
+    min_length: int
+    bar_unk: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Sentences for any free slots, with their beams."""
+
+    slots: Sequence[int]
+    sources: Sequence[tuple[int, ...]]
+    beams: Sequence[Beam]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Extend the sentences in some slots by one token, from the state on the device."""
+
+    slots: Sequence[int]
+    rows: int
+    """Of all their beams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What the launch before the last one has ranked, by slot. Valid until the next launch.
+
+    Axis R has the ``2 * rows_per_slot`` best candidates of a sentence, best first.
+    """
+
+    rows_PR: NDArray[np.int64]
+    tokens_PR: NDArray[np.int64]
+    sums_PR: FloatArray
+    """Sums of log-probabilities; −∞ where there is no candidate."""
+
+
+class BeamBackend(Protocol):
+    """As ``Backend``, but the state of each beam search stays on the device.
+
+    A slot is free as soon as its sentence is not launched again. A launch returns what the launch
+    before it has ranked, so that the device computes while the host reads.
+    """
+
+    limits: Limits
+
+    def encode(self, batch: Admission) -> None:
+        """Encode sentences into their slots. A failure leaves other slots unchanged."""
+
+    def step(self, batch: Launch) -> Ranked:
+        """Launch a step, and return the record of the step before it."""
+
+    def cache_use(self) -> CacheUse: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

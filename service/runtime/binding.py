@@ -22,7 +22,7 @@ from service.runtime.memory import ALIGNMENT, Exchange, Memory, Pool
 
 Ids = NDArray[np.int64]
 
-_HIDDEN = {"float32": -1e9, "float16": -6e4}
+HIDDEN = {"float32": -1e9, "float16": -6e4}
 """Bias of a masked attention score. Finite, because infinities could produce NaN."""
 _WORD = 64
 _FULL = np.uint64(2**_WORD - 1)
@@ -149,7 +149,7 @@ class BatchShortlist:
         return columns, self.ids_L[columns] == token_ids
 
 
-class _Layout:
+class Layout:
     """Places arrays one behind the other in an exchange block."""
 
     def __init__(self, end: int = 0) -> None:
@@ -188,7 +188,7 @@ class StepBinding:
         self._memory = memory
         self._inputs, self._outputs = inputs, outputs
         self._element = own.element
-        self._hidden = _HIDDEN[np.dtype(own.element).name]
+        self._hidden = HIDDEN[np.dtype(own.element).name]
         self._shape = sentences, rows
         self._sources_of = -1
         self._binding = session.io_binding()
@@ -212,7 +212,7 @@ class StepBinding:
 
     def _lay_out(self, own: Pool, cross: Pool, num_candidates: int) -> None:
         sentences, rows = shape = self._shape
-        given = _Layout()
+        given = Layout()
         # What changes with the sentences only is first, and most steps do not copy it.
         given.add("cross_bias", (sentences, 1, rows, cross.length), own.element)
         self._each_step = given.end
@@ -223,7 +223,7 @@ class StepBinding:
         given.add("write_indices", (sentences, rows, own.heads, 3), np.int64)
         self._given = given
         self._no_edits = _layout_of(_NO_EDITS, given.end)
-        found = _Layout()
+        found = Layout()
         found.add("candidate_columns", (*shape, num_candidates), np.int64)
         found.add("candidate_log_probs", (*shape, num_candidates), np.float32)
         found.add("asked_log_probs", shape, np.float32)
@@ -337,7 +337,7 @@ class StepBinding:
                 self._bind_output(name, offset, shape, dtype)
         self._bind_attention()
 
-    def _bind(self, name: str, layout: _Layout) -> None:
+    def _bind(self, name: str, layout: Layout) -> None:
         offset, shape, dtype = layout.places[name]
         memory, address = self._memory, self._inputs.address + offset
         self._binding.bind_input(name, memory.device, memory.device_id, dtype, shape, address)
@@ -386,7 +386,7 @@ class StepBinding:
         columns_BK[: len(asked_BK)], there_BK = shortlist.columns(asked_BK)
         return ~there_BK
 
-    def _edit(self, edits: Edits, layout: _Layout) -> None:
+    def _edit(self, edits: Edits, layout: Layout) -> None:
         """Write the edits behind the other inputs."""
         count = len(edits.rows_E)
         if count != self._edits_bound:
@@ -422,8 +422,8 @@ def _in_columns(edits: Edits | None, shortlist: BatchShortlist | None) -> Edits:
     )
 
 
-def _layout_of(edits: Edits, start: int) -> _Layout:
-    layout, count = _Layout(start), len(edits.rows_E)
+def _layout_of(edits: Edits, start: int) -> Layout:
+    layout, count = Layout(start), len(edits.rows_E)
     layout.add("edit_indices", (count, 2), np.int64)
     layout.add("edit_penalties", (count,), np.float32)
     layout.add("edit_biases", (count,), np.float32)

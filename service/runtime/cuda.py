@@ -15,11 +15,13 @@ import numpy as np
 import onnxruntime
 
 from models.bundle.manifest import Dimensions
-from service.runtime.memory import Budget, Exchange, Pool, Stretches
+from service.runtime.memory import Budget, Event, Exchange, Pool, Stretches, consecutive
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _OUT_OF_MEMORY = 2
 _NON_BLOCKING = 1
+_NO_TIMING = 2
+"""Flag of events; waiting for them is cheaper then."""
 _PCI_BUS_ID_SIZE = 32
 _LIBRARIES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 _LINKED = ("libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libcurand.so.10")
@@ -84,6 +86,9 @@ class CudaMemory:
 
     def exchange(self) -> Exchange:
         return CudaExchange(self)
+
+    def event(self) -> Event:
+        return CudaEvent(self)
 
     def batch_size(self, sentences: int, slots: int) -> int:
         if not self.captures:
@@ -169,6 +174,25 @@ def _run_options(graph: int) -> onnxruntime.RunOptions:
     return options
 
 
+class CudaEvent(Event):
+    """An event on the stream of a memory."""
+
+    def __init__(self, memory: CudaMemory) -> None:
+        self._memory = memory
+        self._handle = ctypes.c_void_p()
+        memory.call("cudaEventCreateWithFlags", ctypes.byref(self._handle), _NO_TIMING)
+
+    def record(self) -> None:
+        stream = ctypes.c_void_p(self._memory.stream)
+        self._memory.call("cudaEventRecord", self._handle, stream)
+
+    def wait(self) -> None:
+        self._memory.call("cudaEventSynchronize", self._handle)
+
+    def close(self) -> None:
+        self._memory.call("cudaEventDestroy", self._handle)
+
+
 class CudaExchange(Exchange):
     """A page-locked block of the host and a block of the GPU."""
 
@@ -238,14 +262,15 @@ class CudaPool(Pool):
         self._memory.copy(target, source, width, arrays)
 
     def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
-        first, count = slots[0], len(slots)
-        if list(slots) != list(range(first, first + count)):
-            raise ValueError(f"the slots {slots} are not in a row")
-        self.clear(first, count)
         filled = length * self._entry
-        for name, source in zip(self._addresses, sources, strict=True):
-            target = Stretches(self.place(name, first), self.length * self._entry)
-            self._memory.copy(target, Stretches(source, filled), filled, count * self.heads)
+        done = 0
+        for first, count in consecutive(slots):
+            self.clear(first, count)
+            for name, source in zip(self._addresses, sources, strict=True):
+                origin = Stretches(source + done * self.heads * filled, filled)
+                target = Stretches(self.place(name, first), self.length * self._entry)
+                self._memory.copy(target, origin, filled, count * self.heads)
+            done += count
 
     def clear(self, first_slot: int, slots: int) -> None:
         width = slots * self._slot_bytes

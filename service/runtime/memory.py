@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,6 +70,19 @@ class Exchange:
         self.address = self.host.ctypes.data
 
 
+class Event:
+    """A point in the order of a device's work. In host memory all work before it is done."""
+
+    def record(self) -> None:
+        """Set the point behind everything queued so far."""
+
+    def wait(self) -> None:
+        """Wait until the device has reached the point. Raises the errors of the device."""
+
+    def close(self) -> None:
+        """Free the event."""
+
+
 class Memory(Protocol):
     """The memory of one device, for one backend."""
 
@@ -98,6 +112,8 @@ class Memory(Protocol):
     ) -> Pool: ...
 
     def exchange(self) -> Exchange: ...
+
+    def event(self) -> Event: ...
 
     def batch_size(self, sentences: int, slots: int) -> int:
         """The number of slots in the batch of a step, the used ones first."""
@@ -143,6 +159,9 @@ class HostMemory:
 
     def exchange(self) -> Exchange:
         return Exchange()
+
+    def event(self) -> Event:
+        return Event()
 
     def batch_size(self, sentences: int, slots: int) -> int:
         return sentences
@@ -208,6 +227,13 @@ def _view(stretches: Stretches, width: int, height: int) -> NDArray[np.uint8]:
     array = (ctypes.c_uint8 * length).from_address(stretches.address)
     memory = np.frombuffer(memoryview(array), np.uint8)
     return np.ndarray((height, width), np.uint8, memory, strides=(stretches.pitch, 1))
+
+
+def consecutive(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first slot and the length of each run of consecutive slots."""
+    for _, run in groupby(enumerate(slots), lambda pair: pair[1] - pair[0]):
+        run_slots = [slot for _, slot in run]
+        yield run_slots[0], len(run_slots)
 
 
 class CacheFull(MemoryError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -21,18 +20,13 @@ from models.bundle.manifest import Dimensions, Precision
 from models.bundle.shortlist import Shortlist
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.binding import Ancestry, BatchShortlist, StepBinding
+from service.runtime.encoder import SourceEncoder
 from service.runtime.memory import Budget, HostMemory, Memory
 from service.runtime.sessions import int8_saturates, open_session
 
 logger = logging.getLogger(__name__)
 
 _KEPT_BINDINGS = 64
-_FEW_TOKENS = 128
-"""Below this batch size, encoding time hardly depends on the number of tokens."""
-_PADDING = 1.2
-"""Largest ratio of the longest to the shortest source in one encoder batch above that size."""
-
-Ids = tuple[int, ...]
 
 
 class OnnxBackend:
@@ -52,15 +46,14 @@ class OnnxBackend:
         shortlist: Shortlist | None,
     ) -> None:
         self.limits = limits
-        self._encoder = encoder
         self._step = step
-        self._pad_id = pad_id
         self._vocabulary_size = dimensions.vocabulary_size
         self._memory = memory
         self._budget = budget = Budget(cache_bytes)
         self._own = memory.pool("self", dimensions, limits.slots, budget, element)
         self._cross = memory.pool("cross", dimensions, limits.slots, budget, element)
-        self._sources, self._inputs, self._outputs = (memory.exchange() for _ in range(3))
+        self._encoder = SourceEncoder(encoder, self._cross, memory, pad_id, limits.source_length)
+        self._inputs, self._outputs = memory.exchange(), memory.exchange()
         self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
         self._shortlist = BatchShortlist(shortlist, limits.slots) if shortlist else None
         self._source_lengths_P = np.zeros(limits.slots, np.int64)
@@ -132,9 +125,7 @@ class OnnxBackend:
         lengths = [len(source) for source in batch.sources]
         if self._cross.resize(max(*lengths, self._longest_source()), first):
             self._bindings.clear()
-        groups = [list(range(count))] if self._memory.encodes_at_once else alike(lengths)
-        for places in groups:
-            self._encode(first, places, batch.sources)
+        self._encoder.encode(range(first, first + count), batch.sources)
         self._own.clear(first, count)
         self._memory.wait()
         self._ancestry.clear(first, count)
@@ -143,39 +134,6 @@ class OnnxBackend:
         self._source_lengths_P[first : first + count] = lengths
         self._in_use = first + count
         self._membership += 1
-
-    def _encode(self, first: int, places: Sequence[int], sources: Sequence[Ids]) -> None:
-        """Encode some of the new sentences as one padded batch."""
-        chosen = [sources[place] for place in places]
-        count, bucket = len(chosen), self._memory.cross_bucket
-        # The network has no positions beyond the limit.
-        padded = -(-max(map(len, chosen)) // bucket) * bucket
-        shape = count, min(padded, self.limits.source_length)
-        length = shape[1]
-        self._sources.reserve(count * length * np.dtype(np.int32).itemsize)
-        source_ids_BS = self._sources.view(0, shape, np.int32)
-        source_ids_BS[...] = self._pad_id
-        for row, source in zip(source_ids_BS, chosen, strict=True):
-            row[: len(source)] = source
-        self._sources.send(0, source_ids_BS.nbytes)
-        binding = self._encoder.io_binding()
-        place = self._memory.device, self._memory.device_id
-        binding.bind_input("source_ids", *place, np.int32, shape, self._sources.address)
-        slots = [first + place for place in places]
-        names = [name for name, _ in self._cross.arrays()]
-        cross, options = self._cross, self._memory.run_options
-        if length == cross.length and slots == list(range(slots[0], slots[0] + count)):
-            outputs = count, cross.heads, length, cross.width
-            for name in names:
-                address = cross.place(name, slots[0])
-                binding.bind_output(name, *place, cross.element, outputs, address)
-            self._encoder.run_with_iobinding(binding, options)
-            return
-        for name in names:
-            binding.bind_output(name, *place)
-        self._encoder.run_with_iobinding(binding, options)
-        found = binding.get_outputs()
-        cross.put([output.data_ptr() for output in found], slots, length)
 
     def step(self, batch: StepBatch) -> Candidates:
         sentences, rows = batch.parents_BK.shape
@@ -214,7 +172,7 @@ class OnnxBackend:
 
     def close(self) -> None:
         self._bindings.clear()
-        for part in (self._sources, self._inputs, self._outputs):
+        for part in (self._encoder, self._inputs, self._outputs):
             part.close()
         self._own.release()
         self._cross.release()
@@ -269,17 +227,3 @@ class OnnxBackend:
         else:
             self._bindings.move_to_end(key)
         return binding
-
-
-def alike(lengths: Sequence[int]) -> list[list[int]]:
-    """Indices of the lengths, grouped by similar length to keep padding small."""
-    groups: list[list[int]] = []
-    longest = 0
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        small = groups and longest * len(groups[-1]) < _FEW_TOKENS
-        if groups and (small or longest <= _PADDING * lengths[place]):
-            groups[-1].append(place)
-        else:
-            groups.append([place])
-            longest = lengths[place]
-    return groups

@@ -14,7 +14,13 @@ from typing import Any, Literal
 import onnxruntime
 
 from models.bundle.bundle import Bundle, graph_file
-from models.bundle.graphs import Signature, TensorType, check_signature, signature
+from models.bundle.graphs import (
+    Signature,
+    TensorType,
+    check_signature,
+    resident_signature,
+    signature,
+)
 from models.bundle.manifest import GraphName, InvalidBundle, Precision
 from service.runtime.cuda import ARCHITECTURES, CudaError, Gpu, find_gpus
 
@@ -24,6 +30,8 @@ Device = Literal["cpu", "cuda"]
 
 _PLAIN_ATTENTION = 16
 """ONNX Runtime's ``AttentionBackend::MATH``: two matrix products and a softmax, for any shape."""
+_FUSED_ATTENTION = 2
+"""``EFFICIENT_ATTENTION``, CUTLASS: one launch for rows, entries and sources in multiples of 8."""
 
 
 class DeviceUnavailable(Exception):
@@ -144,7 +152,13 @@ def open_session(
         session = onnxruntime.InferenceSession(
             content,
             options,
-            providers=_providers(device, device_id, stream, capture),
+            providers=_providers(
+                device,
+                device_id,
+                stream,
+                capture,
+                _FUSED_ATTENTION if graph == "resident" else _PLAIN_ATTENTION,
+            ),
             # The fused operator is several times slower on a CPU than the two it replaces.
             disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
         )
@@ -154,13 +168,28 @@ def open_session(
     if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         # ONNX Runtime would silently fall back to the CPU.
         raise InvalidBundle(f"ONNX Runtime could not start CUDA for {path}; see its log")
-    expected = signature(graph, manifest.dimensions, precision)
-    check_signature(str(path), expected, _signature_of(session))
+    found = _signature_of(session)
+    if graph == "resident":
+        expected = resident_signature(manifest.dimensions, precision, _beam_of(found))
+    else:
+        expected = signature(graph, manifest.dimensions, precision)
+    check_signature(str(path), expected, found)
     return session
 
 
+def _beam_of(resident: Signature) -> int:
+    """The widest beam of a resident graph."""
+    sums = resident.inputs.get("sums")
+    rows = sums.shape[-1] if sums is not None and sums.shape else None
+    return rows if isinstance(rows, int) else 1
+
+
 def _providers(
-    device: Device, device_id: int, stream: int, capture: bool = False
+    device: Device,
+    device_id: int,
+    stream: int,
+    capture: bool = False,
+    attention: int = _PLAIN_ATTENTION,
 ) -> list[str | tuple[str, dict[str, Any]]]:
     if device == "cpu":
         return ["CPUExecutionProvider"]
@@ -169,7 +198,7 @@ def _providers(
         # By default the arena doubles at each extension and never shrinks.
         "arena_extend_strategy": "kSameAsRequested",
         # By default cuDNN builds and caches a plan for each batch size, which takes up to 200 ms.
-        "sdpa_kernel": _PLAIN_ATTENTION,
+        "sdpa_kernel": attention,
     }
     if stream:
         settings["user_compute_stream"] = stream

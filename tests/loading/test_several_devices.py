@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from pathlib import Path
 
 import pytest
 
+from models.bundle.bundle import Bundle
 from models.bundle.manifest import Example, InvalidBundle, Manifest
+from models.bundle.tokenizer import SPECIAL_IDS
+from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import DecodingOptions
 from service.loading.loader import OpenedBundle, load_model, open_backends
 from service.observability.metrics import Metrics
-from service.runtime.backend import Backend, FloatArray
+from service.runtime.backend import Backend, FloatArray, Launch, Ranked
+from service.runtime.onnx import OnnxBackend
+from service.runtime.resident import ResidentBackend
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import LanguagePair
+from tests.engine.batch_runner import decode_arriving
+from tests.support.networks import random_network, write_bundle
 from tests.support.scripted import Script, ScriptedBackend
 from tests.support.shouting import (
     EOS,
@@ -160,3 +168,94 @@ async def test_lost_device_comes_back_by_an_explicit_reload_only() -> None:
     assert model.engine.complete
     assert not (await repository.reload()).changed
     await repository.close()
+
+
+class WithResident(TwoDevices):
+    """On its GPU, a second backend has the beam searches; here both are on the CPU, in fp32."""
+
+    def __init__(self, bundle: Bundle, *, examples: bool = True) -> None:
+        self.bundle, self.metrics = bundle, Metrics()
+        self.manifest = bundle.manifest
+        source = (*bundle.tokenizers().source.encode("w1 w2 w3"), SPECIAL_IDS.eos)
+        self.source, self.launches = source, 0
+        if examples:
+            expected = self._decoded(source)
+            text = bundle.tokenizers().target.decode(expected)
+            example = Example(
+                source="w1 w2 w3", target=text, source_ids=source, target_ids={"fp32": expected}
+            )
+            self.manifest = self.manifest.model_copy(update={"examples": (example,)})
+        self.resident_fails = False
+
+    def _decoded(self, source: tuple[int, ...]) -> tuple[int, ...]:
+        backend = OnnxBackend.load(self.bundle, "fp32", slots=2, rows_per_slot=4, threads=1)
+        scheduler = Scheduler(backend.limits, SPECIAL_IDS)
+        sequence = Sequence(0, source, DecodingOptions(max_decoding_length=24))
+        found = decode_arriving(backend, scheduler, [sequence], random.Random(1))
+        return found[0].hypotheses[0].token_ids
+
+    def __call__(self, path: Path, settings: Settings) -> OpenedBundle:
+        backend = OnnxBackend.load(self.bundle, "fp32", slots=8, rows_per_slot=8, threads=1)
+        resident = ResidentBackend.load(self.bundle, "fp32", slots=8, threads=1)
+        step = resident.step
+
+        def counting(batch: Launch) -> Ranked:
+            self.launches += 1
+            ranked = step(batch)
+            if self.resident_fails:
+                ranked.tokens_PR[:, 0] = 9
+            return ranked
+
+        resident.step = counting  # type: ignore[method-assign]
+        attention = make_attention(self.manifest, shouting)
+        return OpenedBundle(
+            self.manifest, "fp32", self.bundle.tokenizers(), {"cuda:0": backend}, attention, "cpu",
+            {"cuda:0": resident},
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("resident") / "bundle"
+    return write_bundle(random_network(), folder, ("fp32",), beam=4)
+
+
+async def test_beam_searches_run_on_the_device_and_constrained_ones_beside(bundle: Bundle) -> None:
+    device = WithResident(bundle)
+    model = await device.load()
+    proved = device.launches
+    assert proved > 0
+    free = await model.engine.decode(device.source, DecodingOptions(max_decoding_length=24))
+    assert free.hypotheses[0].token_ids == model.manifest.examples[0].target_ids["fp32"]
+    assert device.launches > proved
+    launches = device.launches
+    options = DecodingOptions(target_prefix=(5,), max_decoding_length=24)
+    forced = await model.engine.decode(device.source, options)
+    assert forced.hypotheses[0].token_ids[0] == 5
+    assert device.launches == launches
+    await model.close()
+
+
+async def test_beam_searches_that_differ_on_the_device_do_not_run_there(
+    bundle: Bundle, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = WithResident(bundle)
+    device.resident_fails = True
+    model = await device.load()
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert line.startswith("beam searches do not run on cuda:0: bundle does not reproduce")
+    launches = device.launches
+    decoded = await model.engine.decode(device.source, DecodingOptions(max_decoding_length=24))
+    assert decoded.hypotheses[0].token_ids == model.manifest.examples[0].target_ids["fp32"]
+    assert device.launches == launches
+    assert model.engine.complete
+    await model.close()
+
+
+async def test_beam_searches_without_an_example_do_not_run_on_the_device(
+    bundle: Bundle, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = WithResident(bundle, examples=False)
+    await (await device.load()).close()
+    assert "has no example that shows whether they are right" in caplog.text
+    assert device.launches == 0

@@ -54,6 +54,8 @@ class Runtime:
         self.failing = 0
         self.calls: Counter[str] = Counter()
         self._pending: list[Pending] = []
+        self._events: dict[int, Pending | None] = {}
+        """The last copy before each event."""
 
     def cudaSetDevice(self, device: int) -> int:
         self.device = device
@@ -69,14 +71,39 @@ class Runtime:
     def cudaStreamSynchronize(self, stream: Any) -> int:
         self.calls["wait"] += 1
         assert stream.value == 77
-        for copy in self._pending:
+        self._complete(len(self._pending))
+        return 0
+
+    def cudaEventCreateWithFlags(self, event: Any, flags: int) -> int:
+        assert flags == 2, "an event without times"
+        self._events[len(self._events) + 1] = None
+        return self._give(event, len(self._events))
+
+    def cudaEventDestroy(self, event: Any) -> int:
+        return 0 if event.value in self._events else INVALID
+
+    def cudaEventRecord(self, event: Any, stream: Any) -> int:
+        self.calls["record"] += 1
+        assert stream.value == 77
+        self._events[event.value] = self._pending[-1] if self._pending else None
+        return 0
+
+    def cudaEventSynchronize(self, event: Any) -> int:
+        self.calls["wait for an event"] += 1
+        last = self._events[event.value]
+        if any(copy is last for copy in self._pending):
+            self._complete(1 + next(i for i, copy in enumerate(self._pending) if copy is last))
+        return 0
+
+    def _complete(self, count: int) -> None:
+        """Let the first copies of the queue take place."""
+        for copy in self._pending[:count]:
             if copy.kind == TO_HOST:
                 ctypes.memmove(copy.target, copy.source, copy.size)
             else:
                 sent = ctypes.string_at(copy.source, copy.size)
                 assert sent == copy.content, "the host changed memory that was being copied"
-        self._pending.clear()
-        return 0
+        del self._pending[:count]
 
     def cudaMalloc(self, pointer: Any, size: Any) -> int:
         return self._allocate(self.blocks, pointer, size)

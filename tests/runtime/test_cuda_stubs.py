@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 STUBS = Path(os.environ.get("CUDA_STUBS", ROOT / "build" / "cuda-stubs"))
 LAUNCHES_OF_A_STEP = 112
 """Kernels and cuBLAS calls of the committed bundles, which have three decoder layers."""
+LAUNCHES_OF_A_RESIDENT_STEP = 116
+"""With the whole beam search. The base network, of six layers, has 182."""
 MOST_CALLS_OF_AN_ENCODE = 24
 
 pytestmark = pytest.mark.skipif(
@@ -108,3 +110,40 @@ def test_capture_has_nothing_that_a_replay_would_read_from_the_host(
         if name.startswith("[capture] ")
     }
     assert inside == {"KERNEL", "CUBLAS", "COPY D2D", "MEMSET", "CUDNN cudnnReduceTensor"}
+
+
+def test_every_node_of_the_resident_graph_is_on_the_gpu(observed: dict[str, Any]) -> None:
+    assert set(observed["placement"]["resident"]) == {"CUDA"}
+
+
+def test_resident_step_is_launches_one_copy_and_one_event(observed: dict[str, Any]) -> None:
+    plain, captured = observed["resident"]
+    record = {"COPY D2H": 1, "EVENT record": 1, "SYNC event": 1}
+    for step in plain["steps"]:
+        launches = step.pop("KERNEL") + step.pop("CUBLAS")
+        assert launches <= LAUNCHES_OF_A_RESIDENT_STEP
+        assert step == record
+    for step in captured["steps"]:
+        assert step == {"GRAPH launch": 1, **record}
+
+
+def test_admission_to_the_device_takes_few_calls_and_one_copy_for_each_turn(
+    observed: dict[str, Any],
+) -> None:
+    for found in observed["resident"]:
+        calls = {n: c for n, c in found["admission"].items() if n not in ("KERNEL", "CUBLAS")}
+        assert sum(calls.values()) <= MOST_CALLS_OF_AN_ENCODE
+        assert [step.get("COPY H2D", 0) for step in found["joined"]] == [1, 1, 0, 0]
+
+
+def test_1000_resident_steps_with_arrivals_and_departures_allocate_nothing(
+    observed: dict[str, Any],
+) -> None:
+    for found in observed["resident"]:
+        assert found["many"]["COPY D2H"] == 1000
+        assert not {"MALLOC", "FREE", "GRAPH instantiate"} & found["many"].keys()
+
+
+def test_capture_of_a_resident_step_has_kernels_only(observed: dict[str, Any]) -> None:
+    inside = {name for name in observed["resident"][1]["capture"] if "[capture]" in name}
+    assert inside == {"[capture] KERNEL", "[capture] CUBLAS"}

@@ -23,6 +23,7 @@ from models.bundle.manifest import (
 from models.bundle.tokenizer import SPECIAL_IDS, train_tokenizer
 from models.export.calibration import Ranges, calibrate
 from models.export.graphs import build_graph, dimensions_of
+from models.export.resident import build_resident
 from models.export.weights import collect_weights
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer, build
@@ -129,12 +130,13 @@ def write_bundle(
     target: str = "en",
     directions: tuple[Direction, ...] = (),
     share_weights: bool = False,
+    beam: int = 0,
 ) -> Bundle:
     """A bundle of a network whose pieces are the words w0, w1 …; without parity proof.
 
-    With ``share_weights``, fp16 reads the weights of int8, which precedes it. Sides of different
-    sizes have separate tokenizers. ``directions`` may replace the one from
-    ``source`` to ``target``.
+    With ``beam``, the last precision has a resident graph for that beam. With ``share_weights``,
+    fp16 reads the weights of int8, which precedes it. Sides of different sizes have separate
+    tokenizers. ``directions`` may replace the one from ``source`` to ``target``.
     """
     scratch = path.parent / f".scratch-{path.name}"
     scratch.mkdir(parents=True)
@@ -155,6 +157,10 @@ def write_bundle(
         for graph in GRAPHS:
             file = scratch / f"{graph}.{precision}.onnx"
             onnx.save(build_graph(graph, weights, network.config, precision), file)
+            files[file.name] = file
+        if beam and precision == precisions[-1]:
+            file = scratch / f"resident.{precision}.onnx"
+            onnx.save(build_resident(weights, network.config, precision, beam, SPECIAL_IDS), file)
             files[file.name] = file
         weights.write(scratch / weights.name)
     manifest = Manifest(

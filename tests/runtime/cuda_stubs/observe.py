@@ -21,12 +21,13 @@ import numpy as np
 
 from models.bundle.bundle import Bundle, graph_file
 from models.bundle.manifest import GRAPHS
-from service.runtime.backend import EncodeBatch, StepBatch
+from service.runtime.backend import Admission, Beam, EncodeBatch, Launch, StepBatch
 from service.runtime.cuda import CudaMemory
 from service.runtime.onnx import OnnxBackend
+from service.runtime.resident import ResidentBackend
 from service.runtime.sessions import usable_gpus
 
-SENTENCES, ROWS, STEPS = 8, 4, 12
+SENTENCES, ROWS, STEPS, LONG = 8, 4, 12, 1000
 QUIET = re.compile(r"(\[capture\] )?CUDNN \w+Descriptor$")
 """Descriptors are made on the host."""
 
@@ -60,12 +61,20 @@ def kind(event: str) -> str:
 
 
 def placement(model: Path) -> dict[str, list[str]]:
-    """The operators of each provider, from ONNX Runtime's log while it opens a graph."""
+    """The operators of each provider, from ONNX Runtime's log while it opens a graph.
+
+    If one provider has all nodes, their operators are empty.
+    """
     opened = subprocess.run(
         [sys.executable, "-c", _OPEN, str(model)], capture_output=True, text=True, check=True
     )
     nodes: dict[str, list[str]] = {}
     for line in opened.stderr.splitlines():
+        if match := re.search(
+            r"All nodes placed on \[(\w+)Exec\w+\]\. Number of nodes: (\d+)", line
+        ):
+            # Their operators are not logged then.
+            return {match[1]: [""] * int(match[2])}
         _, found, rest = line.partition("VerifyEachNodeIsAssignedToAnEp]")
         if found and (match := re.search(r"placed on \[(\w+)ExecutionProvider\]", rest)):
             provider = match[1]
@@ -113,10 +122,56 @@ def observe(bundle: Bundle, *, capture: bool) -> dict[str, object]:
     }
 
 
+def observe_resident(bundle: Bundle, *, capture: bool) -> dict[str, object]:
+    """Launches of beam searches on the device, with sentences that arrive and leave."""
+    backend = ResidentBackend.load(
+        bundle,
+        "fp16",
+        slots=4 * SENTENCES,
+        threads=1,
+        cache_bytes=1 << 28,
+        memory=CudaMemory(usable_gpus()[0].number, capture=capture),
+    )
+
+    def admit(slots: list[int]) -> dict[str, int]:
+        source, beam = tuple(range(5, 25)), Beam(ROWS, 1, bar_unk=False)
+        batch = Admission(slots, [source] * len(slots), [beam] * len(slots))
+        return record(lambda: backend.encode(batch))
+
+    def step(slots: list[int]) -> dict[str, int]:
+        return record(lambda: backend.step(Launch(slots, ROWS * len(slots))))
+
+    slots = list(range(3 * SENTENCES))
+    first = admit(slots), step(slots)
+    # Both turns are captured, and both get a copy of the membership.
+    for _ in range(4):
+        step(slots)
+    steps = [step(slots) for _ in range(STEPS)]
+    again = admit(slots[3:9])
+    joined = [step(slots) for _ in range(4)]
+    # The stub computes nothing, so that records show no entry and the caches keep their length.
+    many: Counter[str] = Counter()
+    for number in range(LONG):
+        if number % 100 == 50:
+            many.update(admit(slots[5 : 6 + number // 100]))
+        many.update(step(slots[number % 3 :]))
+    backend.close()
+    return {
+        "capture": first[1],
+        "steps": steps,
+        "admission": again,
+        "joined": joined,
+        "many": many,
+    }
+
+
 def main(bundle: Bundle) -> None:
-    graphs = {graph: placement(bundle.path / graph_file(graph, "fp16")) for graph in GRAPHS}
+    graphs = {
+        graph: placement(bundle.path / graph_file(graph, "fp16")) for graph in (*GRAPHS, "resident")
+    }
     plain, captured = (observe(bundle, capture=capture) for capture in (False, True))
-    print(json.dumps({**plain, "placement": graphs, "captured": captured}))
+    resident = [observe_resident(bundle, capture=capture) for capture in (False, True)]
+    print(json.dumps({**plain, "placement": graphs, "captured": captured, "resident": resident}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,361 @@
+"""ONNX Runtime backend whose graph keeps the beam searches on the device.
+
+A step is a launch of the graph, a copy of its record to the host and an event behind it; then the
+record of the step before is read, while the device computes. State, membership and records have two
+buffers in turns, so that the host never writes what a queued copy reads. An empty slot computes,
+too, and its numbers are ignored. Shapes: backend.py, memory.py, models/bundle/graphs.py.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from models.bundle.bundle import Bundle
+from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES
+from models.bundle.manifest import Dimensions, Precision
+from service.runtime.backend import Admission, CacheUse, Launch, Limits, Ranked
+from service.runtime.binding import HIDDEN, Layout, visible_source
+from service.runtime.encoder import SourceEncoder
+from service.runtime.memory import Budget, HostMemory, Memory, consecutive
+from service.runtime.sessions import open_session
+
+_KEPT_BINDINGS = 64
+_BARELY = np.float32(-5e8)
+"""A lower sum is of no candidate."""
+_ORDERED_ENTRIES = 256
+"""Up to this length, CUDA's TopK takes the lowest free entries of a cache first."""
+_MOST_SPARE = 4
+"""A cache is shortened when it is this many times longer than needed."""
+_EOS_BAR, _UNK_BAR = 0, 1
+"""Columns of the bars."""
+
+_STATE = ("sums", "tokens", "self_bias")
+_Place = tuple[type[np.generic], tuple[int, ...], int]
+"""Element type, shape and address of an array."""
+_RECORD = ("rank_places", "rank_tokens", "rank_sums", "entries")
+
+
+class ResidentBackend:
+    """See ``service.runtime.backend.BeamBackend``."""
+
+    def __init__(
+        self,
+        encoder: onnxruntime.InferenceSession,
+        step: onnxruntime.InferenceSession,
+        dimensions: Dimensions,
+        pad_id: int,
+        limits: Limits,
+        *,
+        memory: Memory,
+        cache_bytes: int,
+        element: type[np.floating],
+    ) -> None:
+        self._step = step
+        self._memory = memory
+        self._element = element
+        self._hidden = HIDDEN[np.dtype(element).name]
+        self._heads = dimensions.heads
+        self._candidates = min(
+            2 * limits.rows_per_slot + EXTRA_CANDIDATES, dimensions.vocabulary_size
+        )
+        rows, bucket = limits.rows_per_slot, memory.self_bucket
+        self._most_entries = -(-rows * (limits.target_length + 2) // bucket) * bucket
+        """A sentence whose rows have nothing in common needs no more."""
+        # With caches of the largest size, the budget is never exceeded.
+        entries = self._most_entries + limits.source_length + memory.cross_bucket
+        slot_bytes = 2 * dimensions.decoder_layers * dimensions.width * np.dtype(element).itemsize
+        slots = max(1, min(limits.slots, cache_bytes // (slot_bytes * entries)))
+        self.limits = Limits(slots, rows, limits.source_length, limits.target_length)
+        self._budget = Budget(cache_bytes)
+        self._own = memory.pool("self", dimensions, slots, self._budget, element)
+        self._cross = memory.pool("cross", dimensions, slots, self._budget, element)
+        self._encoder = SourceEncoder(encoder, self._cross, memory, pad_id, limits.source_length)
+        self._given = memory.exchange(), memory.exchange()
+        """Positions and membership."""
+        self._state = memory.exchange()
+        self._records = memory.exchange(), memory.exchange()
+        self._events = memory.event(), memory.event()
+        self._encoded = memory.event()
+        self._turn = 0
+        self._sent = [False, False]
+        """Whether each block of positions and membership is as the device needs it."""
+        self._bindings: OrderedDict[tuple[int, int], onnxruntime.IOBinding] = OrderedDict()
+        self._launched: tuple[int, ...] = ()
+        """Slots of the last launch whose sentences are still there."""
+        self._lengths_P = np.zeros(slots, np.int64)
+        """Of each source."""
+        self._positions_P = np.zeros(slots, np.int64)
+        self._highest_P = np.full(slots, -1)
+        """Of the entries that each sentence has used, as far as records have been read."""
+        self._members: dict[str, NDArray[Any]] = {
+            "row_bias": np.zeros((slots, rows), np.float32),
+            "powers": np.zeros((slots, 2 * rows, 1), np.float32),
+            "first_lines": np.zeros((slots, 1, 1), np.int64),
+            "min_lengths": np.zeros((slots, 1, 1), np.int64),
+            "early_bars": np.zeros((slots, rows, BARS), element),
+            "bars": np.zeros((slots, rows, BARS), element),
+        }
+        self._recorded = Layout()
+        for name in _RECORD:
+            columns = rows if name == "entries" else 2 * rows
+            number = np.float32 if name == "rank_sums" else np.int64
+            self._recorded.add(name, (slots, columns), number)
+        (self._bias_rows,) = (n.shape[2] for n in step.get_inputs() if n.name == "cross_bias")
+        # Reserved once, so that lengthening a cache can fail in its pool only.
+        largest = self._most_entries, limits.source_length + memory.cross_bucket
+        for record in self._records:
+            record.reserve(self._recorded.end)
+        for given in self._given:
+            given.reserve(self._given_layout(*largest).end)
+        self._state.reserve(self._state_layout(self._most_entries).end)
+        self._stated = Layout()
+        self._resize(bucket)
+
+    @classmethod
+    def load(
+        cls,
+        bundle: Bundle,
+        precision: Precision,
+        *,
+        slots: int,
+        threads: int,
+        cache_bytes: int = 1 << 30,
+        memory: Memory | None = None,
+    ) -> ResidentBackend:
+        """Open and check the encoder and resident graphs of a precision.
+
+        ``slots`` are reduced to those whose keys and values fit into ``cache_bytes``. Raises
+        ``InvalidBundle`` as ``open_session`` does.
+        """
+        manifest = bundle.manifest
+        memory = memory or HostMemory()
+        opened = partial(
+            open_session,
+            bundle,
+            precision=precision,
+            threads=threads,
+            device="cuda" if memory.device == "cuda" else "cpu",
+            device_id=memory.device_id,
+            stream=memory.stream,
+        )
+        encoder = opened(graph="encoder")
+        step = opened(graph="resident", capture=memory.captures)
+        rows = {node.name: node for node in step.get_inputs()}["sums"].shape[1]
+        return cls(
+            encoder,
+            step,
+            manifest.dimensions,
+            manifest.special_ids.pad,
+            Limits(slots, rows, manifest.limits.source_length, manifest.limits.target_length),
+            memory=memory,
+            cache_bytes=cache_bytes,
+            element=np.float16 if precision == "fp16" else np.float32,
+        )
+
+    def encode(self, batch: Admission) -> None:
+        slots = list(batch.slots)
+        # The record that has not been read is of the earlier sentences in these slots.
+        self._launched = tuple(slot for slot in self._launched if slot not in batch.slots)
+        lengths = [len(source) for source in batch.sources]
+        longest = max(*lengths, int(self._lengths_P[list(self._launched)].max(initial=0)))
+        if self._cross.resize(longest, self.limits.slots):
+            self._lay_out_given()
+        # The last copy of source ids may not have been made yet.
+        self._encoded.wait()
+        self._encoder.encode(slots, batch.sources)
+        self._encoded.record()
+        for first, count in consecutive(slots):
+            # Keys and values of an earlier sentence may be NaN, which no mask hides.
+            self._own.clear(first, count)
+        self._lengths_P[slots] = lengths
+        self._positions_P[slots] = 0
+        self._highest_P[slots] = -1
+        members, rows = self._members, np.arange(self.limits.rows_per_slot)
+        ranks = np.arange(2 * len(rows))
+        for slot, beam in zip(slots, batch.beams, strict=True):
+            members["row_bias"][slot] = np.where(rows < beam.rows, 0, DEAD)
+            members["powers"][slot, :, 0] = np.where(ranks < 2 * beam.rows, 2.0**ranks, 0)
+            members["first_lines"][slot] = sum(4**narrower for narrower in range(1, beam.rows))
+            members["min_lengths"][slot] = beam.min_length
+            members["bars"][slot, :, _UNK_BAR] = beam.bar_unk
+            members["early_bars"][slot] = members["bars"][slot]
+            members["early_bars"][slot, :, _EOS_BAR] = 1
+        self._sent = [False, False]
+
+    def step(self, batch: Launch) -> Ranked:
+        sentences = self._memory.batch_size(max(batch.slots) + 1, self.limits.slots)
+        # The last launch, whose record has not been read, and this one may use K entries each.
+        used = int(self._highest_P[list(batch.slots)].max())
+        self._fit(used + 1 + 2 * self.limits.rows_per_slot)
+        turn, other = self._turn, 1 - self._turn
+        binding, options = self._binding(sentences, turn)
+        if not self._sent[turn]:
+            self._send(turn)
+        self._step.run_with_iobinding(binding, options)
+        self._records[turn].receive(self._recorded.end)
+        self._events[turn].record()
+        last = self.limits.target_length - 1
+        advanced = self._positions_P[:sentences]
+        np.minimum(advanced + 1, last, out=advanced)
+        before, self._launched = self._launched, tuple(batch.slots)
+        self._turn = other
+        self._events[other].wait()
+        return self._read(other, list(before))
+
+    def _read(self, turn: int, slots: list[int]) -> Ranked:
+        places_PR, tokens_PR, sums_PR, entries_PK = (
+            self._records[turn].view(*place) for place in self._recorded.places.values()
+        )
+        highest = entries_PK[slots].max(axis=1, initial=-1)
+        self._highest_P[slots] = np.maximum(self._highest_P[slots], highest)
+        sums_PR = np.where(sums_PR > _BARELY, sums_PR, np.float32(-np.inf))
+        return Ranked(places_PR // self._candidates, tokens_PR, sums_PR)
+
+    def cache_use(self) -> CacheUse:
+        return self._budget.use
+
+    def close(self) -> None:
+        self._memory.wait()
+        self._bindings.clear()
+        blocks = *self._given, self._state, *self._records
+        for part in (self._encoder, *blocks, *self._events, self._encoded):
+            part.close()
+        self._own.release()
+        self._cross.release()
+        # Tracebacks of failed calls may hold on to the backend for a while yet.
+        del self._encoder, self._step
+        self._memory.close()
+
+    def _fit(self, needed: int) -> None:
+        """Lengthen or shorten the caches in powers of two."""
+        length = self._memory.self_bucket
+        while length < needed:
+            length *= 2
+        if length > _ORDERED_ENTRIES:
+            # The highest entry in use says nothing beyond.
+            length = self._most_entries
+        length = min(length, self._most_entries)
+        if length > self._own.length or length * _MOST_SPARE <= self._own.length:
+            self._resize(length)
+
+    def _resize(self, length: int) -> None:
+        """Give caches and what their rows see another length; waits for the device."""
+        kept = {}
+        if self._own.length:
+            self._state.receive(self._stated.end)
+            self._memory.wait()
+            kept = {name: self._state.view(*p).copy() for name, p in self._stated.places.items()}
+        self._own.resize(length, self.limits.slots)
+        self._stated = self._state_layout(self._own.length)
+        for name, place in self._stated.places.items():
+            array = self._state.view(*place)
+            array[...] = self._hidden if name.startswith("self_bias") else 0
+            if name in kept:
+                shared = ..., slice(min(array.shape[-1], kept[name].shape[-1]))
+                array[shared] = kept[name][shared]
+        self._state.send(0, self._stated.end)
+        self._lay_out_given()
+
+    def _state_layout(self, entries: int) -> Layout:
+        slots, rows, layout = self.limits.slots, self.limits.rows_per_slot, Layout()
+        for turn in range(2):
+            layout.add(f"sums {turn}", (slots, rows), np.float32)
+            layout.add(f"tokens {turn}", (slots, rows), np.int64)
+            layout.add(f"self_bias {turn}", (slots, rows, entries), self._element)
+        return layout
+
+    def _lay_out_given(self) -> None:
+        """Place positions, membership and constants for the present lengths of the caches."""
+        self._places = self._given_layout(self._own.length, self._cross.length)
+        self._sent = [False, False]
+        self._bindings.clear()
+
+    def _given_layout(self, entries: int, sources: int) -> Layout:
+        slots, layout = self.limits.slots, Layout()
+        layout.add("positions", (slots, 1), np.int64)
+        for name, array in self._members.items():
+            layout.add(name, array.shape, array.dtype.type)
+        layout.add("entry_numbers", (entries,), np.int64)
+        layout.add("write_base", (slots, 1, self._heads, 3), np.int64)
+        layout.add("cross_bias", (slots, 1, self._bias_rows, sources), self._element)
+        return layout
+
+    def _send(self, turn: int) -> None:
+        """Copy positions, membership and constants to the device."""
+        slots, block = self.limits.slots, self._given[turn]
+        arrays = {name: block.view(*place) for name, place in self._places.places.items()}
+        for name, array in self._members.items():
+            arrays[name][...] = array
+        arrays["positions"][...] = self._positions_P[:, None]
+        arrays["entry_numbers"][...] = np.arange(self._own.length)
+        arrays["write_base"][..., 0] = np.arange(slots)[:, None, None]
+        arrays["write_base"][..., 1] = np.arange(self._heads)
+        arrays["write_base"][..., 2] = 0
+        hidden_PS = ~visible_source(self._lengths_P, self._cross.length)
+        arrays["cross_bias"][...] = (hidden_PS * self._element(self._hidden))[:, None, None]
+        block.send(0, self._places.end)
+        self._sent[turn] = True
+
+    def _binding(
+        self, sentences: int, turn: int
+    ) -> tuple[onnxruntime.IOBinding, onnxruntime.RunOptions | None]:
+        """The binding of a turn for the first slots, and the options of its runs."""
+        key = sentences, turn
+        if key not in self._bindings:
+            self._bindings[key] = self._bound(sentences, turn)
+            if len(self._bindings) > _KEPT_BINDINGS:
+                self._bindings.popitem(last=False)
+        self._bindings.move_to_end(key)
+        addresses = [address for pool in (self._own, self._cross) for _, address in pool.arrays()]
+        blocks = [block.address for block in (*self._given, self._state, *self._records)]
+        lengths = self._own.length, self._cross.length
+        identity = sentences, turn, *lengths, *addresses, *blocks
+        return self._bindings[key], self._memory.graph_options(identity)
+
+    def _bound(self, sentences: int, turn: int) -> onnxruntime.IOBinding:
+        binding = self._step.io_binding()
+        memory = self._memory
+        for name, place in self._inputs(sentences, turn):
+            binding.bind_input(name, memory.device, memory.device_id, *place)
+        for name, place in self._outputs(sentences, turn):
+            binding.bind_output(name, memory.device, memory.device_id, *place)
+        return binding
+
+    def _inputs(self, sentences: int, turn: int) -> Iterator[tuple[str, _Place]]:
+        for name in self._places.places:
+            count = None if name == "entry_numbers" else sentences
+            yield name, _place(self._places, name, self._given[turn].address, count)
+        for name in _STATE:
+            yield name, _place(self._stated, f"{name} {turn}", self._state.address, sentences)
+        for pool in (self._own, self._cross):
+            for name, address in pool.arrays():
+                shape = sentences, pool.heads, pool.length, pool.width
+                yield name, (pool.element, shape, address)
+
+    def _outputs(self, sentences: int, turn: int) -> Iterator[tuple[str, _Place]]:
+        other = 1 - turn
+        address = self._given[other].address
+        yield "next_positions", _place(self._places, "positions", address, sentences)
+        for name in _STATE:
+            place = _place(self._stated, f"{name} {other}", self._state.address, sentences)
+            yield f"next_{name}", place
+        for name in _RECORD:
+            yield name, _place(self._recorded, name, self._records[turn].address, sentences)
+        for name, place in self._inputs(sentences, turn):
+            if name.startswith(("self_keys", "self_values")):
+                yield f"updated_{name}", place
+
+
+def _place(layout: Layout, name: str, address: int, sentences: int | None) -> _Place:
+    """An array for the first sentences, or whole."""
+    offset, shape, dtype = layout.places[name]
+    if sentences is not None:
+        shape = sentences, *shape[1:]
+    return dtype, shape, address + offset
