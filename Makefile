@@ -16,7 +16,7 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirem
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 16
 
-serve: $(VENV)/.serving ## serve the bundles; HOST=127.0.0.1 and PORT=8000 unless set
+serve: $(VENV)/.serving ## serve the bundles; HOST, PORT, and MODELS="de-en en-de" to fetch first
 	@exec $(RUN) -m service serve
 
 ifdef HOST
@@ -24,6 +24,9 @@ serve: export DRAGOMAN_HOST := $(HOST)
 endif
 ifdef PORT
 serve: export DRAGOMAN_PORT := $(PORT)
+endif
+ifdef MODELS
+serve: export DRAGOMAN_MODELS := $(MODELS)
 endif
 
 # One worker per core. A file stays with one worker, because its fixtures are shared.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import service
 from models.export.errors import ParityError
+from models.fetching.errors import FetchFailed
 from models.importing.refusals import ImportRefused
 from service.bulk.journal import UnusableJournal
 from service.bulk.output import OutputTaken
@@ -33,6 +34,7 @@ _REPORTED_ERRORS = (
     BlockFailed,
     CommandFailed,
     DeviceUnavailable,
+    FetchFailed,
     ImportRefused,
     InvalidSetting,
     KeyRefused,

@@ -43,6 +43,16 @@ class Settings(BaseModel):
     port: int = Field(
         default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one"
     )
+    models: str = Field(
+        default="",
+        description="models that are fetched before serving unless bundles translate them already, "
+        "separated by commas: pairs such as de-en, hf:REPOSITORY, argos:PAIR",
+    )
+    argos_index: str = Field(
+        default="https://raw.githubusercontent.com/argosopentech/argospm-index/main/index.json",
+        pattern=r"^https?://\S+$",
+        description="address of the index of Argos Translate's packages",
+    )
     public_url: str = Field(
         default="",
         pattern=r"^(https?://\S+)?$",

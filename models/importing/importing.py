@@ -69,6 +69,7 @@ def import_model(
     bundles: Path,
     *,
     name: str | None = None,
+    origin: str | None = None,
     sources: Sequence[str] = (),
     targets: Sequence[str] = (),
     precisions: Sequence[Precision] = (),
@@ -76,11 +77,11 @@ def import_model(
 ) -> tuple[Bundle, Proof]:
     """Publish ``bundles/<name>``; ``name`` defaults to that of the directory.
 
-    The bundle has every pair of ``sources`` and ``targets``, or all pairs that the model names. Its
-    precisions are ``precisions``, by default int8 with ``texts`` and fp32 without. ``texts``
-    calibrate int8, prove the bundle and become its examples. Raises ``NotACheckpoint``,
-    ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts`` and, if graphs
-    and network disagree, ``ParityError``.
+    ``origin`` says where the model was fetched, if it was. The bundle has every pair of ``sources``
+    and ``targets``, or all pairs that the model names. Its precisions are ``precisions``, by
+    default int8 with ``texts`` and fp32 without. ``texts`` calibrate int8, prove the bundle and
+    become its examples. Raises ``NotACheckpoint``, ``UnsupportedCheckpoint``, ``UnknownLanguages``,
+    ``NeedsTexts`` and, if graphs and network disagree, ``ParityError``.
     """
     precisions = precisions or (("int8",) if texts else ("fp32",))
     if "int8" in precisions and not texts:
@@ -114,7 +115,8 @@ def import_model(
                 recipe=f"import of {imported.kind}",
                 commit=commit(),
                 created=today(),
-                description=_description(imported, directory),
+                description=_description(imported, directory, origin),
+                origin=origin or "",
             ),
         )
         tokenizer = publication.tokenizers.source
@@ -148,10 +150,10 @@ def _load_tokenizers(files: Mapping[str, Path]) -> Tokenizers:
     )
 
 
-def _description(imported: Imported, directory: Path) -> str:
+def _description(imported: Imported, directory: Path, origin: str | None) -> str:
     licence = licence_of(directory)
     sentences = [
-        f"Imported from the checkpoint `{directory.resolve().name}` ({imported.kind} of "
+        f"Imported from `{origin or directory.resolve().name}` ({imported.kind} of "
         f"{imported.library}), whose own card says what it was trained on and how good it is.",
         f"That card names the licence `{licence}`, which also binds operators of this bundle."
         if licence

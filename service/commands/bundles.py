@@ -6,7 +6,7 @@ import argparse
 
 from models.bundle.bundle import Bundle
 from models.bundle.languages import display_name
-from models.bundle.manifest import Direction, InvalidBundle
+from models.bundle.manifest import Direction, InvalidBundle, Manifest
 from service.commands.command import DONE, FAILED, add_bundles, settings_of
 from service.loading.discovery import discover
 
@@ -17,10 +17,10 @@ _MOST_SHOWN = 6
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bundles = commands.add_parser("bundles", help="list the bundles and verify them")
     add_bundles(bundles)
-    bundles.set_defaults(run=_run)
+    bundles.set_defaults(run=run)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     found = discover(settings.bundles)
     if not found:
@@ -28,7 +28,8 @@ def _run(options: argparse.Namespace) -> int:
     broken = 0
     for directory in found:
         try:
-            print(_line(Bundle.open(directory.path)))
+            manifest = Bundle.open(directory.path).manifest
+            print(f"{manifest.name}: {described(manifest)}")
         except InvalidBundle as error:
             broken += 1
             print(f"{directory.name}: broken: {error}")
@@ -40,13 +41,13 @@ def _named(direction: Direction) -> str:
     return f"{names} ({direction.source}-{direction.target})"
 
 
-def _line(bundle: Bundle) -> str:
-    manifest = bundle.manifest
+def described(manifest: Manifest) -> str:
+    """Languages, version, precisions and size of a bundle."""
     directions = ", ".join(map(_named, manifest.directions[:_MOST_SHOWN]))
     if (others := len(manifest.directions) - _MOST_SHOWN) > 0:
         directions += f" and {others} more"
     megabytes = sum(file.size for file in manifest.files.values()) / 1e6
     return (
-        f"{manifest.name}: {directions}, version {manifest.version}, "
+        f"{directions}, version {manifest.version}, "
         f"{', '.join(manifest.precisions)}, {megabytes:.1f} MB"
     )

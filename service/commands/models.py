@@ -1,29 +1,74 @@
-"""``dragoman models``: adds models that other programs trained, converted to bundles."""
+"""``dragoman models``: finds, fetches, converts, lists, verifies and removes models."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import re
+import shutil
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
-from service.commands.command import DONE, CommandFailed, add_bundles
+from models.bundle.manifest import InvalidBundle, Manifest
+from models.fetching.argos_index import fetch_package, find, read_index
+from models.fetching.catalogue import read_catalogue
+from models.fetching.errors import FetchFailed
+from models.importing.refusals import ImportRefused
+from service.commands import bundles
+from service.commands.command import DONE, CommandFailed, add_bundles, settings_of
+from service.loading.discovery import discover
 from service.settings import Settings
 
+HUB, ARGOS = "hf:", "argos:"
+DOWNLOADS = ".downloads"
+"""Directory beside the bundles of packages that are being fetched."""
+_PAIR = re.compile(r"[A-Za-z]{2,3}(_[A-Za-z]+)?-[A-Za-z]{2,3}(_[A-Za-z]+)?")
 _OF_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)")
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A model on disk, where it is from, and the name of its bundle."""
+
+    path: Path
+    name: str | None = None
+    source: str | None = None
+    """Where it was fetched; ``None`` for a path that the user gave."""
+
+
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    models = commands.add_parser("models", help="add models that other programs trained")
+    models = commands.add_parser("models", help="list, find, add, verify and remove models")
     actions = models.add_subparsers(required=True, metavar="action")
+    listing = actions.add_parser("list", help="list the bundles and what they translate")
+    add_bundles(listing)
+    listing.set_defaults(run=_list)
+    verify = actions.add_parser("verify", help="compare every file of the bundles with its hash")
+    add_bundles(verify)
+    verify.set_defaults(run=bundles.run)
+    search = actions.add_parser("search", help="find models that can be added")
+    search.add_argument("codes", metavar="CODE", nargs="*", help="languages, such as: de en")
+    search.set_defaults(run=_search)
+    remove = actions.add_parser("remove", help="delete bundles")
+    remove.add_argument("names", metavar="NAME", nargs="+")
+    add_bundles(remove)
+    remove.set_defaults(run=_remove)
     add = actions.add_parser(
         "add",
-        help="make a bundle of a model",
-        description="Make a bundle of a model on disk: a Hugging Face checkpoint of MarianMT "
-        "(OPUS-MT), M2M100 or NLLB, a CTranslate2 model, or a package of Argos Translate.",
+        help="make bundles of models",
+        description="Make bundles of models: of a language pair (de-en, fetched from where the "
+        "catalogue says), hf:REPOSITORY, argos:de-en, or on disk: a Hugging Face checkpoint of "
+        "MarianMT (OPUS-MT), M2M100 or NLLB, a CTranslate2 model, a package of Argos Translate.",
     )
-    add.add_argument("model", metavar="PATH", type=Path, help="directory or package of the model")
+    add.add_argument("models", metavar="MODEL", nargs="*", help="PAIR, hf:…, argos:PAIR or PATH")
+    add.add_argument(
+        "--missing",
+        action="store_true",
+        help="add pairs that no bundle translates; with no MODEL, those of DRAGOMAN_MODELS; what "
+        "cannot be added is reported and does not fail the command",
+    )
     add.add_argument("--name", help="of the bundle (default: the directory's)")
     for option, dest, side in (("--from", "sources", "source"), ("--to", "targets", "target")):
         add.add_argument(
@@ -61,24 +106,141 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _add(options: argparse.Namespace) -> int:
-    # onnx and safetensors are imported only by this command.
-    from models.export.publication import described
-    from models.importing.importing import import_model
-
     if options.languages and (options.sources or options.targets):
         raise CommandFailed("--languages says both sides; --from and --to cannot, besides")
+    settings = Settings.from_environment(bundles=options.bundles)
+    wanted = options.models
+    if options.missing:
+        names = ",".join(wanted or [settings.models]).replace(",", " ").split()
+        wanted = _missing(names, settings.bundles)
+    elif not wanted:
+        raise CommandFailed("name a model: a pair such as de-en, hf:REPOSITORY, argos:PAIR, a path")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    for model in wanted:
+        try:
+            _add_one(model, settings, options)
+        except (FetchFailed, ImportRefused) as error:
+            if not options.missing:
+                raise
+            print(f"dragoman: {model} is not added: {error}", file=sys.stderr)
+    return DONE
+
+
+def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> None:
+    # onnx and safetensors are imported only by this action.
+    from models.export.publication import described
+    from models.importing.importing import import_model, licence_of
+
+    origin = _origin(model, settings)
+    if origin.source is not None:
+        licence = licence_of(origin.path) or "not stated; see its origin"
+        print(f"{origin.source}, licence: {licence}", file=sys.stderr)
     bundle, proof = import_model(
-        options.model,
-        Settings.from_environment(bundles=options.bundles).bundles,
-        name=options.name,
+        origin.path,
+        settings.bundles,
+        name=options.name or origin.name,
+        origin=origin.source,
         sources=options.languages or options.sources,
         targets=options.languages or options.targets,
         precisions=tuple(options.precisions),
         texts=tuple(map(_text, options.calibrate)),
     )
+    if origin.path.parent == settings.bundles / DOWNLOADS:
+        origin.path.unlink()
     print(proof)
     print(described(bundle))
+
+
+def _origin(model: str, settings: Settings) -> Origin:
+    """The model on disk, fetched if necessary; raises ``FetchFailed``."""
+    if model.startswith(HUB):
+        return _of_hub(model.removeprefix(HUB))
+    if model.startswith(ARGOS):
+        return _of_argos(model.removeprefix(ARGOS), settings)
+    if Path(model).exists() or not _PAIR.fullmatch(model):
+        return Origin(Path(model))
+    for entry in read_catalogue():
+        if entry.pair == model:
+            return _of_hub(entry.repository)
+    return _of_argos(model, settings)
+
+
+def _of_hub(repository: str) -> Origin:
+    # huggingface_hub is imported only to fetch.
+    from models.fetching.hub import fetch_repository
+
+    fetched = fetch_repository(repository)
+    name = re.sub(r"[^a-z0-9._-]+", "-", repository.rpartition("/")[2].lower())
+    return Origin(fetched.directory, name, f"{HUB}{repository} at {fetched.commit[:12]}")
+
+
+def _of_argos(pair: str, settings: Settings) -> Origin:
+    package = find(read_index(settings.argos_index), pair)
+    path = fetch_package(package, settings.bundles / DOWNLOADS)
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"argos-{pair}".lower())
+    return Origin(path, name, f"{ARGOS}{pair}, version {package.version}")
+
+
+def _missing(models: Sequence[str], directory: Path) -> list[str]:
+    """Without the pairs that a bundle translates, and without what was added before."""
+    found = [manifest for _, manifest in _manifests(directory)] if directory.is_dir() else []
+    pairs = {f"{each.source}-{each.target}" for manifest in found for each in manifest.directions}
+    origins = {manifest.provenance.origin.partition(" ")[0] for manifest in found}
+    return [model for model in models if model not in pairs and model not in origins]
+
+
+def _manifests(directory: Path) -> list[tuple[str, Manifest]]:
+    """The readable manifests of a directory, by the names of their bundles."""
+    found = []
+    for bundle in discover(directory):
+        try:
+            manifest = Manifest.from_json((bundle.path / "manifest.json").read_text("utf-8"))
+        except (InvalidBundle, OSError, UnicodeDecodeError) as error:
+            print(f"{bundle.name}: broken: {error}", file=sys.stderr)
+            continue
+        found.append((bundle.name, manifest))
+    return found
+
+
+def _list(options: argparse.Namespace) -> int:
+    directory = settings_of(options).bundles
+    found = _manifests(directory)
+    for name, manifest in found:
+        print(f"{name}: {bundles.described(manifest)}")
+    if not found:
+        print(f"{directory} holds no bundle")
+    return DONE
+
+
+def _search(options: argparse.Namespace) -> int:
+    settings = Settings.from_environment()
+    codes = {code.lower() for code in options.codes}
+    for entry in read_catalogue():
+        if codes <= {entry.source, entry.target}:
+            print(f"{entry.pair}\t{HUB}{entry.repository}\t{entry.architecture}")
+    try:
+        packages = read_index(settings.argos_index)
+    except FetchFailed as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        return DONE
+    for package in packages:
+        if codes <= {package.source.lower(), package.target.lower()}:
+            print(f"{package.pair}\t{ARGOS}{package.pair}\tversion {package.version}")
+    return DONE
+
+
+def _remove(options: argparse.Namespace) -> int:
+    directory = settings_of(options).bundles
+    found = {bundle.name: bundle.path for bundle in discover(directory)}
+    for name in options.names:
+        if name not in found:
+            raise CommandFailed(f"{directory} has no bundle {name!r}")
+    for name in options.names:
+        # A running service sees the whole bundle or none.
+        hidden = directory / f".removed-{name}-{uuid4().hex}"
+        found[name].rename(hidden)
+        shutil.rmtree(hidden)
+        print(f"removed {name}")
     return DONE
 
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import errno
 import socket
+import subprocess
 import sys
 
 from service.bootstrap import build, configure_logging
@@ -14,6 +15,7 @@ from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import leaving_quietly, serve
+from service.settings import Settings
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,6 +28,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _run(options: argparse.Namespace) -> int:
     settings = settings_of(options, host=options.host, port=options.port)
+    if settings.models:
+        add_missing(settings)
     prepare_process()
     configure_logging(settings)
     with leaving_quietly(), _listener(settings.host, settings.port) as listener:
@@ -43,6 +47,15 @@ def _run(options: argparse.Namespace) -> int:
             on_hangup=built.reloader.request,
             trusted_proxies=settings.trusted_proxies,
         )
+
+
+def add_missing(settings: Settings) -> None:
+    """Fetch the models of the settings, in a process of its own, whose memory is then free again.
+
+    The process reports what it cannot fetch; what is there is served.
+    """
+    command = [sys.executable, "-m", "service", "models", "add", "--missing"]
+    subprocess.run([*command, "--bundles", str(settings.bundles)], check=False)
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import configparser
 import json
 import re
@@ -14,6 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
+from service.commands.models import DOWNLOADS, add_command
 from service.settings import PREFIX, Settings
 from tests.docker.support import (
     COMPOSE,
@@ -123,7 +125,8 @@ def test_containers_have_minimal_privileges(name: str) -> None:
 def test_host_mounts_exist_and_are_read_only(name: str) -> None:
     for target, mount in mounts(name).items():
         if mount["type"] == "bind":
-            assert mount.get("read_only") or (name, target) == ("training", "/bundles")
+            writers = {("training", "/bundles"), ("models", "/bundles")}
+            assert mount.get("read_only") or (name, target) in writers
             if "$" not in mount["source"]:
                 assert (ROOT / mount["source"]).exists(), mount["source"]
 
@@ -143,7 +146,24 @@ def test_every_setting_is_passed_through_and_unset_by_default() -> None:
     named = {name for name in environment if name.startswith(PREFIX)}
     assert named == {f"{PREFIX}{field.upper()}" for field in Settings.model_fields}
     fixed = {name for name in named if environment[name] is not None}
-    assert fixed == {f"{PREFIX}{name}" for name in ("HOST", "PORT", "BUNDLES", "STATE")}
+    own = ("HOST", "PORT", "BUNDLES", "STATE", "MODELS")
+    assert fixed == {f"{PREFIX}{name}" for name in own}
+
+
+def test_models_are_fetched_into_the_bundles_of_the_service() -> None:
+    models, service = SERVICES["models"], SERVICES["service"]
+    for each in (PROJECT, PROJECT_CPU):
+        found = each["services"]
+        assert found["models"]["image"] == found["service"]["image"]
+        assert found["models"]["build"]["args"] == found["service"]["build"]["args"]
+    parse = argparse.ArgumentParser()
+    add_command(parse.add_subparsers())
+    assert parse.parse_args(models["command"]).missing
+    where = models["environment"][f"{PREFIX}BUNDLES"]
+    assert mounts("models")[where]["source"] == mounts("service")["/bundles"]["source"]
+    assert models["environment"]["HF_HOME"].startswith(f"{where}/{DOWNLOADS}/")
+    assert models["environment"][f"{PREFIX}MODELS"] is None
+    assert service["environment"][f"{PREFIX}MODELS"] == ""
 
 
 def test_environment_agrees_with_the_image() -> None:

@@ -1,0 +1,1 @@
+"""Fetches models that other people published: the Hugging Face hub and Argos Translate's index."""

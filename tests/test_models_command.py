@@ -1,0 +1,144 @@
+"""Tests of ``dragoman models`` against a stand-in of the hub: add, list, verify, search, remove."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from models.bundle.bundle import Bundle
+from models.fetching.catalogue import read_catalogue
+from service.cli import main
+from service.commands import models
+from service.commands.serve import add_missing
+from service.settings import Settings
+from tests.models.importing.test_ctranslate2 import saved
+from tests.support.checkpoints import write_marian
+from tests.support.hub import COMMIT, Hub, running_hub, use_hub
+
+REPOSITORY = "Helsinki-NLP/opus-mt-de-en"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("repository") / "opus"
+    write_marian(directory, encoder_layers=1, decoder_layers=1)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A package of Argos, from French."""
+    directory = tmp_path_factory.mktemp("argos")
+    model = saved(directory / "model")
+    path = directory / "a.argosmodel"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("p/metadata.json", json.dumps({"from_code": "fr", "to_code": "en"}))
+        for file in model.iterdir():
+            inner = file.name if file.name.endswith(".model") else f"model/{file.name}"
+            archive.write(file, f"p/{inner}")
+    return path.read_bytes()
+
+
+@pytest.fixture
+def hub(
+    repository: Path, package: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Hub]:
+    with running_hub() as hub:
+        hub.repositories[REPOSITORY] = repository
+        hub.files["a.argosmodel"] = package
+        entry = {
+            "from_code": "fr",
+            "to_code": "en",
+            "package_version": "1.9",
+            "links": [f"{hub.address}/files/a.argosmodel"],
+        }
+        hub.files["index.json"] = json.dumps([entry]).encode()
+        use_hub(monkeypatch, hub.address, tmp_path / "cache")
+        monkeypatch.setenv("DRAGOMAN_ARGOS_INDEX", f"{hub.address}/files/index.json")
+        monkeypatch.setenv("DRAGOMAN_BUNDLES", str(tmp_path / "bundles"))
+        yield hub
+
+
+def test_pair_is_fetched_imported_listed_verified_and_removed(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "add", "de-en"]) == 0
+    assert f"hf:{REPOSITORY} at {COMMIT[:12]}, licence: cc-by-4.0" in capsys.readouterr().err
+    bundle = Bundle.open(tmp_path / "bundles" / "opus-mt-de-en")
+    assert bundle.manifest.provenance.origin == f"hf:{REPOSITORY} at {COMMIT[:12]}"
+    assert "`cc-by-4.0`" in (bundle.path / "README.md").read_text(encoding="utf-8")
+    assert main(["models", "list"]) == 0
+    assert "opus-mt-de-en: German → English (de-en)" in capsys.readouterr().out
+    assert main(["models", "verify"]) == 0
+    weights = bundle.path / "weights.fp32.bin"
+    weights.write_bytes(weights.read_bytes()[::-1])
+    assert main(["models", "verify"]) == 2
+    assert "opus-mt-de-en: broken" in capsys.readouterr().out
+    assert main(["models", "remove", "opus-mt-de-en"]) == 0
+    assert list((tmp_path / "bundles").iterdir()) == []
+    assert main(["models", "remove", "../cache"]) == 2
+    assert "has no bundle '../cache'" in capsys.readouterr().err
+
+
+def test_pair_that_the_catalogue_lacks_is_fetched_from_argos(hub: Hub, tmp_path: Path) -> None:
+    hub.cut["a.argosmodel"] = 5000
+    assert main(["models", "add", "argos:fr-en"]) == 2
+    assert main(["models", "add", "argos:fr-en"]) == 0
+    manifest = Bundle.open(tmp_path / "bundles" / "argos-fr-en").manifest
+    assert manifest.provenance.origin == "argos:fr-en, version 1.9"
+    assert not list((tmp_path / "bundles" / models.DOWNLOADS).iterdir())
+
+
+def test_missing_pairs_are_added_and_failures_do_not_stop_the_service(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_MODELS", "de-en, xx-yy")
+    assert main(["models", "add", "--missing"]) == 0
+    assert "xx-yy is not added: Argos has no package xx-yy" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "bundles").iterdir()] == ["opus-mt-de-en"]
+    hub.requests.clear()
+    assert main(["models", "add", "--missing", "de-en"]) == 0
+    assert hub.requests == []
+
+
+def test_serve_fetches_in_a_process_of_its_own_and_reports_no_network_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DRAGOMAN_MODELS", "de-en")
+    (tmp_path / "bundles").mkdir()
+    add_missing(Settings(models="de-en", bundles=tmp_path / "bundles"))
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "de-en is not added" in lines[0] and "cannot be fetched from" in lines[0]
+
+
+def test_search_lists_the_catalogue_and_argos(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "search", "fr", "en"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "fr-en\thf:Helsinki-NLP/opus-mt-fr-en\tMarianMT base" in lines
+    assert "fr-en\targos:fr-en\tversion 1.9" in lines
+    assert not any("de" in line.split("\t")[0] for line in lines)
+
+
+def test_interrupted_or_refused_models_leave_no_bundle(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.wrong.add("model.safetensors")
+    assert main(["models", "add", f"hf:{REPOSITORY}"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("dragoman: model.safetensors of") and "another hash" in error
+    assert not (tmp_path / "bundles").exists()
+    assert main(["models", "add"]) == 2
+    assert "name a model" in capsys.readouterr().err
+
+
+def test_catalogue_has_one_repository_for_each_pair() -> None:
+    entries = read_catalogue()
+    assert len({entry.pair for entry in entries}) == len(entries) > 20
+    assert all(entry.repository.count("/") == 1 for entry in entries)
