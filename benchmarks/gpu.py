@@ -5,8 +5,8 @@
 Prints each result when it is known, and appends it to ``--record`` as a line of JSON, so that a run
 that is stopped has not been in vain: whether a GPU is usable, the largest difference of a step from
 fp32 on the CPU, and how many translations are the same, first with plain steps and then with steps
-captured into CUDA graphs. Then, for beams of 4 and sources of 25
-tokens: target tokens per second of our engine as the service runs it; the milliseconds of an encode
+captured into CUDA graphs; each also with the beam searches on the device. Then, for beams of 4 and
+sources of 25 tokens: target tokens per second of our engine as the service runs it; the milliseconds of an encode
 and of a step, and of the latter how many the host does not wait; the roofline (the bytes of
 weights, keys and values that a step must read, over the bandwidth of a measured copy); PyTorch's
 step over the same weights and rows; and memory. Last, sentences of mixed lengths that arrive and
@@ -39,6 +39,7 @@ from benchmarks.workloads import (
 )
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
+from service.engine.beam_scheduler import BeamScheduler
 from service.engine.engine import Engine
 from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
@@ -46,6 +47,7 @@ from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
 from service.runtime.cuda import CudaMemory
 from service.runtime.memory import HostMemory, Memory
 from service.runtime.onnx import OnnxBackend
+from service.runtime.resident import ResidentBackend
 from service.runtime.sessions import Device, available_device, usable_gpus
 
 BEAM_SIZE = 4
@@ -55,6 +57,7 @@ ARRIVING = 4
 """How many times as many sentences arrive as there are slots."""
 _STEPS = 12
 _COPY_BYTES = 1 << 28
+_CACHE_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for capture in (False, True) if device == "cuda" and precision == "fp16" else (False,):
         run = partial(note, capture=capture)
         run("difference", log_prob=largest_difference(bundle, precision, device, capture))
-        same = parity(bundle, precision, device, capture)
+        there = load(bundle, precision, PARITY_SENTENCES, memory_of(device, capture))
+        same = parity(bundle, there)
         run("parity", same=same, sentences=PARITY_SENTENCES)
         for sentences in options.sentences:
             row = measure(bundle, precision, device, sentences, bandwidth, capture)
             run("batch", **asdict(row))
-        rate = arriving(bundle, precision, device, slots, ARRIVING * slots, capture)
+        there = load(bundle, precision, slots, memory_of(device, capture))
+        rate = arriving(bundle, there, ARRIVING * slots)
         run("arriving", slots=slots, tokens_per_second=rate)
+        if bundle.has_resident(precision):
+            _on_the_device(partial(run, resident=True), bundle, precision, device, options, capture)
     return 0
+
+
+def _on_the_device(
+    run: Callable[..., None],
+    bundle: Bundle,
+    precision: Precision,
+    device: Device,
+    options: argparse.Namespace,
+    capture: bool,
+) -> None:
+    """The rows of beam searches on the device."""
+
+    def opened(slots: int) -> ResidentBackend:
+        memory = memory_of(device, capture)
+        return ResidentBackend.load(
+            bundle, precision, slots=slots, threads=0, cache_bytes=_CACHE_BYTES, memory=memory
+        )
+
+    same = parity(bundle, opened(PARITY_SENTENCES))
+    run("parity", same=same, sentences=PARITY_SENTENCES)
+    for sentences in options.sentences:
+        sources = random_words(bundle, [FIXED_TOKENS] * sentences)
+        translations, seconds = translate(opened(sentences), bundle, sources, RUNS)
+        tokens = sum(len(translation) + 1 for translation in translations)
+        run(
+            "batch",
+            sentences=sentences,
+            tokens_per_second=tokens / seconds,
+            latency_milliseconds=seconds * 1e3,
+        )
+    slots = max(options.sentences)
+    rate = arriving(bundle, opened(slots), ARRIVING * slots)
+    run("arriving", slots=slots, tokens_per_second=rate)
 
 
 def _note(record: Path | None, kind: str, **values: object) -> None:
@@ -162,37 +202,29 @@ def _batch(sentences: int, position: int) -> StepBatch:
     return StepBatch(parents_BK, tokens_BK, np.full(sentences, position, np.int32), 2 * BEAM_SIZE)
 
 
-def arriving(
-    bundle: Bundle,
-    precision: Precision,
-    device: Device,
-    slots: int,
-    sentences: int,
-    capture: bool = False,
-) -> float:
+def arriving(bundle: Bundle, backend: OnnxBackend | ResidentBackend, sentences: int) -> float:
     """Tokens per second of sentences of mixed lengths that take the slots of finished ones."""
     lengths = newstest_lengths(sentences)
     limit = bundle.manifest.limits.source_length
     sources = random_words(bundle, [min(length, limit) for length in lengths])
-    backend = load(bundle, precision, slots, memory_of(device, capture))
     translations, seconds = translate(backend, bundle, sources, runs=1)
     return sum(len(translation) + 1 for translation in translations) / seconds
 
 
-def parity(bundle: Bundle, precision: Precision, device: Device, capture: bool = False) -> int:
+def parity(bundle: Bundle, backend: OnnxBackend | ResidentBackend) -> int:
     """Number of sentences whose translation equals that of fp32 on the CPU."""
     sentences = random_words(bundle, [FIXED_TOKENS] * PARITY_SENTENCES)
-    there = load(bundle, precision, len(sentences), memory_of(device, capture))
-    found, _ = translate(there, bundle, sentences, runs=1)
+    found, _ = translate(backend, bundle, sentences, runs=1)
     exact, _ = translate(load(bundle, "fp32", len(sentences)), bundle, sentences, runs=1)
     return sum(map(tuple.__eq__, found, exact))
 
 
 def translate(
-    backend: OnnxBackend, bundle: Bundle, sentences: Sentences, runs: int
+    backend: OnnxBackend | ResidentBackend, bundle: Bundle, sentences: Sentences, runs: int
 ) -> tuple[list[tuple[int, ...]], float]:
     """The translations, and the median seconds of a run over all sentences. Closes the backend."""
-    scheduler = Scheduler(backend.limits, bundle.manifest.special_ids, max_padded_tokens=1 << 20)
+    kind = BeamScheduler if isinstance(backend, ResidentBackend) else Scheduler
+    scheduler = kind(backend.limits, bundle.manifest.special_ids, max_padded_tokens=1 << 20)
     options = DecodingOptions(beam_size=BEAM_SIZE, max_decoding_length=128)
 
     async def all_at_once() -> tuple[list[tuple[int, ...]], float]:
@@ -228,7 +260,7 @@ def load(
         slots=slots,
         rows_per_slot=BEAM_SIZE,
         threads=0,
-        cache_bytes=8 << 30,
+        cache_bytes=_CACHE_BYTES,
         memory=memory,
     )
 

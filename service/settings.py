@@ -79,6 +79,11 @@ class Settings(BaseModel):
         description="GPUs to run on, one engine for each model on each: all that this process may "
         "see, or their numbers, separated by commas",
     )
+    capture: bool = Field(
+        default=False,
+        description="on GPUs, capture the steps of each batch size into CUDA graphs when they "
+        "first run; faster, and not yet tried on hardware",
+    )
     resident: bool = Field(
         default=True,
         description="on GPUs, keep the state of beam searches on the device, for bundles whose "

@@ -32,7 +32,7 @@ from service.engine.types import DecodingOptions
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, BeamBackend, TeacherForced
 from service.runtime.cuda import CudaError, CudaMemory
-from service.runtime.memory import HostMemory
+from service.runtime.memory import HostMemory, Memory
 from service.runtime.onnx import OnnxBackend
 from service.runtime.resident import ResidentBackend
 from service.runtime.sessions import Device, DeviceUnavailable, available_device, chosen_gpus
@@ -149,7 +149,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
                 rows_per_slot=settings.max_beam_size,
                 threads=settings.threads,
                 cache_bytes=settings.cache_megabytes << 20,
-                memory=CudaMemory(number) if device == "cuda" else HostMemory(),
+                memory=_memory(device, number, settings),
                 shortlist=shortlist,
             )
         except (CudaError, MemoryError) as error:
@@ -170,6 +170,10 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     return OpenedBundle(manifest, precision, tokenizers, backends, attention, device, resident)
 
 
+def _memory(device: Device, number: int, settings: Settings) -> Memory:
+    return CudaMemory(number, capture=settings.capture) if device == "cuda" else HostMemory()
+
+
 def open_resident(
     bundle: Bundle, precision: Precision, settings: Settings, numbers: Mapping[str, int]
 ) -> dict[str, BeamBackend]:
@@ -183,7 +187,7 @@ def open_resident(
                 slots=settings.slots or _SLOTS[precision],
                 threads=settings.threads,
                 cache_bytes=settings.cache_megabytes << 20,
-                memory=CudaMemory(number),
+                memory=_memory("cuda", number, settings),
             )
         except (CudaError, MemoryError, InvalidBundle) as error:
             logger.error("beam searches do not run on %s: %s", device, error)

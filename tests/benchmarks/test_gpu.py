@@ -14,7 +14,7 @@ from tests.support.networks import CONFIG, random_network, write_bundle
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     path: Path = tmp_path_factory.mktemp("bundles") / "random"
-    return write_bundle(random_network(), path, ("fp32", "fp16"))
+    return write_bundle(random_network(), path, ("fp16", "fp32"), beam=gpu.BEAM_SIZE)
 
 
 def test_half_precision_translates_nearly_as_single_precision_does(
@@ -22,8 +22,8 @@ def test_half_precision_translates_nearly_as_single_precision_does(
 ) -> None:
     monkeypatch.setattr(gpu, "FIXED_TOKENS", 12)
     monkeypatch.setattr(gpu, "PARITY_SENTENCES", 16)
-    assert gpu.parity(bundle, "fp32", "cpu") == 16
-    assert gpu.parity(bundle, "fp16", "cpu") >= 12
+    assert gpu.parity(bundle, gpu.load(bundle, "fp32", 16)) == 16
+    assert gpu.parity(bundle, gpu.load(bundle, "fp16", 16)) >= 12
 
 
 def test_every_result_is_recorded_when_it_is_known(
@@ -39,14 +39,17 @@ def test_every_result_is_recorded_when_it_is_known(
     options = ["--device", "cpu", "--precision", "fp32", "--sentences", "1", "2"]
     assert gpu.main([*options, "--bundle", str(bundle.path), "--record", str(record)]) == 0
     lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
-    kinds = ["start", "copy", "difference", "parity", "batch", "batch", "arriving"]
-    assert [line["kind"] for line in lines] == kinds
+    rows = ["parity", "batch", "batch", "arriving"]
+    assert [line["kind"] for line in lines] == ["start", "copy", "difference", *rows, *rows]
+    assert [line.get("resident", False) for line in lines] == [False] * 7 + [True] * 4
     assert lines[2]["log_prob"] < 1e-4
     assert lines[3]["same"] == 4
     for line in lines[4:6]:
         assert line["launches"] == 0
         assert line["host_milliseconds"] == pytest.approx(line["step_milliseconds"], rel=1e-3)
     assert lines[6]["tokens_per_second"] > 0
+    assert lines[7]["same"] == 4
+    assert all(line["tokens_per_second"] > 0 for line in lines[8:])
 
 
 def test_step_bytes_are_those_of_weights_and_caches(bundle: Bundle) -> None:
