@@ -6,11 +6,11 @@ Prints each result when it is known, and appends it to ``--record`` as a line of
 that is stopped has not been in vain: whether a GPU is usable, the largest difference of a step from
 fp32 on the CPU, and how many translations are the same, first with plain steps and then with steps
 captured into CUDA graphs; each also with the beam searches on the device. Then, for beams of 4 and
-sources of 25 tokens: target tokens per second of our engine as the service runs it; the milliseconds of an encode
-and of a step, and of the latter how many the host does not wait; the roofline (the bytes of
-weights, keys and values that a step must read, over the bandwidth of a measured copy); PyTorch's
-step over the same weights and rows; and memory. Last, sentences of mixed lengths that arrive and
-leave. ``--device cpu`` runs the same on a CPU, to try the script.
+sources of 25 tokens: target tokens per second of our engine as the service runs it; the
+milliseconds of an encode and of a step, and of the latter how many the host does not wait; the
+roofline (the bytes of weights, keys and values that a step must read, over the bandwidth of a
+measured copy); PyTorch's step over the same weights and rows; and memory. Last, sentences of mixed
+lengths that arrive and leave. ``--device cpu`` runs the same on a CPU, to try the script.
 """
 
 from __future__ import annotations
