@@ -107,15 +107,20 @@ def _groups(caption: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
     """Groups of lines that form one sentence or utterance."""
     group: list[tuple[int, str]] = []
     for start, line in caption:
-        said = _TAG.sub("", line)
+        said = _spoken(line)
         ends = not said.strip() or _SPEAKER.match(said)
-        if group and (ends or _SENTENCE_END.search(_TAG.sub("", group[-1][1]))):
+        if group and (ends or _SENTENCE_END.search(_spoken(group[-1][1]))):
             yield group
             group = []
         if said.strip():
             group.append((start, line))
     if group:
         yield group
+
+
+def _spoken(line: str) -> str:
+    """A line without tags. The semicolon of ``&amp;`` ends no sentence."""
+    return html.unescape(_TAG.sub("", line))
 
 
 def _place(group: list[tuple[int, str]], *, escaped: bool = False) -> Iterator[Place]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,7 +8,9 @@ import httpx
 import pytest
 
 from service.bootstrap import running
+from service.documents import open_document
 from service.settings import Settings
+from tests.documents.test_every_format import FILES
 from tests.support.asgi import client_of, connected
 from tests.support.shouting import load_shouting
 
@@ -33,6 +36,38 @@ async def test_a_file_is_translated_and_fetched(client: httpx.AsyncClient) -> No
     assert fetched.content.decode() == TEXT.upper()
     assert fetched.headers["content-disposition"].startswith("attachment")
     assert fetched.headers["content-type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize("extension", [".vtt", ".pptx", ".xlsx", ".odt", ".ods", ".odp", ".epub"])
+async def test_a_file_of_any_format_is_translated_through_both_apis(
+    client: httpx.AsyncClient, extension: str
+) -> None:
+    name, content = "a" + extension, FILES[extension]
+    response = await client.post("/translate_file", files={"file": (name, content)}, data=DE_EN)
+    assert response.status_code == 200, response.text
+    translated = (await client.get(response.json()["translatedFileUrl"])).content
+    before, after = (open_document(name, each).texts for each in (content, translated))
+    assert [text.text.upper() for text in after] == [text.text.upper() for text in before]
+    assert any(text.text.isupper() for text in after)
+    fields = {"source_lang": "DE", "target_lang": "EN-US"}
+    handle = (
+        await client.post("/v2/document", files={"file": (name, content)}, data=fields)
+    ).json()
+    path, key = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+    async with asyncio.timeout(30):
+        while (await client.post(path, json=key)).json()["status"] != "done":
+            await asyncio.sleep(0.005)
+    assert (
+        open_document(name, (await client.post(f"{path}/result", json=key)).content).texts == after
+    )
+
+
+@pytest.mark.parametrize("extension", [".po", ".xliff"])
+async def test_a_translation_file_is_filled(client: httpx.AsyncClient, extension: str) -> None:
+    name, content = "a" + extension, FILES[extension]
+    response = await client.post("/translate_file", files={"file": (name, content)}, data=DE_EN)
+    translated = (await client.get(response.json()["translatedFileUrl"])).content
+    assert open_document(name, content).texts and not open_document(name, translated).texts
 
 
 async def test_language_of_a_file_is_detected(client: httpx.AsyncClient) -> None:
