@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from models.transformer.transformer import Transformer
 from training import checkpoint
@@ -34,6 +37,19 @@ def take_best(run: RunDirectory) -> int:
             "let every validation be a step that is saved (budget.save_every)"
         )
     return _write(run, [best])[0]
+
+
+def interpolate(run: RunDirectory, initial: Mapping[str, Tensor], share: float) -> None:
+    """Move a run's averaged weights towards those it started from, so that less is forgotten.
+
+    ``share`` is that of the averaged weights, from 0 to 1 (WiSE-FT, Wortsman et al., 2022).
+    """
+    document = checkpoint.load(run.averaged)
+    mixed = {
+        name: torch.lerp(initial[name], weight, share)
+        for name, weight in document["network"].items()
+    }
+    checkpoint.save({**document, "network": mixed}, run.averaged)
 
 
 def _write(run: RunDirectory, paths: Sequence[Path]) -> list[int]:

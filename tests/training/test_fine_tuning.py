@@ -4,11 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from models.bundle.bundle import Bundle
+from training import checkpoint
+from training.averaged import interpolate
 from training.cli import main
 from training.data.corpus import CorpusError, Pair, read_lines
 from training.fine_tuning import GENERAL, OWN, Divided, divide, recipe_for, sample_general
+from training.initial.bundle_weights import read_network
 from training.recipe import InvalidRecipe
 from training.recipe_file import read_recipe
 from training.run_directory import RunDirectory
@@ -89,9 +93,14 @@ def test_the_command_performs_all_hops_and_compares_both_bundles(
     for name in ("train", "average", "evaluate", "export"):
         monkeypatch.setattr(f"training.commands.{name}.perform", taking(name))
     monkeypatch.setattr(
+        "training.averaged.interpolate",
+        lambda run, initial, share: taken.append(f"{share} of {len(initial)}"),
+    )
+    monkeypatch.setattr(
         "training.commands.report.perform",
         lambda options: compared.extend([options.systems, options.test]),
     )
+    _, weights = read_network(Bundle.open(EVERYDAY))
     corpora = tmp_path / "corpora"
     (corpora / "tatoeba").mkdir(parents=True)
     for part, pairs in (("train", PAIRS[200:]), ("test", PAIRS[100:200])):
@@ -101,7 +110,7 @@ def test_the_command_performs_all_hops_and_compares_both_bundles(
     command = ["fine-tune", "everyday-de-en", f"--data={memory}", "-o", "mine"]
     command += [f"--corpora={corpora}", f"--runs={tmp_path / 'runs'}", f"--bundles={BUNDLES}"]
     assert main(command) == 0
-    assert taken == ["train", "average", "evaluate", "export"]
+    assert taken == ["train", "average", f"0.75 of {len(weights)}", "evaluate", "export"]
     assert compared == [
         [str(EVERYDAY), str(BUNDLES / "mine")],
         [f"{OWN}/test", f"{GENERAL}/test"],
@@ -125,6 +134,7 @@ def test_without_general_text_the_command_says_what_may_be_forgotten(
 ) -> None:
     for name in ("prepare", "train", "average", "evaluate", "export", "report"):
         monkeypatch.setattr(f"training.commands.{name}.perform", lambda options: None)
+    monkeypatch.setattr("training.averaged.interpolate", lambda run, initial, share: None)
     command = ["fine-tune", str(EVERYDAY), f"--data={memory}", "-o", "mine"]
     command += [f"--runs={tmp_path / 'runs'}", f"--corpora={tmp_path}"]
     assert main(command) == 0
@@ -137,3 +147,20 @@ def test_the_bundle_that_training_starts_from_is_not_replaced(
     command = ["fine-tune", "everyday-de-en", f"--data={memory}", f"--bundles={BUNDLES}"]
     assert main([*command, "-o", "everyday-de-en"]) == 2
     assert "is the bundle to start from; choose another name" in capsys.readouterr().err
+
+
+def test_averaged_weights_move_towards_those_of_the_start(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    checkpoint.save({"network": {"a": torch.tensor([4.0])}, "last": "b"}, run.averaged)
+    interpolate(run, {"a": torch.tensor([0.0])}, 0.75)
+    document = checkpoint.load(run.averaged)
+    assert document["network"]["a"].item() == 3.0 and document["last"] == "b"
+
+
+@pytest.mark.parametrize("share", ["0", "1.5", "nan"])
+def test_a_strength_that_is_no_share_is_refused(
+    share: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["fine-tune", "a", "--data=b", "-o=c", f"--strength={share}"])
+    assert f"{share} is no share" in capsys.readouterr().err

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from pathlib import Path
 
 from training.commands import Commands, average, evaluate, export, prepare, report, train
@@ -46,6 +45,13 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--no-general", action="store_true", help="mix in nothing, and forget what is not repeated"
     )
+    parser.add_argument(
+        "--strength",
+        type=share,
+        default=0.75,
+        help="share of the fine-tuned weights; the remainder are those of BUNDLE, so that less is "
+        "forgotten (default: 0.75)",
+    )
     parser.add_argument("--from", dest="source", metavar="CODE", help="else the bundle's first")
     parser.add_argument(
         "-o", "--output", dest="name", required=True, metavar="NAME", help="of the run and bundle"
@@ -65,10 +71,18 @@ def add_to(commands: Commands) -> None:
     parser.set_defaults(perform=perform)
 
 
+def share(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no share: above 0, and 1 at most")
+    return number
+
+
 def perform(options: argparse.Namespace) -> None:
     from dataclasses import replace
 
     from models.bundle.bundle import Bundle
+    from training.averaged import interpolate
     from training.data.memories import Memory
     from training.data.prepare import is_prepared
     from training.data.translate import find_translator
@@ -84,6 +98,7 @@ def perform(options: argparse.Namespace) -> None:
         recipe_for,
         sample_general,
     )
+    from training.initial.bundle_weights import read_network
     from training.recipe import InvalidRecipe
     from training.run_directory import RunDirectory
 
@@ -136,6 +151,8 @@ def perform(options: argparse.Namespace) -> None:
     for hop in (prepare, train, average, evaluate, export):
         if hop is not prepare or not is_prepared(recipe, run, corpora):
             hop.perform(hop_options)
+        if hop is average:
+            interpolate(run, read_network(bundle)[1], options.strength)
     report.perform(
         argparse.Namespace(
             systems=[str(path), str(options.bundles / options.name)],
@@ -149,5 +166,4 @@ def perform(options: argparse.Namespace) -> None:
             output=run.path / "report.html",
         )
     )
-    place = "" if str(options.bundles) == "bundles" else f"{shlex.quote(str(options.bundles))}: "
-    print(f'{place}both are served; name one in the request: "model": "{options.name}"')
+    print(f'both are served; name one in the request: "model": "{options.name}"')
