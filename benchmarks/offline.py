@@ -31,7 +31,7 @@ from training.data import default_data_directory
 from training.data.corpus import CorpusError
 
 QUICK = ("fixed-1/*", "fixed-32/*", "newstest/*", "multi30k/*")
-COMMITTED = Path("bundles/everyday-de-en")
+COMMITTED = Path("bundles/general-de-en")
 _HEADER = (
     f"{'cell':<22}{'dragoman':>10}{'ctranslate2':>13}  {'setting':<15}{'ratio':>6}  "
     f"{'lowest-highest':<15}{'same':>6}{'others':>8}"

@@ -27,7 +27,7 @@ RUN --mount=type=cache,target=/var/cache/pip \
 RUN cd /opt/dragoman/lib/python3*/site-packages \
     && find . -type d \( -name tests -o -path './nvidia/*/include' \) -prune -exec rm -r {} + \
     && find . -path './nvidia/*' \( -name '*.a' -o -name '*.alt.so.*' \) -delete \
-    && rm -r matplotlib/mpl-data/sample_data \
+    && rm -r matplotlib/mpl-data/sample_data onnx/backend/test \
         onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
     && /opt/dragoman/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
 

@@ -21,7 +21,7 @@ from service.server.http_protocol import PatientProtocol
 from service.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-BUNDLE = ROOT / "bundles" / "everyday-de-en"
+BUNDLE = ROOT / "bundles" / "general-de-en"
 IN_THE_BACKGROUND = {"service/state/database"}
 """Writes the ledger once a second, whatever is requested."""
 MOST_MODULES, MOST_TYPES = 25, 9

@@ -108,7 +108,8 @@ def corpora_of(bundle: Bundle, directory: Path, *, tests: bool) -> list[str]:
     """Corpora in a directory that the bundle's card says it learned from, or was tested with."""
     provenance = bundle.manifest.provenance
     named = (
-        [score.test_set for score in provenance.scores]
+        # The scores of a bundle with two directions name the direction after a comma.
+        [score.test_set.partition(",")[0] for score in provenance.scores]
         if tests
         else [corpus.name for corpus in provenance.data]
     )

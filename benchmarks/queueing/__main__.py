@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     validate = commands.add_parser("validate", help="measure costs, predict, measure, compare")
-    validate.add_argument("--bundle", type=Path, default=Path("bundles/everyday-de-en"))
+    validate.add_argument("--bundle", type=Path, default=Path("bundles/general-de-en"))
     validate.add_argument("--data", type=Path, default=default_data_directory())
     validate.add_argument("--rounds", type=int, default=5)
     validate.add_argument("--seconds", type=float, default=16.0, help="per load and round")

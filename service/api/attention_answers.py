@@ -32,7 +32,7 @@ class SentenceAnswer(Answer):
 
 
 class LegAnswer(Answer):
-    model: str = Field(examples=["everyday-de-en"])
+    model: str = Field(examples=["general-de-en"])
     version: str
     source: str = Field(examples=["de"])
     target: str = Field(examples=["en"])
@@ -86,7 +86,7 @@ class AlignmentAnswer(Answer):
 
 
 class AttentionAnswer(Answer):
-    model: str = Field(examples=["everyday-de-en"])
+    model: str = Field(examples=["general-de-en"])
     kind: Literal["cross", "encoder", "decoder"]
     rows: list[str] = Field(description="Query piece of each row of weights.")
     columns: list[str] = Field(description="Key piece of each column of weights.")

@@ -24,7 +24,7 @@ class Alive(Answer):
 class Readiness(Answer):
     status: str = Field(description="ready, not ready or draining.", examples=["ready"])
     reasons: list[str] = Field(description="Why the service is not ready; empty if it is.")
-    models: list[str] = Field(examples=[["everyday-de-en"]])
+    models: list[str] = Field(examples=[["general-de-en"]])
     failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
 
 
@@ -49,7 +49,7 @@ class DirectionAnswer(Answer):
 
 
 class ModelAnswer(Answer):
-    name: str = Field(examples=["everyday-de-en"])
+    name: str = Field(examples=["general-de-en"])
     version: str
     directions: list[DirectionAnswer]
     precision: str = Field(description="What is running.", examples=["int8"])

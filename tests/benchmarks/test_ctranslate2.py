@@ -65,7 +65,7 @@ def test_converted_network_gives_the_same_token_probabilities(
 
 
 def test_committed_bundle_and_its_conversion_translate_alike(tmp_path: Path) -> None:
-    bundle = Bundle.open(BUNDLES / "everyday-de-en")
+    bundle = Bundle.open(BUNDLES / "general-de-en")
     path = convert(bundle, "int8", tmp_path / "converted")
     examples = bundle.manifest.examples
     pairs = [(example.source_ids, example.target_ids["int8"]) for example in examples]

@@ -395,7 +395,7 @@ def test_unusable_bundles_and_directions_are_refused(
         "--bundles",
         bundles,
         "--model",
-        "everyday-de-en",
+        "general-de-en",
         "--direction",
         "en-de",
         "--no-news",

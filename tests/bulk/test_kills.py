@@ -18,7 +18,7 @@ from tests.bulk.quick import translated
 from tests.support.shouting import put_bundle
 
 ROOT = Path(__file__).parent.parent.parent
-BUNDLE = ROOT / "bundles" / "everyday-de-en"
+BUNDLE = ROOT / "bundles" / "general-de-en"
 
 
 def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -47,7 +47,7 @@ async def test_translation_equals_http_response(client: Client, http: httpx.Clie
         assert translation.text == answer["translatedText"]
         assert list(translation.alternatives) == answer["alternatives"]
         assert list(translation.scores) == answer["scores"]
-        assert translation.model == answer["model"] == "everyday-de-en"
+        assert translation.model == answer["model"] == "general-de-en"
         assert translation.detected is not None
         assert translation.detected.language == translation.source == "de"
         assert translation.detected.confidence == answer["detectedLanguage"]["confidence"]
@@ -73,7 +73,8 @@ def test_attention_equals_endpoint_and_rows_sum_to_one(
     found = client.attention(translation, kind=kind, layer="all", head="all", sentence=1)
     place = {"text": 1, "sentence": 1, "kind": kind, "layer": "all", "head": "all"}
     answer = answered(http.get(f"/translations/{translation.id}/attention", params=place))
-    assert found.weights.shape == (3, 4, len(answer["rows"]), len(answer["columns"]))
+    layers = 6 if kind == "encoder" else 2
+    assert found.weights.shape == (layers, 4, len(answer["rows"]), len(answer["columns"]))
     assert np.allclose(found.weights.sum(-1), 1, atol=1e-5)
     maps = np.array([each["weights"] for each in answer["maps"]]).reshape(found.weights.shape)
     assert np.allclose(found.weights, maps, atol=1e-6)
@@ -81,11 +82,11 @@ def test_attention_equals_endpoint_and_rows_sum_to_one(
         assert list(getattr(found, name)) == answer[name]
 
     last = client.attention(translation, kind=kind, sentence=1)
-    assert (last.layers, last.heads) == ((2,), "mean")
-    assert np.allclose(last.weights[0, 0], found.weights[2].mean(0), atol=1e-6)
-    some = client.attention(translation, kind=kind, layer=[2, 0], head=3, sentence=1)
-    assert (some.layers, some.heads) == ((0, 2), (3,))
-    assert np.array_equal(some.weights, found.weights[[0, 2], 3:])
+    assert (last.layers, last.heads) == ((layers - 1,), "mean")
+    assert np.allclose(last.weights[0, 0], found.weights[-1].mean(0), atol=1e-6)
+    some = client.attention(translation, kind=kind, layer=[1, 0], head=3, sentence=1)
+    assert (some.layers, some.heads) == ((0, 1), (3,))
+    assert np.array_equal(some.weights, found.weights[[0, 1], 3:])
 
 
 def test_inspection_of_given_texts_equals_that_of_translation(client: Client) -> None:

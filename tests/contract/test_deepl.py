@@ -219,7 +219,7 @@ def test_glossaries_are_made_listed_applied_and_deleted(client: deepl.DeepLClien
         )
     )
     assert "lawn" in result.text
-    with pytest.raises(deepl.DeepLException, match="Bad request, message: the languages do not"):
+    with pytest.raises(deepl.DeepLException, match="Bad request, message: No dictionary found"):
         client.translate_text(
             "A dog.", source_lang="EN", target_lang="DE", glossary=glossary.glossary_id
         )

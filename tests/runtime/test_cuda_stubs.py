@@ -34,7 +34,7 @@ def observed() -> dict[str, Any]:
         "PYTHONPATH": f"{STUBS / 'site'}:{ROOT}",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.cuda_stubs.observe", "bundles/everyday-de-en"],
+        [sys.executable, "-m", "tests.runtime.cuda_stubs.observe", "bundles/general-de-en"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

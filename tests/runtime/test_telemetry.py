@@ -22,7 +22,7 @@ onnxruntime.InferenceSession({graph!r})
     [("service.runtime.sessions", "open_session"), ("models.export.session", "open_graph")],
 )
 def test_onnx_runtime_writes_no_telemetry_files(module: str, name: str, tmp_path: Path) -> None:
-    graph = str(ROOT / "bundles" / "everyday-de-en" / "encoder.int8.onnx")
+    graph = str(ROOT / "bundles" / "general-de-en" / "encoder.int8.onnx")
     (tmp_path / "temporary").mkdir()
     # A minimal environment, because ONNX Runtime also disables telemetry in tests and CI.
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

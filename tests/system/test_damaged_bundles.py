@@ -17,7 +17,7 @@ from models.bundle.manifest import Manifest
 from tests.loading.test_served_files import DAMAGES
 
 pytestmark = pytest.mark.slow
-BUNDLE = Path(__file__).parents[2] / "bundles" / "everyday-de-en"
+BUNDLE = Path(__file__).parents[2] / "bundles" / "general-de-en"
 ADMIN = {"authorization": "Bearer admin"}
 SENTENCES = [
     "Zwei Hunde spielen im Schnee.",

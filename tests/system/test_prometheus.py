@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed"),
 ]
 
-MODEL = "everyday-de-en"
+MODEL = "general-de-en"
 DE_EN = {"source": "de", "target": "en"}
 ADMIN = {"x-api-key": "admin"}
 SCRAPE_SECONDS = 1

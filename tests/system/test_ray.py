@@ -171,7 +171,7 @@ async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         # They would change the whole process, which is that of the tests.
         monkeypatch.setattr(ray, name, lambda *_: None)
     bundles = tmp_path / "bundles"
-    shutil.copytree(ROOT / "bundles" / "everyday-de-en", bundles / "everyday-de-en")
+    shutil.copytree(ROOT / "bundles" / "general-de-en", bundles / "general-de-en")
     monkeypatch.setenv("DRAGOMAN_BUNDLES", str(bundles))
     monkeypatch.setenv("DRAGOMAN_STATE", str(tmp_path / "state"))
     (port,) = free_ports(1)
@@ -187,16 +187,16 @@ async def test_replica_is_replaced_after_an_engine_died(replica: Any) -> None:
     async with app.router.lifespan_context(app):
         await replica.check_health()
         await replica._service.repository.offer.models[0].engine.close()
-        with pytest.raises(Exception, match="the engine of everyday-de-en has stopped"):
+        with pytest.raises(Exception, match="the engine of general-de-en has stopped"):
             await replica.check_health()
 
 
 @pytest.mark.anyio
 async def test_replica_that_never_loads_is_replaced_and_reports_why(replica: Any) -> None:
-    (replica.bundles / "everyday-de-en" / "tokenizer.model").write_bytes(b"")
+    (replica.bundles / "general-de-en" / "tokenizer.model").write_bytes(b"")
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
-        with pytest.raises(NotReady, match="everyday-de-en"):
+        with pytest.raises(NotReady, match="general-de-en"):
             await replica.check_health()
 
 
@@ -205,7 +205,7 @@ async def test_replica_whose_bundles_were_removed_stays_healthy(replica: Any) ->
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
         await replica.check_health()
-        shutil.rmtree(replica.bundles / "everyday-de-en")
+        shutil.rmtree(replica.bundles / "general-de-en")
         await replica._service.reloader.reload()
         await replica.check_health()
 

@@ -286,9 +286,7 @@ def test_changed_shards_or_tokenizer_are_refused(
     run.report.write_text(json.dumps(other), encoding="utf-8")
     assert training("train", "tiny", "--steps", "9") == 2
     assert "trained on other text than lies there" in capsys.readouterr().err
-    run.tokenizer.write_bytes(
-        (ROOT / "bundles" / "everyday-de-en" / "tokenizer.model").read_bytes()
-    )
+    run.tokenizer.write_bytes((ROOT / "bundles" / "general-de-en" / "tokenizer.model").read_bytes())
     for hop in ("evaluate", "export"):
         assert training(hop, "tiny") == 2
         assert "trained with another vocabulary than the tokenizer" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from training.recipe_file import read_recipe
 from training.run_directory import RunDirectory
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
-EVERYDAY = BUNDLES / "everyday-de-en"
+COMMITTED = BUNDLES / "general-de-en"
 PAIRS = [Pair(f"Satz {number}.", f"Sentence {number}.") for number in range(1_000)]
 
 
@@ -59,15 +59,15 @@ def test_general_text_is_sampled_and_tested_apart(tmp_path: Path) -> None:
 
 def test_the_recipe_has_the_network_and_vocabulary_of_the_bundle() -> None:
     own = Divided(train=1_000, valid=100, test=200, words=20_000)
-    recipe = recipe_for("mine", Bundle.open(EVERYDAY), ("de", "en"), own, own)
-    assert (recipe.network.width, recipe.network.encoder_layers) == (256, 3)
+    recipe = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, own)
+    assert (recipe.network.width, recipe.network.encoder_layers) == (256, 6)
     assert recipe.vocabulary.size == 8_000
-    assert recipe.budget.steps == 8 * 32
+    assert recipe.budget.steps == 2 * 8 * 32
     assert recipe.data.held_out == ("own/test", "own/valid", "general/test")
-    alone = recipe_for("mine", Bundle.open(EVERYDAY), ("de", "en"), own, None)
+    alone = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, None)
     assert [corpus.name for corpus in alone.data.train] == ["own/train"]
-    with pytest.raises(InvalidRecipe, match="translates de-en; a bundle is fine-tuned if"):
-        recipe_for("mine", Bundle.open(EVERYDAY), ("de", "fr"), own, own)
+    with pytest.raises(InvalidRecipe, match="a bundle is fine-tuned if"):
+        recipe_for("mine", Bundle.open(COMMITTED), ("de", "fr"), own, own)
 
 
 @pytest.fixture
@@ -100,19 +100,19 @@ def test_the_command_performs_all_hops_and_compares_both_bundles(
         "training.commands.report.perform",
         lambda options: compared.extend([options.systems, options.test]),
     )
-    _, weights = read_network(Bundle.open(EVERYDAY))
+    _, weights = read_network(Bundle.open(COMMITTED))
     corpora = tmp_path / "corpora"
     (corpora / "tatoeba").mkdir(parents=True)
     for part, pairs in (("train", PAIRS[200:]), ("test", PAIRS[100:200])):
         for side, language in enumerate(("de", "en")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             (corpora / "tatoeba" / f"{part}.{language}").write_text(text, encoding="utf-8")
-    command = ["fine-tune", "everyday-de-en", f"--data={memory}", "-o", "mine"]
+    command = ["fine-tune", "general-de-en", f"--data={memory}", "-o", "mine"]
     command += [f"--corpora={corpora}", f"--runs={tmp_path / 'runs'}", f"--bundles={BUNDLES}"]
     assert main(command) == 0
     assert taken == ["train", "average", f"0.75 of {len(weights)}", "evaluate", "export"]
     assert compared == [
-        [str(EVERYDAY), str(BUNDLES / "mine")],
+        [str(COMMITTED), str(BUNDLES / "mine")],
         [f"{OWN}/test", f"{GENERAL}/test"],
     ]
     said = capsys.readouterr().out
@@ -121,9 +121,9 @@ def test_the_command_performs_all_hops_and_compares_both_bundles(
     run = RunDirectory(tmp_path / "runs" / "mine")
     assert run.shards("train").is_dir()
     assert (run.path / "tokenizer.model").read_bytes() == (
-        EVERYDAY / "tokenizer.model"
+        COMMITTED / "tokenizer.model"
     ).read_bytes()
-    assert read_recipe(run.derived).initial == str(EVERYDAY)
+    assert read_recipe(run.derived).initial == str(COMMITTED)
 
 
 def test_without_general_text_the_command_says_what_may_be_forgotten(
@@ -135,7 +135,7 @@ def test_without_general_text_the_command_says_what_may_be_forgotten(
     for name in ("prepare", "train", "average", "evaluate", "export", "report"):
         monkeypatch.setattr(f"training.commands.{name}.perform", lambda options: None)
     monkeypatch.setattr("training.averaged.interpolate", lambda run, initial, share: None)
-    command = ["fine-tune", str(EVERYDAY), f"--data={memory}", "-o", "mine"]
+    command = ["fine-tune", str(COMMITTED), f"--data={memory}", "-o", "mine"]
     command += [f"--runs={tmp_path / 'runs'}", f"--corpora={tmp_path}"]
     assert main(command) == 0
     assert "no general text: the model may forget other subjects" in capsys.readouterr().out
@@ -144,8 +144,8 @@ def test_without_general_text_the_command_says_what_may_be_forgotten(
 def test_the_bundle_that_training_starts_from_is_not_replaced(
     memory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["fine-tune", "everyday-de-en", f"--data={memory}", f"--bundles={BUNDLES}"]
-    assert main([*command, "-o", "everyday-de-en"]) == 2
+    command = ["fine-tune", "general-de-en", f"--data={memory}", f"--bundles={BUNDLES}"]
+    assert main([*command, "-o", "general-de-en"]) == 2
     assert "is the bundle to start from; choose another name" in capsys.readouterr().err
 
 

@@ -81,7 +81,9 @@ def export(
     )
     fits = _Fitting(recipe, network.config.max_length, data_directory, tokenizers, directions)
     sentences = [
-        Sentence(pair.source, i, pair.target) for i, pair in fits.pairs(data.test, PROOF_SENTENCES)
+        Sentence(pair.source, i, pair.target)
+        # Short sentences more often have a clear translation, which examples need.
+        for i, pair in fits.pairs(data.test, PROOF_SENTENCES, short=PROOF_SENTENCES // 2)
     ]
     if not sentences:
         raise CorpusError(
@@ -111,15 +113,20 @@ class _Fitting:
         self._recipe, self._max_length, self._data = recipe, max_length, data_directory
         self.tokenizers, self.directions = tokenizers, directions
 
-    def pairs(self, corpus: RecipeCorpus, count: int) -> list[tuple[int, Pair]]:
-        """At most ``count`` pairs over all directions, each with its direction."""
+    def pairs(self, corpus: RecipeCorpus, count: int, short: int = 0) -> list[tuple[int, Pair]]:
+        """At most ``count`` pairs over all directions, each with its direction.
+
+        The first pairs of the corpus; ``short`` of them are the shortest of its remaining pairs.
+        """
         data = self._recipe.data
         found: list[tuple[int, Pair]] = []
-        each = count // len(self.directions)
+        first, rest = ((n // len(self.directions)) for n in (count - short, short))
         forward = list(read_pairs(corpus, data.source, data.target, self._data))
         for i, direction in enumerate(self.directions):
             pairs = [Pair(*reversed(pair)) for pair in forward] if i else forward
-            found += [(i, pair) for pair in pairs if self._fits(direction, pair)][:each]
+            fitting = [pair for pair in pairs if self._fits(direction, pair)]
+            shortest = sorted(fitting[first:], key=lambda pair: len(pair.source))[:rest]
+            found += [(i, pair) for pair in (*fitting[:first], *shortest)]
         return found
 
     def _fits(self, direction: Direction, pair: Pair) -> bool:

@@ -140,7 +140,7 @@ class TranslateAnswer(Answer):
     model: str | list[str | None] | None = Field(
         description="The model; two names joined by `+` are a route through a third language, "
         "and null means that no model was needed.",
-        examples=["everyday-de-en"],
+        examples=["general-de-en"],
     )
     finish_reason: FinishedBy | list[FinishedBy] = Field(
         description="`length` if a sentence was cut at its longest allowed length.",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.networks import random_network, write_bundle
 from tests.support.tiny_training import tiny_recipe
 from training.cli import main
 from training.commands.distill import distilled
@@ -19,9 +20,8 @@ from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.recipe_file import read_recipe
 from training.run_directory import RunDirectory
 
-BUNDLES = Path(__file__).parents[3] / "bundles"
 FOUND = Corpus(name="captions", licence="CC0-1.0")
-BACK = replace(FOUND, translated="source", translator="everyday-en-de")
+BACK = replace(FOUND, translated="source", translator="tiny-en-de")
 """German back-translated from English, in a recipe from German to English."""
 
 
@@ -53,6 +53,18 @@ def data(tmp_path: Path) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of each direction."""
+    directory = tmp_path_factory.mktemp("bundles")
+    for source, target in (("de", "en"), ("en", "de")):
+        name = f"tiny-{source}-{target}"
+        write_bundle(
+            random_network(), directory / name, ("fp32",), name=name, source=source, target=target
+        )
+    return directory
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path / "runs" / "tiny")
@@ -79,42 +91,42 @@ Asked = list[tuple[str, str, str, str]]
 
 
 def test_side_on_disk_is_translated_into_the_other(
-    data: Path, run: RunDirectory, asked: Asked
+    data: Path, bundles: Path, run: RunDirectory, asked: Asked
 ) -> None:
-    forth = replace(FOUND, translated="target", translator="everyday-de-en")
-    made = translate_corpora(recipe_on(FOUND, BACK, forth), run, data, BUNDLES)
+    forth = replace(FOUND, translated="target", translator="tiny-de-en")
+    made = translate_corpora(recipe_on(FOUND, BACK, forth), run, data, bundles)
     assert asked == [
-        ("everyday-en-de", "en", "de", "captions.en"),
-        ("everyday-de-en", "de", "en", "captions.de"),
+        ("tiny-en-de", "en", "de", "captions.en"),
+        ("tiny-de-en", "de", "en", "captions.de"),
     ]
     assert list(made) == [
-        "captions, source by everyday-en-de",
-        "captions, target by everyday-de-en",
+        "captions, source by tiny-en-de",
+        "captions, target by tiny-de-en",
     ]
     assert len({*made.values()}) == 2
 
 
 def test_translation_is_repeated_only_if_the_source_changes(
-    data: Path, run: RunDirectory, asked: Asked
+    data: Path, bundles: Path, run: RunDirectory, asked: Asked
 ) -> None:
     for _ in range(2):
-        translate_corpora(recipe_on(BACK), run, data, BUNDLES)
+        translate_corpora(recipe_on(BACK), run, data, bundles)
     assert len(asked) == 1
     (data / "captions.en").write_text("Another text.\n", encoding="utf-8")
-    (output,) = translate_corpora(recipe_on(BACK), run, data, BUNDLES).values()
+    (output,) = translate_corpora(recipe_on(BACK), run, data, bundles).values()
     assert len(asked) == 2
     assert list(read_lines(output)) == [".txet rehtonA"]
 
 
 def test_prepare_reads_translations_or_names_the_command(
-    data: Path, run: RunDirectory, asked: Asked
+    data: Path, bundles: Path, run: RunDirectory, asked: Asked
 ) -> None:
     recipe = recipe_on(FOUND, BACK)
-    with pytest.raises(CorpusError, match="into de by everyday-en-de; run `python -m training tr"):
+    with pytest.raises(CorpusError, match="into de by tiny-en-de; run `python -m training tr"):
         prepare(recipe, run, data)
-    translate_corpora(recipe, run, data, BUNDLES)
+    translate_corpora(recipe, run, data, bundles)
     report = prepare(recipe, run, data)
-    assert report["train"]["captions, source by everyday-en-de"]["kept"] == 3
+    assert report["train"]["captions, source by tiny-en-de"]["kept"] == 3
     shards, tokenizer = Shards.open(run.shards("train")), run.tokenizers().source
     assert tokenizer.decode(shards.source[3].tolist()) == ".gniklaw si nam A"
     assert tokenizer.decode(shards.target[3].tolist()) == "A man is walking."
@@ -124,14 +136,14 @@ def test_prepare_reads_translations_or_names_the_command(
     ("corpus", "complaint"),
     [
         (replace(BACK, translator="missing"), "there is no bundle 'missing', neither in"),
-        (replace(BACK, translator="everyday-de-en"), "translates de-en; corpus 'captions' is to"),
+        (replace(BACK, translator="tiny-de-en"), "translates de-en; corpus 'captions' is to"),
     ],
 )
 def test_unusable_translator_is_refused_before_any_work(
-    data: Path, run: RunDirectory, asked: Asked, corpus: Corpus, complaint: str
+    data: Path, bundles: Path, run: RunDirectory, asked: Asked, corpus: Corpus, complaint: str
 ) -> None:
     with pytest.raises(NoTranslator, match=complaint):
-        translate_corpora(recipe_on(BACK, corpus), run, data, BUNDLES)
+        translate_corpora(recipe_on(BACK, corpus), run, data, bundles)
     assert asked == []
 
 
@@ -162,7 +174,7 @@ def test_distilling_generated_or_back_translated_text_is_refused(
 
 
 def test_distill_performs_all_hops_and_saves_the_recipe(
-    data: Path, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    data: Path, bundles: Path, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
 
@@ -171,33 +183,33 @@ def test_distill_performs_all_hops_and_saves_the_recipe(
 
     for name in ("train", "average", "evaluate", "shortlist", "export"):
         monkeypatch.setattr(f"training.commands.{name}.perform", taking(name))
-    places = [f"--data={data}", f"--runs={tmp_path / 'runs'}", f"--bundles={BUNDLES}"]
+    places = [f"--data={data}", f"--runs={tmp_path / 'runs'}", f"--bundles={bundles}"]
     command = ["distill", "multi30k-de-en", "--reduced", "--corpus", "captions"]
     command += ["--set", "data.valid.name=held", "--set", "vocabulary.size=40", *places]
     command += ["--set", "vocabulary.kind=word"]
-    assert main([*command, "--teacher", "everyday-de-en", "--name", "student"]) == 0
-    assert asked == [("everyday-de-en", "de", "en", "captions.de")]
+    assert main([*command, "--teacher", "tiny-de-en", "--name", "student"]) == 0
+    assert asked == [("tiny-de-en", "de", "en", "captions.de")]
     assert taken == ["train", "average", "evaluate", "shortlist", "export"]
     run = RunDirectory(tmp_path / "runs" / "student")
     recipe = read_recipe(run.derived)
-    assert recipe.data.train[0].translator == str(BUNDLES / "everyday-de-en")
+    assert recipe.data.train[0].translator == str(bundles / "tiny-de-en")
     assert recipe.vocabulary.size == 40
     shutil.rmtree(data)
     monkeypatch.setattr("training.commands.prepare.perform", taking("prepare"))
-    assert main([*command, "--teacher", "everyday-de-en", "--name", "student"]) == 2
-    assert main([*command, "--teacher", "everyday-de-en", "--name", "multi30k-de-en"]) == 2
+    assert main([*command, "--teacher", "tiny-de-en", "--name", "student"]) == 2
+    assert main([*command, "--teacher", "tiny-de-en", "--name", "multi30k-de-en"]) == 2
 
 
 def test_translation_of_a_trained_run_is_not_repeated(
-    data: Path, run: RunDirectory, asked: Asked, caplog: pytest.LogCaptureFixture
+    data: Path, bundles: Path, run: RunDirectory, asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (output,) = translate_corpora(recipe_on(BACK), run, data, BUNDLES).values()
+    (output,) = translate_corpora(recipe_on(BACK), run, data, bundles).values()
     note = output.with_name(f"{output.name}.json")
     note.write_text('{"version": "another"}', encoding="utf-8")
     (run.path / "checkpoint-00000004.pt").touch()
     with caplog.at_level("INFO"):
-        translate_corpora(recipe_on(BACK), run, data, BUNDLES)
+        translate_corpora(recipe_on(BACK), run, data, bundles)
     assert len(asked) == 1 and "it stays" in caplog.text
     (run.path / "checkpoint-00000004.pt").unlink()
-    translate_corpora(recipe_on(BACK), run, data, BUNDLES)
+    translate_corpora(recipe_on(BACK), run, data, bundles)
     assert len(asked) == 2

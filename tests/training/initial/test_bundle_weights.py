@@ -26,7 +26,7 @@ from tests.support.tiny_training import CHOICES, tiny_network
 from training.export.conversion import numpy_network
 from training.initial.bundle_weights import read_network
 
-COMMITTED = Path(__file__).parents[3] / "bundles" / "everyday-de-en"
+COMMITTED = Path(__file__).parents[3] / "bundles" / "general-de-en"
 
 OTHERS: list[dict[str, Any]] = [
     {"positions": "sinusoidal_halves", "activation": "silu", "output_bias": True},
