@@ -397,7 +397,7 @@ def test_unusable_bundles_and_directions_are_refused(
         "--model",
         "general-de-en",
         "--direction",
-        "en-de",
+        "fr-en",
         "--no-news",
     ]
     assert fidelity.main(arguments) == 2

@@ -88,14 +88,14 @@ def test_keyboard_alone_reaches_the_heat_map_from_the_text(visit: Visit) -> None
     keyboard.press("ArrowRight")
     expect(visit.find("#heat-map")).to_have_attribute("data-kind", "encoder")
     tab_to(visit, "#layer")
-    keyboard.press("ArrowUp")
-    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "1")
+    keyboard.press("ArrowDown")
+    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "2")
     tab_to(visit, "#heat-map")
     expect(visit.find("#heat-map")).to_have_attribute("data-value", visit_value(visit))
     keyboard.press("h")
     expect(visit.find("#heat-map")).to_have_attribute("data-head", "0")
     keyboard.press("Shift+L")
-    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "0")
+    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "1")
     keyboard.press("ArrowDown")
     keyboard.press("ArrowRight")
     expect(visit.find("#heat-map")).to_have_attribute("data-row", "1")
@@ -208,5 +208,5 @@ def test_every_control_has_an_accessible_name(visit: Visit) -> None:
     )
     assert nameless == []
     expect(visit.find("#heat-map")).to_have_accessible_name(
-        "Translation to source, layer 2, mean of all heads"
+        "Translation to source, layer 1, mean of all heads"
     )
