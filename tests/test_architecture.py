@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import graphlib
 import importlib.metadata
 import re
@@ -262,6 +263,15 @@ def project() -> dict[str, Any]:
 def distribution(requirement: str) -> str:
     """``onnxruntime-gpu[cuda]==1`` is ``onnxruntime-gpu``."""
     return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_garbage_collection() -> Iterator[None]:
+    """A collection that runs Python code in ``ast.parse`` makes CPython 3.11 raise an error."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)

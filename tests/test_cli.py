@@ -265,6 +265,8 @@ def start(*program: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env={k: v for k, v in os.environ.items() if not k.startswith("DRAGOMAN_")},
         cwd=Path(__file__).parent.parent,
+        # Tests that run in the background of a shell ignore SIGINT, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
