@@ -257,7 +257,7 @@ for _name, _text, _before in (
 ):
     sending(
         "text",
-        f"{_name}",
+        _name,
         lambda text=_text: [  # type: ignore[misc]
             translate(text),
             translate(text, format="html"),
