@@ -147,7 +147,7 @@ class DecodingParameters(BaseModel):
     keep_figures: bool | None = Field(
         None,
         description="Prefer, among the finished hypotheses of the beam, the one that keeps the "
-        "figures of the source. Ignored if scores or several translations are wanted.",
+        "figures and signs of the source. Ignored if scores or several translations are wanted.",
     )
     priority: Priority | None = Field(
         None,

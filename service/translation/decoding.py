@@ -114,10 +114,10 @@ class DecodingOverrides:
 
         ``constraints`` are those of the request. ``sentence`` is the sentence's number in its text.
         ``direction`` has the decoder's forced prefix. ``has_figures``: whether the source has
-        figures. By default a translation has at most ``3 * source_tokens + 20`` tokens, prefix and
-        ``eos`` included, and never more than the network can write; one that reaches the limit
-        finishes with ``FinishReason.LENGTH``. Lengths in a request do not count prefixes. Raises
-        ``InvalidOption`` for invalid values.
+        figures or signs. By default a translation has at most ``3 * source_tokens + 20`` tokens,
+        prefix and ``eos`` included, and never more than the network can write; one that reaches
+        the limit finishes with ``FinishReason.LENGTH``. Lengths in a request do not count prefixes.
+        Raises ``InvalidOption`` for invalid values.
         """
         forced = direction.target_prefix if direction is not None else ()
         unread = len(direction.source_prefix) if direction is not None else 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
+from service.translation.figure_agreement import has_figures
 from service.translation.glossary.term_index import TermIndex, TermOccurrence
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedSentence, MarkedText
@@ -100,7 +101,7 @@ def prepare(
             constraints,
             number,
             directed.direction,
-            has_figures=any(map(str.isdecimal, marked.text)),
+            has_figures=has_figures(marked.text),
         )
         occurrences = index.occurrences_in(marked.text)
         prefix = "" if number else job.decoding.target_prefix

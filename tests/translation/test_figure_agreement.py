@@ -21,13 +21,16 @@ def chosen(source: str, *texts: str, reason: FinishReason = FinishReason.COMPLET
         ("1.000 Hunde", ["1,000 dogs", "1000 dogs"], 0),
         ("2 Hunde, 3 Katzen", ["2 dogs, 4 cats", "3 cats and 2 dogs"], 1),
         ("2 Hunde", ["Two dogs", "Two dogs, 2"], 1),
+        ("£3 im Monat", ["3 a month", "£3 a month"], 1),
+        ("aus सत्य", ["from स\ufffd", "from सत्य"], 1),
+        ("C:\\Temp", ["C: Temp", "C:\\Temp"], 1),
         # Of equally wrong hypotheses, the one with the better score.
         ("42 Hunde", ["422 dogs", "43 dogs"], 0),
         ("42 Hunde", ["422 dogs", ""], 0),
         ("42 Hunde", ["422 dogs"], 0),
     ],
 )
-def test_hypothesis_with_fewest_different_figures_is_chosen(
+def test_hypothesis_with_fewest_different_figures_and_signs_is_chosen(
     source: str, texts: list[str], expected: int
 ) -> None:
     assert [h.token_ids for h in chosen(source, *texts).hypotheses] == [(expected,)]

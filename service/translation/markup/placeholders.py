@@ -1,4 +1,4 @@
-"""Finds placeholders, addresses, mentions, hashtags and emoji, which are not translated.
+"""Finds placeholders, addresses, paths, mentions, hashtags and emoji, which are not translated.
 
 Tags are not matched, except the ``<x id="7"/>`` of translation files, which occur in otherwise
 plain texts. Every pattern takes linear time on any text.
@@ -28,6 +28,8 @@ _SPECIAL = re.compile(
     | <(?:x|bx|ex|ph)(?:\s[^<>]*)?(?:/>|></(?:x|bx|ex|ph)>)          # <x id="7"/>
     | (?<![\w+.-])(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,20}}://|(?i:www\.)(?=[^\W_]))
       (?P<address>[^\s<>"\u2018\u201a-\u201f«»\u2039\u203a\\^`|\u3000-\u303f\uff00-\uff0f]+)
+    | (?<![\w./\\~<])(?P<path>(?:[a-zA-Z]:\\|~/|(?:\.\.?/)++(?=\w)|/[\w.-]++/)
+      [^\s<>"\u2018\u201a-\u201f«»\u2039\u203a]++)                   # C:\a.txt, ~/a, ./a, /a/b
     | (?<![\w+.-])(?:mailto:)?[\w+.-]++@(?:[\w-]+\.)+[^\W\d_]{{2,}}
     | (?<![\w@\#&/.+-])[@\#](?=\d*+[^\W\d])\w++(?:[.-]\w++)*+(?:@\w++(?:[.-]\w++)*+)?  # @user, #tag
     | [\U0001f1e6-\U0001f1ff]{{2}}                                 # flags
@@ -40,7 +42,7 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 
 def is_one(text: str) -> bool:
-    """Whether a text is one placeholder, address, mention, hashtag or emoji."""
+    """Whether a text is one placeholder, address, path, mention, hashtag or emoji."""
     return find(text) == [(0, len(text))]
 
 
@@ -51,9 +53,9 @@ def find(text: str) -> list[Span]:
     while found := _SPECIAL.search(text, position):
         start, end = found.span()
         position = end
-        if found["address"] is not None:
-            end = _without_trailing(text, found.start("address"), end)
-            if end == found.start("address"):
+        if (group := found.lastgroup) is not None:
+            end = _without_trailing(text, found.start(group), end)
+            if end == found.start(group):
                 continue
             position = end
         spans.append((start, end))
@@ -61,7 +63,7 @@ def find(text: str) -> list[Span]:
 
 
 def _without_trailing(text: str, start: int, end: int) -> int:
-    """The end of an address without the sentence's punctuation after it."""
+    """The end of an address or path without the sentence's punctuation after it."""
     address = text[start:end]
     surplus = {close: address.count(close) - address.count(_BRACKETS[close]) for close in _BRACKETS}
     while end > start:

@@ -18,6 +18,7 @@ def found(text: str) -> list[str]:
         *("{name}", "{0}", "{}", "{user.name}", "{price:.2f}", "{{ name }}", "{{{html}}}"),
         *("${name}", "%{name}", "#{name}", "{% now %}", '<x id="7"/>', '<x id="7"></x>'),
         *("https://a.example", "http://a.example/b_(c)?d=e&f=g#h", "www.a.example/b"),
+        *("C:\\Temp\\a.txt", "~/.ssh/id_rsa", "./a", "../a/b", "/etc/ssh"),
         *("ftp://a.example/b.txt", "me@mail.example", "mailto:a.b+c@mail.example"),
     ],
 )
@@ -40,7 +41,17 @@ def test_placeholder_or_address_is_found_without_surrounding_text(placeholder, a
             "http://",
             "www.",
         ),
-        *("<b>fett</b>", "Mein%20Dokument", "a://", "1:2", "e.g. this", "http://."),
+        *(
+            "<b>fett</b>",
+            "Mein%20Dokument",
+            "a://",
+            "1:2",
+            "und/oder",
+            "/s",
+            "km/h",
+            "e.g. this",
+            "http://.",
+        ),
     ],
 )
 def test_ordinary_text_is_not_a_placeholder(text) -> None:
@@ -61,7 +72,7 @@ def test_spans_are_ordered_and_do_not_overlap(text) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www."]
+    "unit", ["{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www.", "/a", "./", "C:\\"]
 )
 def test_search_is_linear_for_repeated_units(unit) -> None:
     find(unit * (100_000 // len(unit)))
