@@ -76,10 +76,10 @@ def create_router(
         async with access.charge(caller, characters), deadline(limits.seconds):
             yield
 
-    async def rendered(request: Request, maps: Maps, format: str) -> Response:
+    async def rendered(request: Request, caller: Caller, maps: Maps, format: str) -> Response:
         facts_of(request).model = maps.model
         if format == "png":
-            return Response(await painter.heatmap(maps), media_type="image/png")
+            return Response(await painter.heatmap(maps, caller.counted_as), media_type="image/png")
         if format == "npy":
             name = {"content-disposition": 'attachment; filename="attention.npy"'}
             return Response(as_npy(maps), headers=name, media_type="application/octet-stream")
@@ -111,8 +111,9 @@ def create_router(
         caller, fields = await read(request)
         parameters = fields.parse(AttentionParameters)
         async with admitted(caller):
-            maps = await inspector.attention(_place(request, parameters), parameters.selection)
-            return await rendered(request, maps, parameters.format)
+            place = _place(request, parameters)
+            maps = await inspector.attention(place, parameters.selection, caller.counted_as)
+            return await rendered(request, caller, maps, parameters.format)
 
     @router.get(
         "/translations/{id}/alignment",
@@ -125,7 +126,7 @@ def create_router(
         caller, fields = await read(request)
         parameters = fields.parse(AlignmentParameters)
         async with admitted(caller):
-            aligned = await inspector.alignment(_place(request, parameters))
+            aligned = await inspector.alignment(_place(request, parameters), caller.counted_as)
             if parameters.format == "pharaoh":
                 return _pharaoh(aligned)
             return Json(alignment_answer(aligned))
@@ -151,13 +152,14 @@ def create_router(
         pair = Pair(parameters.source_text, parameters.target_text)
         async with charged(caller, [pair]):
             if parameters.format == "pharaoh":
-                return _pharaoh(await inspector.alignment_of(pair, parameters.choice))
+                return _pharaoh(
+                    await inspector.alignment_of(pair, parameters.choice, caller.counted_as)
+                )
+            wanted = pair, parameters.choice, parameters.selection, caller.counted_as
             if not parameters.alignment:
-                maps = await inspector.attention_of(pair, parameters.choice, parameters.selection)
-                return await rendered(request, maps, parameters.format)
-            maps, aligned = await inspector.attention_and_alignment_of(
-                pair, parameters.choice, parameters.selection
-            )
+                maps = await inspector.attention_of(*wanted)
+                return await rendered(request, caller, maps, parameters.format)
+            maps, aligned = await inspector.attention_and_alignment_of(*wanted)
             facts_of(request).model = maps.model
             return await _json(maps, alignment=alignment_answer(aligned).model_dump())
 
@@ -173,7 +175,8 @@ def create_router(
         parameters = fields.parse(ScoreParameters)
         pairs = parameters.pairs
         async with charged(caller, pairs):
-            return Json(scores_answer(await inspector.scores(pairs, parameters.choice)))
+            scores = await inspector.scores(pairs, parameters.choice, caller.counted_as)
+            return Json(scores_answer(scores))
 
     return router
 

@@ -11,8 +11,8 @@ import pickle
 
 from service.engine.errors import BackendFailed
 from service.helpers.helper import HelperFailed, Helpers
+from service.translation.admission import Admission
 from service.translation.attention import Maps
-from service.translation.errors import Overloaded
 
 logger = logging.getLogger(__name__)
 
@@ -22,30 +22,26 @@ _PICTURE_BYTES = 64 << 20
 
 
 class Painter:
-    """Queue in front of the drawing process; belongs to one event loop."""
+    """Queue of callers that take turns at the drawing process; belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._waiting = 0
+        self._admission = Admission(MOST_WAITING)
         self._helpers = Helpers(
             "service.figures.heatmap", count=1, seconds=_SECONDS, answer_bytes=_PICTURE_BYTES
         )
 
-    async def heatmap(self, maps: Maps) -> bytes:
-        """A PNG, see ``heatmap.draw``.
+    async def heatmap(self, maps: Maps, caller: str = "") -> bytes:
+        """A PNG, see ``heatmap.draw``. An unknown ``caller``, which is empty, takes no turns.
 
-        Raises ``Overloaded`` while ``MOST_WAITING`` pictures are pending, and ``BackendFailed`` if
-        the picture cannot be drawn.
+        Raises ``Overloaded`` while ``MOST_WAITING`` pictures are pending, see ``Admission``, and
+        ``BackendFailed`` if the picture cannot be drawn.
         """
-        if self._waiting >= MOST_WAITING:
-            raise Overloaded
-        self._waiting += 1
-        try:
-            (picture,) = await self._helpers.ask(pickle.dumps(maps))
-        except HelperFailed as error:
-            logger.error("a picture could not be drawn: %s", error)
-            raise BackendFailed("the picture could not be drawn") from error
-        finally:
-            self._waiting -= 1
+        with self._admission.admitted(1, caller):
+            try:
+                (picture,) = await self._helpers.ask(pickle.dumps(maps), caller=caller or None)
+            except HelperFailed as error:
+                logger.error("a picture could not be drawn: %s", error)
+                raise BackendFailed("the picture could not be drawn") from error
         return picture
 
     async def close(self) -> None:

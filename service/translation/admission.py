@@ -3,7 +3,8 @@
 Tokens of requests that override decoding are weighted by the work, see
 ``DecodingOverrides.work``. A request that does not fit is refused at once. A small request of a
 caller that has little in flight is admitted beyond the capacity, up to twice of it, so that one
-caller cannot fill the service for all. Event loop only.
+caller cannot fill the service for all. Queues of requests use it with one token for each. Event
+loop only.
 """
 
 from __future__ import annotations

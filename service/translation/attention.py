@@ -63,6 +63,8 @@ class TokenPair:
     directed: DirectedModel
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
+    caller: str = ""
+    """Whose turn of the attention thread is used; unknown if empty."""
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -73,7 +75,7 @@ class TokenPair:
 
     async def read(self) -> AttentionMaps:
         """All maps, from one run of the model; raises the errors of ``AttentionReader.read``."""
-        return await self.directed.model.attention.read(self.source_ids, self.written)
+        return await self.directed.model.attention.read(self.source_ids, self.written, self.caller)
 
 
 async def select_maps(tokens: TokenPair, selection: MapSelection) -> Maps:

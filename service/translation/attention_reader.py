@@ -1,7 +1,7 @@
 """Computes attention and token log-probabilities of given sentence pairs, one at a time.
 
 Runs on a low-priority thread and one core, so that requests for attention do not delay
-translation. Works on token ids.
+translation. Callers take turns, see ``service.fair_turns``. Works on token ids.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from models.bundle.manifest import SentenceLimits
 from service.engine.errors import BackendFailed, EngineStopped, SentenceTooLong
+from service.fair_turns import FairTurns
 from service.runtime.backend import AttentionMaps, TeacherForced
 from service.thread_priority import lower_thread_priority
 
@@ -37,6 +38,7 @@ class AttentionReader:
     def __init__(self, model: TeacherForced, limits: SentenceLimits) -> None:
         self._model = model
         self._limits = limits
+        self._turns = FairTurns(1)
         self._thread = ThreadPoolExecutor(1, "attention", initializer=lower_thread_priority)
         self._closed = False
 
@@ -52,18 +54,22 @@ class AttentionReader:
         if len(target_ids) > self.longest_target:
             raise TargetTooLong(len(target_ids) + 1, self._limits.target_length)
 
-    async def read(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> AttentionMaps:
+    async def read(
+        self, source_ids: tuple[int, ...], target_ids: tuple[int, ...], caller: str = ""
+    ) -> AttentionMaps:
         """All attention maps of a sentence. Cancelling the call removes it from the queue.
 
-        ``source_ids`` ends with ``eos``, ``target_ids`` has neither ``bos`` nor ``eos``. Raises
-        ``SentenceTooLong`` or ``TargetTooLong`` above the model's lengths, ``BackendFailed`` if
-        the model fails, and ``EngineStopped`` once it is closed.
+        ``source_ids`` ends with ``eos``, ``target_ids`` has neither ``bos`` nor ``eos``. An unknown
+        ``caller``, which is empty, takes no turns. Raises ``SentenceTooLong`` or ``TargetTooLong``
+        above the model's lengths, ``BackendFailed`` if the model fails, and ``EngineStopped`` once
+        it is closed.
         """
         self.check(source_ids, target_ids)
-        if self._closed:
-            raise EngineStopped("the model has been closed")
-        reading = self._thread.submit(self._read, source_ids, target_ids)
-        return await asyncio.wrap_future(reading)
+        async with self._turns.turn(caller or None):
+            if self._closed:
+                raise EngineStopped("the model has been closed")
+            reading = self._thread.submit(self._read, source_ids, target_ids)
+            return await asyncio.wrap_future(reading)
 
     async def close(self) -> None:
         """Finish the running call, fail the queued ones with ``EngineStopped``, free the model."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from service.translation.admission import Admission
 from service.translation.alignment import Alignment
 from service.translation.attention import (
     Maps,
@@ -24,7 +25,6 @@ from service.translation.edits import edited
 from service.translation.errors import (
     InvalidOption,
     InvalidText,
-    Overloaded,
     TranslationError,
     UnknownModel,
     UnsupportedPair,
@@ -138,7 +138,9 @@ class TextView:
 class Inspector:
     """Serves up to ``most`` requests at a time; refuses more with ``Overloaded``.
 
-    A request queues one sentence at a time, so that large requests do not block small ones.
+    Requests count in ``Admission`` as tokens do, so that one caller cannot fill it for all. A
+    request queues one sentence at a time, so that large requests do not block small ones.
+    ``caller`` is whose turns are used; an unknown caller is empty.
     """
 
     def __init__(
@@ -146,58 +148,61 @@ class Inspector:
     ) -> None:
         self._repository = repository
         self._store = store
-        self._most = most
-        self._running = 0
+        self._admission = Admission(most)
 
     async def texts(self, translation: str) -> tuple[TextView, ...]:
         """The parts of a stored translation; raises ``UnknownTranslation`` or ``ModelGone``."""
         return tuple([await self._text(text) for text in self._store.get(translation)])
 
-    async def attention(self, place: Place, selection: MapSelection) -> Maps:
+    async def attention(self, place: Place, selection: MapSelection, caller: str = "") -> Maps:
         """Maps of a stored sentence; raises the errors of ``select_maps`` and ``texts``."""
         leg, sentence = self._sentence(place)
-        with self._admitted():
+        with self._admission.admitted(1, caller):
             async with self._leased_for(leg) as directed:
-                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids)
+                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids, caller)
                 return await select_maps(tokens, selection)
 
-    async def alignment(self, place: Place) -> AlignedPair:
+    async def alignment(self, place: Place, caller: str = "") -> AlignedPair:
         """Alignment of a stored sentence; raises the errors of ``align`` and ``texts``."""
         leg, sentence = self._sentence(place)
-        with self._admitted():
+        with self._admission.admitted(1, caller):
             async with self._leased_for(leg) as directed:
                 decoded = directed.model.tokenizers.target.decode(sentence.target_ids)
-                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids)
+                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids, caller)
                 alignment = await align(tokens, sentence.source, decoded)
         changed = edited(decoded, alignment, sentence.edits)
         return AlignedPair(Pair(sentence.source, changed.text), changed.alignment)
 
-    async def attention_of(self, pair: Pair, choice: ModelChoice, selection: MapSelection) -> Maps:
+    async def attention_of(
+        self, pair: Pair, choice: ModelChoice, selection: MapSelection, caller: str = ""
+    ) -> Maps:
         """Maps of two texts; raises the errors of ``select_maps`` and ``ModelRepository.lease``."""
-        async with self._encoded(pair, choice) as tokens:
+        async with self._encoded(pair, choice, caller) as tokens:
             return await select_maps(tokens, selection)
 
     async def attention_and_alignment_of(
-        self, pair: Pair, choice: ModelChoice, selection: MapSelection
+        self, pair: Pair, choice: ModelChoice, selection: MapSelection, caller: str = ""
     ) -> tuple[Maps, AlignedPair]:
         """Maps and alignment, from one run of one model; raises as ``attention_of``."""
-        async with self._encoded(pair, choice) as tokens:
+        async with self._encoded(pair, choice, caller) as tokens:
             maps, alignment = await select_maps_and_align(
                 tokens, selection, pair.source_text, pair.target_text
             )
         return maps, AlignedPair(pair, alignment)
 
-    async def alignment_of(self, pair: Pair, choice: ModelChoice) -> AlignedPair:
+    async def alignment_of(self, pair: Pair, choice: ModelChoice, caller: str = "") -> AlignedPair:
         """Alignment of two texts; raises the errors of ``align`` and ``ModelRepository.lease``."""
-        async with self._encoded(pair, choice) as tokens:
+        async with self._encoded(pair, choice, caller) as tokens:
             alignment = await align(tokens, pair.source_text, pair.target_text)
         return AlignedPair(pair, alignment)
 
-    async def scores(self, pairs: Sequence[Pair], choice: ModelChoice) -> tuple[Score, ...]:
+    async def scores(
+        self, pairs: Sequence[Pair], choice: ModelChoice, caller: str = ""
+    ) -> tuple[Score, ...]:
         """Token log-probabilities of each target given its source; raises as ``attention_of``."""
-        with self._admitted():
+        with self._admission.admitted(1, caller):
             async with self._leased(choice) as directed:
-                encoded = [await _encode(directed, pair, i) for i, pair in enumerate(pairs)]
+                encoded = [await _encode(directed, pair, caller, i) for i, pair in enumerate(pairs)]
                 return tuple([await _score(tokens) for tokens in encoded])
 
     async def _text(self, translation: Translation) -> TextView:
@@ -237,23 +242,15 @@ class Inspector:
             yield directed
 
     @asynccontextmanager
-    async def _encoded(self, pair: Pair, choice: ModelChoice) -> AsyncIterator[TokenPair]:
-        with self._admitted():
+    async def _encoded(
+        self, pair: Pair, choice: ModelChoice, caller: str
+    ) -> AsyncIterator[TokenPair]:
+        with self._admission.admitted(1, caller):
             async with self._leased(choice) as directed:
-                yield await _encode(directed, pair)
-
-    @contextmanager
-    def _admitted(self) -> Iterator[None]:
-        if self._running >= self._most:
-            raise Overloaded
-        self._running += 1
-        try:
-            yield
-        finally:
-            self._running -= 1
+                yield await _encode(directed, pair, caller)
 
 
-async def _encode(directed: DirectedModel, pair: Pair, number: int = 0) -> TokenPair:
+async def _encode(directed: DirectedModel, pair: Pair, caller: str, number: int = 0) -> TokenPair:
     """Both texts as token ids; raises ``InvalidText`` or ``SentenceTooLong``."""
     for text in (pair.source_text, pair.target_text):
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
@@ -264,6 +261,7 @@ async def _encode(directed: DirectedModel, pair: Pair, number: int = 0) -> Token
             directed,
             directed.source_ids(pair.source_text),
             directed.model.tokenizers.target.encode(pair.target_text),
+            caller,
         )
     )
     directed.model.attention.check(tokens.source_ids, directed.written(tokens.target_ids))

@@ -94,12 +94,14 @@ async def _sentence(
         prefix = forced.beginning
     outputs = [
         without_added_full_stop(
-            await output_text(directed, sentence, hypothesis, prefix), sentence, prefix
+            await output_text(directed, sentence, hypothesis, prefix, standing.caller),
+            sentence,
+            prefix,
         )
         for hypothesis in decoded.hypotheses
     ]
     rendered = [
-        await _rendered(directed, sentence, hypothesis, output, forced)
+        await _rendered(directed, sentence, hypothesis, output, forced, standing.caller)
         for hypothesis, output in zip(decoded.hypotheses, outputs, strict=True)
     ]
     return TranslatedSentence(
@@ -141,11 +143,12 @@ async def _rendered(
     hypothesis: Hypothesis,
     output: OutputText,
     forced: Forced,
+    caller: str,
 ) -> str:
     """The text of a hypothesis with its glossary terms and the markup of the source."""
     if not (sentence.marked.marked or sentence.occurrences):
         return sentence.marked.render(output.text, None)
-    found = await aligned(directed, sentence, hypothesis, output)
+    found = await aligned(directed, sentence, hypothesis, output, caller)
     if sentence.occurrences:
         found = insert_terms(found.text, sentence.occurrences, found.alignment, forced)
     return sentence.marked.render(found.text, found.alignment, found.written)
@@ -161,11 +164,12 @@ async def _with_terms(
     def best() -> Hypothesis:
         return latest.hypotheses[0]
 
-    output = await output_text(directed, sentence, best(), given)
+    output = await output_text(directed, sentence, best(), given, standing.caller)
     first = output.text
 
     async def align_latest(translation: str) -> Alignment:
-        return (await aligned(directed, sentence, best(), output)).alignment
+        found = await aligned(directed, sentence, best(), output, standing.caller)
+        return found.alignment
 
     async def go_on(prefix: str) -> str | None:
         nonlocal latest, beginning, output
@@ -181,7 +185,7 @@ async def _with_terms(
         )
         latest = await _decoded(directed, sentence, options, standing)
         beginning = prefix
-        output = await output_text(directed, sentence, best(), prefix)
+        output = await output_text(directed, sentence, best(), prefix, standing.caller)
         return output.text
 
     def sayable(text: str) -> bool:

@@ -45,7 +45,11 @@ class OutputText:
 
 
 async def output_text(
-    directed: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, prefix: str
+    directed: DirectedModel,
+    sentence: Sentence,
+    hypothesis: Hypothesis,
+    prefix: str,
+    caller: str = "",
 ) -> OutputText:
     """The text of a hypothesis without unknown tokens.
 
@@ -69,7 +73,7 @@ async def output_text(
     open_places = [place for place in places if place not in replacements]
     found = unknown_in(sentence.text, tokenizers)
     if open_places and found:
-        tokens = TokenPair(directed, sentence.source_ids, token_ids)
+        tokens = TokenPair(directed, sentence.source_ids, token_ids, caller)
         alignment = await align(tokens, sentence.text, decoded)
         replacements |= match_unknown(open_places, found, alignment)
     return OutputText(decoded, replace_unknown(decoded, places, replacements), alignment)
@@ -97,12 +101,16 @@ def without_added_full_stop(output: OutputText, sentence: Sentence, prefix: str)
 
 
 async def aligned(
-    directed: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, output: OutputText
+    directed: DirectedModel,
+    sentence: Sentence,
+    hypothesis: Hypothesis,
+    output: OutputText,
+    caller: str = "",
 ) -> Edited:
     """The text of the output and its word alignment with the source."""
     alignment = output.alignment
     if alignment is None:
-        tokens = TokenPair(directed, sentence.source_ids, hypothesis.token_ids)
+        tokens = TokenPair(directed, sentence.source_ids, hypothesis.token_ids, caller)
         alignment = await align(tokens, sentence.text, output.decoded)
     return edited(output.decoded, alignment, output.edits)
 

@@ -41,6 +41,19 @@ async def test_more_than_a_few_at_once_are_refused(painter: Painter) -> None:
     assert len(set(await asyncio.gather(*drawn))) == 1
 
 
+async def test_another_caller_is_drawn_after_one_picture_of_the_first(painter: Painter) -> None:
+    done: list[str] = []
+
+    async def draw(caller: str) -> None:
+        await painter.heatmap(make(), caller)
+        done.append(caller)
+
+    drawn = [asyncio.create_task(draw("a")) for _ in range(MOST_WAITING)]
+    await asyncio.sleep(0)
+    await asyncio.gather(*drawn, asyncio.create_task(draw("b")))
+    assert done.index("b") == 1
+
+
 async def test_drawing_failure_raises_and_next_picture_is_drawn(painter: Painter) -> None:
     impossible = replace(make(), weights_LHRC=np.zeros((0, 0, 0, 0), np.float32), rows=())
     with pytest.raises(BackendFailed):

@@ -100,6 +100,17 @@ async def test_nan_in_maps_raises_backend_failed(
     assert "not made of numbers" in caplog.text
 
 
+async def test_callers_take_turns(reader: AttentionReader, model: Slow) -> None:
+    model.gate.clear()
+    ours = [asyncio.create_task(reader.read(SOURCE, TARGET, "a")) for _ in range(20)]
+    await asyncio.sleep(0.01)
+    other = asyncio.create_task(reader.read(SOURCE, (), "b"))
+    await asyncio.sleep(0.01)
+    model.gate.set()
+    await asyncio.gather(*ours, other)
+    assert model.calls.index((SOURCE, ())) == 1
+
+
 async def test_cancelled_read_is_removed_from_the_queue(
     reader: AttentionReader, model: Slow
 ) -> None:

@@ -188,6 +188,21 @@ async def test_pair_without_a_direct_model_raises_unsupported_pair(
         await inspector.alignment_of(Pair("a", "b"), ModelChoice("de", "en", "missing"))
 
 
+async def test_one_caller_does_not_exhaust_the_limit_for_another(
+    repository: ModelRepository, store: TranslationStore
+) -> None:
+    inspector = Inspector(repository, store, most=16)
+    pairs = [Pair("a", "A")] * 3
+    asked = [inspector.scores(pairs, CHOICE, "a") for _ in range(17)]
+    asked.append(inspector.scores(pairs, CHOICE, "b"))
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(outcome, Overloaded) for outcome in outcomes] == [
+        *([False] * 16),
+        True,
+        False,
+    ]
+
+
 async def test_requests_beyond_the_limit_raise_overloaded_and_release_their_place(
     inspector: Inspector,
 ) -> None:
