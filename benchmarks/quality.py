@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--from", dest="source", metavar="CODE", help="else all that bundles have")
     parser.add_argument("--to", dest="target", metavar="CODE", help="else all that bundles have")
-    parser.add_argument("--precision", choices=("int8", "fp32"), default="int8")
+    parser.add_argument("--precision", choices=("int8", "fp16", "fp32"), default="int8")
     parser.add_argument("--beam-size", type=int, help="else the bundle's")
     parser.add_argument(
         "--record", action="store_true", help="write the scores into manifest and model card"

@@ -153,7 +153,10 @@ class Batch:
         shape = self._shape
         # Rows as wide as the bundle's are bounded by the slots.
         bounds = BatchBounds(shape.slots, shape.max_batch_tokens, math.inf)
-        room = Room(bounds, self.running, self._line.callers)
+        room = Room(bounds)
+        for sentence in self.running:
+            room.take(sentence)
+        room.share_with(self._line.callers)
         return self._line.admit(room, shape.max_padded_tokens)
 
 

@@ -2,8 +2,8 @@
 
 A sentence keeps its slot. A slot that becomes free stays empty until another sentence gets it, the
 lowest first. What a launch has ranked is read after the next launch, so that a sentence computes
-one step too many before the host knows that it has ended, and a new sentence joins ``Search`` only
-after the record of the launch before its first one has been read.
+one step too many before the host knows that it has ended, and a new sentence joins
+``RankedSearch`` only after the record of the launch before its first one has been read.
 """
 
 from __future__ import annotations
@@ -11,22 +11,36 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+import numpy as np
+
 from models.bundle.manifest import SpecialIds
 from service.engine.errors import BackendFailed
-from service.engine.scheduler import Scheduler, Sequence
+from service.engine.ranked_search import RankedSearch
+from service.engine.scheduler import BatchScheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import Admission, Beam, Candidates, Launch, Limits, Ranked
 
 
-class BeamScheduler(Scheduler):
+class BeamScheduler(BatchScheduler):
     """Plans for a ``service.runtime.backend.BeamBackend``."""
 
     def __init__(self, limits: Limits, special_ids: SpecialIds, **bounds: Any) -> None:
-        """``bounds`` as of ``Scheduler``."""
+        """``bounds`` as of ``BatchScheduler``."""
         super().__init__(limits, special_ids, **bounds)
-        self._slots: list[int] = []
-        """Of each sentence in ``running``. Those behind the searches have been launched once."""
+        self._search = RankedSearch(limits, special_ids)
+        self._slots = np.zeros(limits.slots, np.int64)
+        """Of each sentence in ``running``."""
+        self._places = np.zeros(limits.slots, np.int64)
+        """By slot, the place in ``running`` of its sentence."""
+        self._launched: list[int] = []
+        """Slots of sentences that have been launched once, and join the search next."""
+        self._rows = 0
+        """Of all running beams."""
         self._free = list(range(limits.slots))
+
+    @property
+    def _searches(self) -> int:
+        return self._search.count
 
     def accepts(self, options: DecodingOptions) -> bool:
         """Whether the rules of the device's search are all that the options need."""
@@ -43,36 +57,47 @@ class BeamScheduler(Scheduler):
 
     def _begin(self, admitted: list[Sequence]) -> Admission:
         slots = [heapq.heappop(self._free) for _ in admitted]
-        self._slots += slots
+        first = len(self.running) - len(admitted)
+        self._slots[first : len(self.running)] = slots
+        self._places[slots] = np.arange(first, len(self.running))
+        self._launched += slots
         beams = [
             Beam(each.options.rows, each.options.min_decoding_length, each.options.disable_unk)
             for each in admitted
         ]
+        self._rows += sum(beam.rows for beam in beams)
         return Admission(slots, [each.source_ids for each in admitted], beams)
 
     def _step(self) -> Launch | None:
-        rows = sum(sequence.options.rows for sequence in self.running)
-        return Launch(list(self._slots), rows) if self.running else None
+        if not self.running:
+            return None
+        return Launch(self._slots[: len(self.running)].copy(), self._rows)
 
     def _advance(self, found: Candidates | Ranked) -> list[tuple[int, Decoded | BackendFailed]]:
         assert isinstance(found, Ranked)
-        over: list[tuple[int, Decoded | BackendFailed]] = []
-        if self._search.count:
-            slots = self._slots[: self._search.count]
-            over = self._search.advance_ranked(
-                found.rows_PR[slots], found.tokens_PR[slots], found.sums_PR[slots]
-            )
-        for sequence in self.running[self._search.count :]:
-            self._search.add(sequence.options, sequence.source_length)
-        return over
+        over = self._search.advance(found)
+        for slot in self._launched:
+            self._search.add(slot, self.running[self._places[slot]].options)
+        self._launched.clear()
+        return [(int(self._places[slot]), outcome) for slot, outcome in over]
 
     def _vacate(self, place: int) -> None:
-        heapq.heappush(self._free, self._slots[place])
-        last = self._search.remove(place) if place < self._search.count else place
-        self.running[place], self._slots[place] = self.running[last], self._slots[last]
-        del self.running[last], self._slots[last]
+        slot = int(self._slots[place])
+        heapq.heappush(self._free, slot)
+        if slot in self._launched:
+            self._launched.remove(slot)
+        else:
+            self._search.remove(slot)
+        self._rows -= self.running[place].options.rows
+        moved = self.running.pop()
+        if place < len(self.running):
+            self.running[place] = moved
+            self._slots[place] = self._slots[len(self.running)]
+            self._places[self._slots[place]] = place
 
     def check_integrity(self) -> None:
         super().check_integrity()
-        assert len(self._slots) == len(self.running)
-        assert sorted([*self._free, *self._slots]) == list(range(self.limits.slots))
+        slots = self._slots[: len(self.running)].tolist()
+        assert sorted([*self._free, *slots]) == list(range(self.limits.slots))
+        assert self._places[slots].tolist() == list(range(len(slots)))
+        assert self._rows == sum(sequence.options.rows for sequence in self.running)

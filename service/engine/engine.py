@@ -20,7 +20,7 @@ from typing import Any, assert_never
 
 from service.engine.errors import BackendFailed, EngineError, EngineStopped
 from service.engine.iteration import NO_CACHE, Departure, Finished, Iteration, LeaveReason, Observe
-from service.engine.scheduler import Plan, Scheduler, Sequence
+from service.engine.scheduler import BatchScheduler, Plan, Sequence
 from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
 from service.runtime.backend import (
     Admission,
@@ -73,7 +73,7 @@ class Engine:
     def __init__(
         self,
         backend: Backend | BeamBackend,
-        scheduler: Scheduler,
+        scheduler: BatchScheduler,
         observe: Observe = lambda _: None,
     ) -> None:
         """``observe`` gets one record per iteration, see ``service.engine.iteration``.

@@ -8,8 +8,8 @@ fairness). One sentence is always allowed.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,33 +39,39 @@ class BatchBounds:
 class Room:
     """What the bounds leave beside the sentences in the batch. Changes with ``take``."""
 
-    def __init__(
-        self, bounds: BatchBounds, running: Iterable[Occupant], waiting: Collection[str]
-    ) -> None:
-        """``waiting`` are the callers that have waiting sentences."""
+    def __init__(self, bounds: BatchBounds) -> None:
         self._bounds = bounds
-        self._inside: list[Occupant] = []
-        self._longest = 0
+        self._inside = 0
+        self._lengths: Counter[int] = Counter()
+        """Number of sentences by source length."""
         self._rows = 0.0
-        self._occupied: defaultdict[str, float] = defaultdict(float)
+        self._callers: Counter[str] = Counter()
+        """Number of sentences by caller."""
+        self._occupied: dict[str, float] = {}
         """Part of the batch by caller."""
-        for sentence in running:
-            self.take(sentence)
-        callers = len(self._occupied.keys() | set(waiting))
+        self._share = math.inf
+
+    def share_with(self, waiting: Collection[str]) -> None:
+        """Share the room between the callers in the batch and ``waiting``."""
+        callers = len(self._callers.keys() | set(waiting))
         self._share = 1 / callers if callers > 1 else math.inf
 
     @property
     def slots(self) -> int:
         """Number of free slots."""
-        return self._bounds.slots - len(self._inside)
+        return self._bounds.slots - self._inside
 
     def fits(self, sentence: Occupant) -> bool:
         """Whether the bounds leave room for a sentence."""
-        count = len(self._inside) + 1
-        padded = count * max(self._longest, sentence.source_length)
+        count = self._inside + 1
+        padded = count * max(max(self._lengths, default=0), sentence.source_length)
         rows = self._rows + sentence.rows_cost
         within = padded <= self._bounds.tokens and rows <= self._bounds.rows
         return count <= self._bounds.slots and (within or count == 1)
+
+    def serves(self, caller: str) -> bool:
+        """Whether a caller has a sentence in the batch."""
+        return caller in self._callers
 
     def is_closed_to(self, caller: str) -> bool:
         """Whether a caller has its share already."""
@@ -76,17 +82,26 @@ class Room:
         return self._occupied[sentence.caller] - self._part(sentence) >= self._share
 
     def take(self, sentence: Occupant) -> None:
-        self._inside.append(sentence)
-        self._longest = max(self._longest, sentence.source_length)
+        caller = sentence.caller
+        self._inside += 1
+        self._lengths[sentence.source_length] += 1
         self._rows += sentence.rows_cost
-        self._occupied[sentence.caller] += self._part(sentence)
+        self._callers[caller] += 1
+        self._occupied[caller] = self._occupied.get(caller, 0.0) + self._part(sentence)
 
     def release(self, sentence: Occupant) -> None:
         """Undo ``take``."""
-        self._inside.remove(sentence)
-        self._longest = max((each.source_length for each in self._inside), default=0)
+        caller, length = sentence.caller, sentence.source_length
+        self._inside -= 1
+        self._lengths[length] -= 1
+        if not self._lengths[length]:
+            del self._lengths[length]
         self._rows -= sentence.rows_cost
-        self._occupied[sentence.caller] -= self._part(sentence)
+        self._callers[caller] -= 1
+        self._occupied[caller] -= self._part(sentence)
+        if not self._callers[caller]:
+            # Sums of fractions are inexact: a caller without sentences occupies nothing.
+            del self._callers[caller], self._occupied[caller]
 
     def _part(self, sentence: Occupant) -> float:
         """The part of the batch that a sentence occupies."""

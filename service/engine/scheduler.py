@@ -16,7 +16,10 @@ leaves, the last one moves into its slot.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
 
 from models.bundle.manifest import SpecialIds
 from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, SentenceTooLong
@@ -99,7 +102,7 @@ class Books:
     cancelled: int = 0
 
 
-class Scheduler:
+class BatchScheduler(ABC):
     """Owns the waiting line, the slots and the search state. Only the engine thread calls it."""
 
     def __init__(
@@ -121,7 +124,7 @@ class Scheduler:
         """By slot."""
         self.books = Books()
         self._eos_id = special_ids.eos
-        self._search = Search(limits, special_ids)
+        self._room = Room(self._bounds)
         self._moves: list[tuple[int, int]] = []
         self._cautious = False
         """After a memory shortage: at most one sentence runs until one has left the batch."""
@@ -172,10 +175,17 @@ class Scheduler:
         """Admit the sentences that fit, and plan the next iteration."""
         if not len(self.waiting) or (self._cautious and self.running):
             return self.reschedule()
+        self._room.share_with(self.waiting.callers)
         preempted = self._make_room()
-        bounds = replace(self._bounds, slots=1) if self._cautious else self._bounds
-        room = Room(bounds, self.running, self.waiting.callers)
-        admitted = self.waiting.admit(room, self.max_padded_tokens)
+        if self._cautious:
+            # Nothing runs. The sentence's part of the usual room is what counts later.
+            (alone,) = self.waiting.admit(
+                Room(replace(self._bounds, slots=1)), self.max_padded_tokens
+            )
+            self._room.take(alone)
+            admitted = [alone]
+        else:
+            admitted = self.waiting.admit(self._room, self.max_padded_tokens)
         self.running += admitted
         return self._plan(preempted, admitted, self._begin(admitted) if admitted else None)
 
@@ -200,11 +210,10 @@ class Scheduler:
 
         Those of callers above their share, the latest first; none if that would not suffice.
         """
-        served = {sequence.caller for sequence in self.running}
-        waiting = self.waiting.first_interactive(served.__contains__)
+        room = self._room
+        waiting = self.waiting.first_interactive(room.serves)
         if waiting is None:
             return []
-        room = Room(self._bounds, self.running, self.waiting.callers)
         leaving: list[Sequence] = []
         for sequence in sorted(self.running, key=lambda s: (s.entered, s.id), reverse=True):
             if room.fits(waiting):
@@ -212,7 +221,10 @@ class Scheduler:
             if room.can_spare(sequence):
                 room.release(sequence)
                 leaving.append(sequence)
-        if not room.fits(waiting):
+        enough = room.fits(waiting)
+        for sequence in leaving:
+            room.take(sequence)
+        if not enough:
             return []
         self._return(leaving)
         return leaving
@@ -221,7 +233,7 @@ class Scheduler:
         """Move running sentences back to the waiting line."""
         # Last slot first: removing a sentence then never moves another one to be removed.
         for sequence in sorted(sequences, key=self.running.index, reverse=True):
-            self._vacate(self.running.index(sequence))
+            self._leave(self.running.index(sequence))
         for sequence in sorted(sequences, key=lambda sequence: sequence.id, reverse=True):
             self.waiting.prepend(sequence, sequence.request)
 
@@ -230,7 +242,7 @@ class Scheduler:
 
         NaN in the output for a sentence fails that sentence only.
         """
-        over = self._advance(found)
+        over = sorted(self._advance(found), key=itemgetter(0))
         leaving = [(self.running[slot], outcome) for slot, outcome in over]
         # Last slot first: removing a sentence then never moves another one to be removed.
         for slot, outcome in reversed(over):
@@ -243,7 +255,8 @@ class Scheduler:
         Every running sentence has one slot and one search. Every accepted sentence is waiting,
         running, or has left for one reason.
         """
-        assert self._search.count == len(self.running) <= self.limits.slots
+        assert self._searches == len(self.running) <= self.limits.slots
+        assert self._room.slots == self.limits.slots - len(self.running)
         assert self.waiting.tokens == sum(s.source_length for s in self.waiting)
         left = self.books.finished + self.books.failed + self.books.cancelled
         assert self.books.accepted == left + len(self.running) + len(self.waiting)
@@ -257,31 +270,35 @@ class Scheduler:
         moves, self._moves = self._moves, []
         return Plan(moves, preempted, admitted, encode, list(self.running), self._step())
 
+    @property
+    @abstractmethod
+    def _searches(self) -> int:
+        """Number of searches, after ``apply``."""
+
+    @abstractmethod
     def _begin(self, admitted: list[Sequence]) -> EncodeBatch | Admission:
         """Begin the searches of sentences that have just been appended to ``running``."""
-        first = self._search.count
-        for sequence in admitted:
-            self._search.add(sequence.options, sequence.source_length)
-        return EncodeBatch(first, [sequence.source_ids for sequence in admitted])
 
+    @abstractmethod
     def _step(self) -> StepBatch | Launch | None:
-        return self._search.batch() if self.running else None
+        """The next step; ``None`` if no sentence is running."""
 
+    @abstractmethod
     def _advance(self, found: Candidates | Ranked) -> list[tuple[int, Decoded | BackendFailed]]:
-        assert isinstance(found, Candidates)
-        return self._search.advance(found)
+        """Advance every search; returns places in ``running`` and results of finished ones."""
+
+    @abstractmethod
+    def _vacate(self, place: int) -> None:
+        """Remove a sentence from ``running``; the last one takes its place."""
 
     def _release(self, slot: int, reason: LeaveReason) -> None:
-        self._vacate(slot)
+        self._leave(slot)
         self._cautious = False
         self._enter(reason)
 
-    def _vacate(self, slot: int) -> None:
-        last = self._search.remove(slot)
-        moved = self.running.pop()
-        if slot != last:
-            self.running[slot] = moved
-            self._moves.append((last, slot))
+    def _leave(self, slot: int) -> None:
+        self._room.release(self.running[slot])
+        self._vacate(slot)
 
     def _enter(self, reason: LeaveReason) -> None:
         """Count a departure."""
@@ -294,3 +311,36 @@ class Scheduler:
                 self.books.cancelled += 1
             case "preempted":
                 raise AssertionError("a preempted sentence has not left the engine")
+
+
+class Scheduler(BatchScheduler):
+    """Plans for a ``service.runtime.backend.Backend``, which accepts every search."""
+
+    def __init__(self, limits: Limits, special_ids: SpecialIds, **bounds: Any) -> None:
+        """``bounds`` as of ``BatchScheduler``."""
+        super().__init__(limits, special_ids, **bounds)
+        self._search = Search(limits, special_ids)
+
+    @property
+    def _searches(self) -> int:
+        return self._search.count
+
+    def _begin(self, admitted: list[Sequence]) -> EncodeBatch:
+        first = self._search.count
+        for sequence in admitted:
+            self._search.add(sequence.options, sequence.source_length)
+        return EncodeBatch(first, [sequence.source_ids for sequence in admitted])
+
+    def _step(self) -> StepBatch | None:
+        return self._search.batch() if self.running else None
+
+    def _advance(self, found: Candidates | Ranked) -> list[tuple[int, Decoded | BackendFailed]]:
+        assert isinstance(found, Candidates)
+        return self._search.advance(found)
+
+    def _vacate(self, place: int) -> None:
+        last = self._search.remove(place)
+        moved = self.running.pop()
+        if place != last:
+            self.running[place] = moved
+            self._moves.append((last, place))

@@ -25,8 +25,7 @@ scores by which came first. So a result depends only on the sentence's own candi
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -34,9 +33,10 @@ from numpy.typing import NDArray
 
 from models.bundle.manifest import SpecialIds
 from service.engine.constraints import Constraints, gather_edits
+from service.engine.endings import Endings
 from service.engine.errors import BackendFailed
 from service.engine.history import History
-from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
+from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import BARRED, EMPTY_ROW, Candidates, FloatArray, Limits, StepBatch
 
 T = TypeVar("T")
@@ -46,16 +46,6 @@ _NO_CANDIDATES = 2
 """``bos`` and ``pad`` are removed, so each step requests two more candidates."""
 _BARELY = BARRED / 2
 """A lower log-probability belongs to a barred token."""
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    score: float
-    parent: int
-    token: int
-    length: int
-    """Tokens before ``token``."""
-    reason: FinishReason
 
 
 class Search:
@@ -72,7 +62,7 @@ class Search:
         """Number of sentences with constraints."""
         self._scored = 0
         """Number of sentences that need log-probabilities."""
-        self._ends: list[list[_End]] = []
+        self._endings: list[Endings] = []
         self._sums_PK = np.full((slots, rows), _DEAD, np.float32)
         """Sum of log-probabilities of each row; −∞ for an empty row."""
         self._tokens_PK = np.zeros((slots, rows), np.int32)
@@ -88,7 +78,7 @@ class Search:
         self._first_ended_P = np.zeros(slots, np.bool_)
         """Whether rank 0 has been an ending, or the search may stop without that."""
         self._needed_P = np.zeros(slots, np.float64)
-        """Score of the ``num_hypotheses``-th best finished hypothesis; −∞ with fewer of them."""
+        """As ``Endings.needed``."""
         self._least_shares_P = np.zeros(slots, np.float64)
         """Factor from sum to score for the longest hypothesis allowed."""
         self._columns = (
@@ -117,7 +107,7 @@ class Search:
         self._constraints.append(constraints)
         self._constrained += constraints is not None
         self._scored += options.needs_scores(constraints is not None)
-        self._ends.append([])
+        self._endings.append(Endings(options, self._eos_id))
         # Each sample has a row from the start; a beam search starts with one row that forks.
         first_rows = options.rows if options.samples else 1
         self._sums_PK[slot] = _DEAD
@@ -146,7 +136,7 @@ class Search:
         self._scored -= self._options[slot].needs_scores(self._constraints[slot] is not None)
         _replace(self._options, slot)
         _replace(self._constraints, slot)
-        _replace(self._ends, slot)
+        _replace(self._endings, slot)
         return last
 
     def batch(self) -> StepBatch:
@@ -197,34 +187,6 @@ class Search:
         rows_BR, tokens_BR, totals_BR = self._ranked(totals_BKN, ids_BKN)
         if self._constrained:
             self._choose(candidates, old_sums_BK, rows_BR, tokens_BR, totals_BR)
-        return self._advance(rows_BR, tokens_BR, totals_BR, old_sums_BK, failed)
-
-    def advance_ranked(
-        self,
-        rows_BR: NDArray[np.int64],
-        tokens_BR: NDArray[np.int64],
-        totals_BR: FloatArray,
-    ) -> list[tuple[int, Decoded | BackendFailed]]:
-        """As ``advance``, with candidates that the device has ranked; −∞ where there is none.
-
-        A sentence without a candidate fails. The arrays are changed.
-        """
-        failed = set(np.flatnonzero((totals_BR == _DEAD).all(axis=1)).tolist())
-        # The device ranks for its widest beam.
-        totals_BR[np.arange(totals_BR.shape[1]) >= self._ranks_P[: self.count, None]] = _DEAD
-        old_sums_BK = self._sums_PK[: self.count].copy()
-        return self._advance(rows_BR, tokens_BR, totals_BR, old_sums_BK, failed)
-
-    def _advance(
-        self,
-        rows_BR: NDArray[np.int64],
-        tokens_BR: NDArray[np.int64],
-        totals_BR: FloatArray,
-        old_sums_BK: FloatArray,
-        failed: set[int],
-    ) -> list[tuple[int, Decoded | BackendFailed]]:
-        """End hypotheses and searches, and place the other ranks."""
-        count = self.count
         self._lengths_P[:count] += 1
         last_B = self._lengths_P[:count] == self._max_lengths_P[:count]
         alive_BR = totals_BR > _DEAD
@@ -364,19 +326,11 @@ class Search:
 
     def _finish(self, slot: int, row: int, log_prob: float, token: int) -> None:
         """Record the finished hypothesis of ``row`` plus ``token``."""
-        length = int(self._lengths_P[slot])
-        score = self._options[slot].normalised(log_prob, length)
-        constraints = self._constraints[slot]
-        if constraints is not None:
-            score += constraints.coverage(row)
-        reason = FinishReason.COMPLETE if token == self._eos_id else FinishReason.LENGTH
-        if not self._options[slot].needs_scores(constraints is not None):
-            score = math.nan
-        ends, wanted = self._ends[slot], self._options[slot].num_hypotheses
-        ends.append(_End(score, row, token, length - 1, reason))
-        self._num_ends_P[slot] += 1
-        if len(ends) >= wanted:
-            self._needed_P[slot] = sorted(end.score for end in ends)[-wanted]
+        constraints, endings = self._constraints[slot], self._endings[slot]
+        coverage = None if constraints is None else constraints.coverage(row)
+        endings.add(row, token, int(self._lengths_P[slot]) - 1, log_prob, coverage)
+        self._num_ends_P[slot] = len(endings)
+        self._needed_P[slot] = endings.needed
 
     def _over(
         self, last_B: NDArray[np.bool_], failed: set[int], old_sums_BK: FloatArray
@@ -399,26 +353,14 @@ class Search:
         return outcomes
 
     def _result(self, slot: int, old_sums_K: FloatArray) -> Decoded:
-        options, ends = self._options[slot], self._ends[slot]
-        if not ends:
+        endings = self._endings[slot]
+        if not len(endings):
             # No row has an allowed next token, so the rows themselves are the hypotheses.
             length, constraints = int(self._lengths_P[slot]) - 1, self._constraints[slot]
             for row in np.flatnonzero(old_sums_K > _DEAD).tolist():
-                score = options.normalised(float(old_sums_K[row]), length)
-                if constraints is not None:
-                    score += constraints.coverage(row, stuck=True)
-                ends.append(_End(score, row, self._eos_id, length, FinishReason.LENGTH))
-        ranked = sorted(ends, key=lambda end: end.score, reverse=True)
-        best, remaining = ranked[: options.num_hypotheses], ranked[options.num_hypotheses :]
-        if options.all_finished:
-            best += [end for end in remaining if end.reason is FinishReason.COMPLETE]
-        return Decoded(
-            tuple(Hypothesis(self._tokens(slot, end), end.score) for end in best), best[0].reason
-        )
-
-    def _tokens(self, slot: int, end: _End) -> tuple[int, ...]:
-        before = self._history.trace(slot, end.parent, end.length)
-        return before if end.token == self._eos_id else (*before, end.token)
+                coverage = 0.0 if constraints is None else constraints.coverage(row, stuck=True)
+                endings.add_cut(row, length, float(old_sums_K[row]), coverage)
+        return endings.decoded(partial(self._history.trace, slot))
 
 
 def _replace(items: list[T], place: int) -> None:

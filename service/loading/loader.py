@@ -27,7 +27,7 @@ from service.engine.engine import Engine
 from service.engine.errors import EngineError
 from service.engine.group import EngineGroup
 from service.engine.iteration import Iteration
-from service.engine.scheduler import Scheduler
+from service.engine.scheduler import BatchScheduler, Scheduler
 from service.engine.types import DecodingOptions
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, BeamBackend, TeacherForced
@@ -234,7 +234,9 @@ async def load_model(
     opened = await _in_thread(lambda: open_bundle(path, settings))
     manifest = opened.manifest
 
-    def engine(device: str, backend: Backend | BeamBackend, scheduler: type[Scheduler]) -> Engine:
+    def engine(
+        device: str, backend: Backend | BeamBackend, scheduler: type[BatchScheduler]
+    ) -> Engine:
         of_engine = scheduler(
             backend.limits,
             manifest.special_ids,

@@ -25,6 +25,10 @@ BARRED = np.float32(-1e9)
 """Logit bias of a forbidden token. Finite, because infinities could produce NaN."""
 
 
+NO_CANDIDATE = np.float32(-5e8)
+"""A sum of log-probabilities on the device is above this."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Capacity of a loaded model: ``slots`` sentences of ``rows_per_slot`` hypotheses each."""
@@ -162,7 +166,7 @@ class Admission:
 class Launch:
     """Extend the sentences in some slots by one token, from the state on the device."""
 
-    slots: Sequence[int]
+    slots: NDArray[np.int64]
     rows: int
     """Of all their beams."""
 
@@ -171,13 +175,16 @@ class Launch:
 class Ranked:
     """What the launch before the last one has ranked, by slot. Valid until the next launch.
 
-    Axis R has the ``2 * rows_per_slot`` best candidates of a sentence, best first.
+    Axis R has the ``2 * rows_per_slot`` best candidates of a sentence, best first. What the device
+    has ranked for slots that were not launched means nothing.
     """
 
-    rows_PR: NDArray[np.int64]
+    places_PR: NDArray[np.int64]
+    """Row times ``candidates``, and the number of the candidate of that row."""
+    candidates: int
     tokens_PR: NDArray[np.int64]
     sums_PR: FloatArray
-    """Sums of log-probabilities; −∞ where there is no candidate."""
+    """Sums of log-probabilities; not above ``NO_CANDIDATE`` where there is no candidate."""
 
 
 class BeamBackend(Protocol):

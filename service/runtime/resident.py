@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -27,8 +27,6 @@ from service.runtime.memory import Budget, HostMemory, Memory, consecutive
 from service.runtime.sessions import open_session
 
 _KEPT_BINDINGS = 64
-_BARELY = np.float32(-5e8)
-"""A lower sum is of no candidate."""
 _ORDERED_ENTRIES = 256
 """Up to this length, CUDA's TopK takes the lowest free entries of a cache first."""
 _MOST_SPARE = 4
@@ -40,6 +38,11 @@ _STATE = ("sums", "tokens", "self_bias")
 _Place = tuple[type[np.generic], tuple[int, ...], int]
 """Element type, shape and address of an array."""
 _RECORD = ("rank_places", "rank_tokens", "rank_sums", "entries")
+
+
+class _Bound(NamedTuple):
+    binding: onnxruntime.IOBinding
+    options: onnxruntime.RunOptions | None
 
 
 class ResidentBackend:
@@ -84,10 +87,10 @@ class ResidentBackend:
         self._events = memory.event(), memory.event()
         self._encoded = memory.event()
         self._turn = 0
-        self._sent = [False, False]
-        """Whether each block of positions and membership is as the device needs it."""
-        self._bindings: OrderedDict[tuple[int, int], onnxruntime.IOBinding] = OrderedDict()
-        self._launched: tuple[int, ...] = ()
+        self._stale_P = np.ones(slots, np.bool_), np.ones(slots, np.bool_)
+        """Slots whose membership each block lacks."""
+        self._bindings: OrderedDict[tuple[int, int], _Bound] = OrderedDict()
+        self._launched_P = np.zeros(slots, np.bool_)
         """Slots of the last launch whose sentences are still there."""
         self._lengths_P = np.zeros(slots, np.int64)
         """Of each source."""
@@ -102,6 +105,7 @@ class ResidentBackend:
             "early_bars": np.zeros((slots, rows, BARS), element),
             "bars": np.zeros((slots, rows, BARS), element),
         }
+        self._members["early_bars"][..., _EOS_BAR] = 1
         self._recorded = Layout()
         for name in _RECORD:
             columns = rows if name == "entries" else 2 * rows
@@ -112,6 +116,10 @@ class ResidentBackend:
         largest = self._most_entries, limits.source_length + memory.cross_bucket
         for record in self._records:
             record.reserve(self._recorded.end)
+        self._recorded_arrays = tuple(
+            {name: record.view(*place) for name, place in self._recorded.places.items()}
+            for record in self._records
+        )
         for given in self._given:
             given.reserve(self._given_layout(*largest).end)
         self._state.reserve(self._state_layout(self._most_entries).end)
@@ -162,9 +170,9 @@ class ResidentBackend:
     def encode(self, batch: Admission) -> None:
         slots = list(batch.slots)
         # The record that has not been read is of the earlier sentences in these slots.
-        self._launched = tuple(slot for slot in self._launched if slot not in batch.slots)
+        self._launched_P[slots] = False
         lengths = [len(source) for source in batch.sources]
-        longest = max(*lengths, int(self._lengths_P[list(self._launched)].max(initial=0)))
+        longest = max(*lengths, int(self._lengths_P.max(where=self._launched_P, initial=0)))
         if self._cross.resize(longest, self.limits.slots):
             self._lay_out_given()
         # The last copy of source ids may not have been made yet.
@@ -177,46 +185,44 @@ class ResidentBackend:
         self._lengths_P[slots] = lengths
         self._positions_P[slots] = 0
         self._highest_P[slots] = -1
-        members, rows = self._members, np.arange(self.limits.rows_per_slot)
-        ranks = np.arange(2 * len(rows))
-        for slot, beam in zip(slots, batch.beams, strict=True):
-            members["row_bias"][slot] = np.where(rows < beam.rows, 0, DEAD)
-            members["powers"][slot, :, 0] = np.where(ranks < 2 * beam.rows, 2.0**ranks, 0)
-            members["first_lines"][slot] = sum(4**narrower for narrower in range(1, beam.rows))
-            members["min_lengths"][slot] = beam.min_length
-            members["bars"][slot, :, _UNK_BAR] = beam.bar_unk
-            members["early_bars"][slot] = members["bars"][slot]
-            members["early_bars"][slot, :, _EOS_BAR] = 1
-        self._sent = [False, False]
+        members, ranks = self._members, np.arange(2 * self.limits.rows_per_slot)
+        rows_S1 = np.array([[beam.rows] for beam in batch.beams])
+        members["row_bias"][slots] = np.where(ranks[: len(ranks) // 2] < rows_S1, 0, DEAD)
+        members["powers"][slots, :, 0] = np.where(ranks < 2 * rows_S1, 2.0**ranks, 0)
+        # Where the table of this width begins: behind those of 4^1, 4^2, … lines.
+        members["first_lines"][slots, 0] = (4**rows_S1 - 4) // 3
+        members["min_lengths"][slots, 0, 0] = [beam.min_length for beam in batch.beams]
+        members["bars"][slots, :, _UNK_BAR] = [[beam.bar_unk] for beam in batch.beams]
+        members["early_bars"][slots, :, _UNK_BAR] = members["bars"][slots, :, _UNK_BAR]
+        for stale_P in self._stale_P:
+            stale_P[slots] = True
 
     def step(self, batch: Launch) -> Ranked:
-        sentences = self._memory.batch_size(max(batch.slots) + 1, self.limits.slots)
+        slots = batch.slots
+        sentences = self._memory.batch_size(int(slots.max()) + 1, self.limits.slots)
         # The last launch, whose record has not been read, and this one may use K entries each.
-        used = int(self._highest_P[list(batch.slots)].max())
+        used = int(self._highest_P[slots].max())
         self._fit(used + 1 + 2 * self.limits.rows_per_slot)
         turn, other = self._turn, 1 - self._turn
-        binding, options = self._binding(sentences, turn)
-        if not self._sent[turn]:
+        bound = self._binding(sentences, turn)
+        if self._stale_P[turn].any():
             self._send(turn)
-        self._step.run_with_iobinding(binding, options)
+        self._step.run_with_iobinding(bound.binding, bound.options)
         self._records[turn].receive(self._recorded.end)
         self._events[turn].record()
-        last = self.limits.target_length - 1
         advanced = self._positions_P[:sentences]
-        np.minimum(advanced + 1, last, out=advanced)
-        before, self._launched = self._launched, tuple(batch.slots)
+        advanced += 1
+        np.minimum(advanced, self.limits.target_length - 1, out=advanced)
         self._turn = other
         self._events[other].wait()
-        return self._read(other, list(before))
-
-    def _read(self, turn: int, slots: list[int]) -> Ranked:
-        places_PR, tokens_PR, sums_PR, entries_PK = (
-            self._records[turn].view(*place) for place in self._recorded.places.values()
+        record = self._recorded_arrays[other]
+        for entries_P in record["entries"].T:
+            np.maximum(self._highest_P, entries_P, out=self._highest_P, where=self._launched_P)
+        self._launched_P[...] = False
+        self._launched_P[slots] = True
+        return Ranked(
+            record["rank_places"], self._candidates, record["rank_tokens"], record["rank_sums"]
         )
-        highest = entries_PK[slots].max(axis=1, initial=-1)
-        self._highest_P[slots] = np.maximum(self._highest_P[slots], highest)
-        sums_PR = np.where(sums_PR > _BARELY, sums_PR, np.float32(-np.inf))
-        return Ranked(places_PR // self._candidates, tokens_PR, sums_PR)
 
     def cache_use(self) -> CacheUse:
         return self._budget.use
@@ -274,7 +280,8 @@ class ResidentBackend:
     def _lay_out_given(self) -> None:
         """Place positions, membership and constants for the present lengths of the caches."""
         self._places = self._given_layout(self._own.length, self._cross.length)
-        self._sent = [False, False]
+        for stale_P in self._stale_P:
+            stale_P[...] = True
         self._bindings.clear()
 
     def _given_layout(self, entries: int, sources: int) -> Layout:
@@ -289,23 +296,24 @@ class ResidentBackend:
 
     def _send(self, turn: int) -> None:
         """Copy positions, membership and constants to the device."""
-        slots, block = self.limits.slots, self._given[turn]
+        block = self._given[turn]
         arrays = {name: block.view(*place) for name, place in self._places.places.items()}
+        slots = np.flatnonzero(self._stale_P[turn])
         for name, array in self._members.items():
-            arrays[name][...] = array
+            arrays[name][slots] = array[slots]
         arrays["positions"][...] = self._positions_P[:, None]
         arrays["entry_numbers"][...] = np.arange(self._own.length)
-        arrays["write_base"][..., 0] = np.arange(slots)[:, None, None]
-        arrays["write_base"][..., 1] = np.arange(self._heads)
-        arrays["write_base"][..., 2] = 0
-        hidden_PS = ~visible_source(self._lengths_P, self._cross.length)
-        arrays["cross_bias"][...] = (hidden_PS * self._element(self._hidden))[:, None, None]
+        write_base_SHI = arrays["write_base"][:, 0]
+        write_base_SHI[slots, :, 0] = slots[:, None]
+        write_base_SHI[slots, :, 1] = np.arange(self._heads)
+        write_base_SHI[slots, :, 2] = 0
+        seen_SS = visible_source(self._lengths_P[slots], self._cross.length)
+        bias_SS = np.where(seen_SS, self._element(0), self._element(self._hidden))
+        arrays["cross_bias"][slots, 0] = bias_SS[:, None]
         block.send(0, self._places.end)
-        self._sent[turn] = True
+        self._stale_P[turn][...] = False
 
-    def _binding(
-        self, sentences: int, turn: int
-    ) -> tuple[onnxruntime.IOBinding, onnxruntime.RunOptions | None]:
+    def _binding(self, sentences: int, turn: int) -> _Bound:
         """The binding of a turn for the first slots, and the options of its runs."""
         key = sentences, turn
         if key not in self._bindings:
@@ -313,20 +321,19 @@ class ResidentBackend:
             if len(self._bindings) > _KEPT_BINDINGS:
                 self._bindings.popitem(last=False)
         self._bindings.move_to_end(key)
-        addresses = [address for pool in (self._own, self._cross) for _, address in pool.arrays()]
-        blocks = [block.address for block in (*self._given, self._state, *self._records)]
-        lengths = self._own.length, self._cross.length
-        identity = sentences, turn, *lengths, *addresses, *blocks
-        return self._bindings[key], self._memory.graph_options(identity)
+        return self._bindings[key]
 
-    def _bound(self, sentences: int, turn: int) -> onnxruntime.IOBinding:
+    def _bound(self, sentences: int, turn: int) -> _Bound:
         binding = self._step.io_binding()
         memory = self._memory
+        places = [address for pool in (self._own, self._cross) for _, address in pool.arrays()]
+        places += [block.address for block in (*self._given, self._state, *self._records)]
+        identity = sentences, turn, self._own.length, self._cross.length, *places
         for name, place in self._inputs(sentences, turn):
             binding.bind_input(name, memory.device, memory.device_id, *place)
         for name, place in self._outputs(sentences, turn):
             binding.bind_output(name, memory.device, memory.device_id, *place)
-        return binding
+        return _Bound(binding, memory.graph_options(identity))
 
     def _inputs(self, sentences: int, turn: int) -> Iterator[tuple[str, _Place]]:
         for name in self._places.places:

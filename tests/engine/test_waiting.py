@@ -29,7 +29,8 @@ def line_of(*waiting: Waiting) -> Line[Waiting]:
 
 def admit(line: Line[Waiting], slots: int, max_padded_tokens: int) -> list[Waiting]:
     """Admit into an empty batch of so many slots."""
-    room = Room(BatchBounds(slots, 1 << 20, math.inf), (), line.callers)
+    room = Room(BatchBounds(slots, 1 << 20, math.inf))
+    room.share_with(line.callers)
     return line.admit(room, max_padded_tokens)
 
 

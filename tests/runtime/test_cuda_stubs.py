@@ -27,14 +27,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def observed() -> dict[str, Any]:
+def run(module: str, *arguments: str) -> str:
+    """What a module prints on the stubs."""
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(STUBS / "lib"),
         "PYTHONPATH": f"{STUBS / 'site'}:{ROOT}",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.cuda_stubs.observe", "bundles/general-de-en"],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -42,7 +42,13 @@ def observed() -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def observed() -> dict[str, Any]:
+    printed = run("tests.runtime.cuda_stubs.observe", "bundles/general-de-en")
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 
 
@@ -110,6 +116,14 @@ def test_capture_has_nothing_that_a_replay_would_read_from_the_host(
         if name.startswith("[capture] ")
     }
     assert inside == {"KERNEL", "CUBLAS", "COPY D2D", "MEMSET", "CUDNN cudnnReduceTensor"}
+
+
+def test_benchmark_of_the_hosts_part_of_a_step_runs_on_the_stubs() -> None:
+    lines = run("benchmarks.host_step", "--sentences", "8").splitlines()
+    measured = [line.split(" µs")[0].split("  ")[0] for line in lines if "µs" in line]
+    admitting = [f"{part}, admitting" for part in ("planning", "backend", "reading")]
+    assert measured[:3] == ["planning", "backend", "reading"]
+    assert {*admitting, "encode"} <= set(measured[3:])
 
 
 def test_every_node_of_the_resident_graph_is_on_the_gpu(observed: dict[str, Any]) -> None:

@@ -139,7 +139,7 @@ def observe_resident(bundle: Bundle, *, capture: bool) -> dict[str, object]:
         return record(lambda: backend.encode(batch))
 
     def step(slots: list[int]) -> dict[str, int]:
-        return record(lambda: backend.step(Launch(slots, ROWS * len(slots))))
+        return record(lambda: backend.step(Launch(np.array(slots), ROWS * len(slots))))
 
     slots = list(range(3 * SENTENCES))
     first = admit(slots), step(slots)
