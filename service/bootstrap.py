@@ -299,7 +299,7 @@ async def _load_all(repository: ModelRepository, reloader: Reloader, loaded: asy
     await reloader.reload("start")
     loaded.set()
     try:
-        names = ", ".join(model.name for model in repository.offer.models)
+        names = ", ".join(model.name for model in repository.catalogue.models)
         logger.info("ready", extra={"models": names})
     except NotReady as error:
         logger.error("not ready: %s", error)

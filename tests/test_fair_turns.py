@@ -2,11 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from service.fair_turns import FairTurns
-
-pytestmark = pytest.mark.anyio
 
 
 class Calls:

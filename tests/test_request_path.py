@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 
 import httpx
-import pytest
 import uvicorn
 
 from service.bootstrap import running
@@ -25,8 +24,6 @@ BUNDLE = ROOT / "bundles" / "general-de-en"
 IN_THE_BACKGROUND = {"service/state/database"}
 """Writes the ledger once a second, whatever is requested."""
 MOST_MODULES, MOST_TYPES = 25, 9
-
-pytestmark = pytest.mark.anyio
 
 
 class Tracer:

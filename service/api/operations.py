@@ -157,7 +157,7 @@ def create_router(
 def _models(repository: ModelRepository) -> tuple[tuple[LoadedModel, ...], list[str]]:
     """List models, and why there are none."""
     try:
-        return repository.offer.models, []
+        return repository.catalogue.models, []
     except NotReady as error:
         return (), [str(error)]
 

@@ -67,8 +67,8 @@ class DocumentWork:
         Raises ``DocumentError``, or a ``TranslationError`` if the languages or the model are not on
         offer, or the language cannot be detected.
         """
-        offer = self._repository.offer
-        target = offer.language(order.target, "targets")
+        catalogue = self._repository.catalogue
+        target = catalogue.language(order.target, "targets")
         languages = Languages(target=target)
         if order.source is not None:
             pair = self._checked(order.source, order)
@@ -77,7 +77,7 @@ class DocumentWork:
         source = order.source
         if source is None:
             detected = await asyncio.to_thread(
-                self._translator.detect, document.sample, target, offer
+                self._translator.detect, document.sample, target, catalogue
             )
             source = detected.language
         return OpenedDocument(document, self._checked(source, order), order)
@@ -131,8 +131,8 @@ class DocumentWork:
         return [translation.text for translation in translations]
 
     def _checked(self, source: str, order: DocumentOrder) -> LanguagePair:
-        offer = self._repository.offer
-        pair = offer.pair(source, order.target)
+        catalogue = self._repository.catalogue
+        pair = catalogue.pair(source, order.target)
         if order.model is not None and pair.source != pair.target:
-            offer.route(pair, order.model)
+            catalogue.route(pair, order.model)
         return pair

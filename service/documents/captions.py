@@ -107,12 +107,12 @@ def _groups(caption: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
     """Groups of lines that form one sentence or utterance."""
     group: list[tuple[int, str]] = []
     for start, line in caption:
-        said = _spoken(line)
-        ends = not said.strip() or _SPEAKER.match(said)
+        spoken = _spoken(line)
+        ends = not spoken.strip() or _SPEAKER.match(spoken)
         if group and (ends or _SENTENCE_END.search(_spoken(group[-1][1]))):
             yield group
             group = []
-        if said.strip():
+        if spoken.strip():
             group.append((start, line))
     if group:
         yield group
@@ -156,13 +156,13 @@ def _changed(change: Callable[[str], str], pieces: Iterator[Piece]) -> Iterator[
 def _pieces(line: str) -> Iterator[Piece]:
     """Tags and words. A dash of dialogue and notes of music are marks."""
     end_of_last = 0
-    said = False
+    has_words = False
     for tag in [*_TAG.finditer(line), None]:
         text = line[end_of_last : tag.start() if tag else len(line)]
-        if not said and (dash := _DASH.match(text)):
+        if not has_words and (dash := _DASH.match(text)):
             yield Piece("mark", dash[0])
             text = text[dash.end() :]
-        said = said or bool(text.strip())
+        has_words = has_words or bool(text.strip())
         for number, part in enumerate(_MUSIC.split(text)):
             yield Piece("mark" if number % 2 else "text", part)
         if tag is None:

@@ -61,12 +61,12 @@ class Fragment:
     @property
     def source(self) -> MarkedSource | None:
         """The text to translate; ``None`` without a letter or digit."""
-        said = "".join(piece.text for piece in self._core if piece.kind == "text")
-        if not any(character.isalnum() for character in said):
+        text = "".join(piece.text for piece in self._core if piece.kind == "text")
+        if not any(character.isalnum() for character in text):
             return None
         if all(piece.kind == "text" for piece in self._core):
-            return MarkedSource(said)
-        return MarkedSource("".join(map(_written, self._core)), _MARKUP, len(said))
+            return MarkedSource(text)
+        return MarkedSource("".join(map(_written, self._core)), _MARKUP, len(text))
 
     def replaced(self, translation: str) -> tuple[Piece, ...]:
         """All pieces, with the text and the order of tags from ``translation``.
@@ -166,13 +166,13 @@ def _trimmed(
             before.append(core.popleft())
             after.append(core.pop())
         elif first.kind == "text" and first.text[0].isspace():
-            said = first.text.lstrip()
-            before.append(Piece("text", first.text[: -len(said)]))
-            core[0] = Piece("text", said)
+            stripped = first.text.lstrip()
+            before.append(Piece("text", first.text[: -len(stripped)]))
+            core[0] = Piece("text", stripped)
         elif last.kind == "text" and last.text[-1].isspace():
-            said = last.text.rstrip()
-            after.append(Piece("text", last.text[len(said) :]))
-            core[-1] = Piece("text", said)
+            stripped = last.text.rstrip()
+            after.append(Piece("text", last.text[len(stripped) :]))
+            core[-1] = Piece("text", stripped)
         else:
             break
     return tuple(before), tuple(core), tuple(reversed(after))

@@ -182,24 +182,24 @@ def _declared(content: bytes) -> str:
 
 
 def _places(text: str) -> Iterator[Place]:
-    start = end = said = 0
+    start = end = length = 0
     opened: list[bool] = []
     preformatted = 0
     for token in gathered(html_tokens.read(text, _HTML)):
         end += len(token.raw)
         if token.kind == "text" and not token.raw.isspace():
-            said += len(html.unescape(token.raw))
+            length += len(html.unescape(token.raw))
         elif token.kind == "open":
             opened.append(_PREFORMATTED.match(token.raw) is not None)
             preformatted += opened[-1]
         elif token.kind == "close":
             preformatted -= opened.pop()
         if token.breaks and token.raw and not preformatted and end - start >= _CHARACTERS:
-            yield from _place(text, start, end, said)
-            start, said = end, 0
-    yield from _place(text, start, end, said)
+            yield from _place(text, start, end, length)
+            start, length = end, 0
+    yield from _place(text, start, end, length)
 
 
-def _place(text: str, start: int, end: int, said: int) -> Iterator[Place]:
-    if said:
-        yield Place(start, end, MarkedSource(text[start:end], _HTML, said), str)
+def _place(text: str, start: int, end: int, length: int) -> Iterator[Place]:
+    if length:
+        yield Place(start, end, MarkedSource(text[start:end], _HTML, length), str)

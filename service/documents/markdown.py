@@ -71,13 +71,13 @@ def _prose(
     lines: list[tuple[int, str]], block: Token, heading: bool, newline: str, inline: Inline
 ) -> Iterator[Place]:
     """The place of a paragraph or heading, whose lines may have a prefix such as ``> ``."""
-    said = [line.strip() for line in block.content.split("\n")]
-    found = _found(lines, block, said, heading)
+    contents = [line.strip() for line in block.content.split("\n")]
+    found = _found(lines, block, contents, heading)
     fragment = Fragment(inline.read(block.content))
     shape = Lines(
         newline=newline,
         prefix=found[1][2] if len(found) > 1 else "",
-        width=max(map(len, said)) if len(found) > 1 else None,
+        width=max(map(len, contents)) if len(found) > 1 else None,
     )
     write = written_heading if heading and len(found) == 1 else written_paragraph
     if (source := fragment.source) is not None:
@@ -85,14 +85,16 @@ def _prose(
 
 
 def _found(
-    lines: list[tuple[int, str]], block: Token, said: list[str], heading: bool
+    lines: list[tuple[int, str]], block: Token, contents: list[str], heading: bool
 ) -> list[tuple[int, int, str]]:
     """Start, end and line prefix of each line of a block's content."""
     assert block.map is not None
     # Lines of unusual whitespace are not blank lines and not part of the content.
-    for first in range(block.map[0], block.map[1] - len(said) + 1):
+    for first in range(block.map[0], block.map[1] - len(contents) + 1):
         found = []
-        for (start, line), content in zip(lines[first : first + len(said)], said, strict=True):
+        for (start, line), content in zip(
+            lines[first : first + len(contents)], contents, strict=True
+        ):
             column = _column(line, content, heading)
             if column is None:
                 break

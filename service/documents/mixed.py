@@ -72,8 +72,8 @@ class Mixed:
     def _text(
         self, holder: etree._Element, text: str | None, properties: etree._Element | None
     ) -> Atom:
-        said = _BLANKS.sub(" ", text or "") if self.squeezes else text or ""
-        return Atom("text", holder, properties, text=said)
+        content = _BLANKS.sub(" ", text or "") if self.squeezes else text or ""
+        return Atom("text", holder, properties, text=content)
 
     def _atoms(self, element: etree._Element, properties: etree._Element | None) -> Iterator[Atom]:
         name = name_of(element)

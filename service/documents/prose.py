@@ -63,8 +63,8 @@ def _written(pieces: Iterable[Piece]) -> str:
 def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
     """The pieces on one line, with only the backslashes needed to parse as intended."""
     meant = [_on_one_line(piece) for piece in pieces]
-    said = "".join(piece.text for piece in meant if piece.kind == "text")
-    special = set(_SPECIAL.findall(said))
+    text = "".join(piece.text for piece in meant if piece.kind == "text")
+    special = set(_SPECIAL.findall(text))
 
     def is_read_as_meant(characters: set[str]) -> bool:
         written = _with_backslashes(meant, characters)

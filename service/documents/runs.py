@@ -59,15 +59,15 @@ class _Runs:
 
     def say(self, holder: etree._Element, text: str, properties: etree._Element | None) -> None:
         namespace = _namespace(holder)
-        said = etree.Element(f"{{{namespace}}}t")
-        said.text = text
+        element = etree.Element(f"{{{namespace}}}t")
+        element.text = text
         if "drawingml" not in namespace:
             # DrawingML has no such attribute, and preserves blanks.
-            said.set(_SPACE, "preserve")
+            element.set(_SPACE, "preserve")
         if "spreadsheetml" in namespace and properties is None and not contents_of(holder):
-            _append(holder, said)
+            _append(holder, element)
         else:
-            _new_run(holder, properties).append(said)
+            _new_run(holder, properties).append(element)
 
     def put(self, holder: etree._Element, atom: Atom) -> None:
         if atom.loose:

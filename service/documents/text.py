@@ -54,8 +54,8 @@ def _cuts(text: str, start: int, end: int) -> Iterator[int]:
 
 def _place(text: str, start: int, end: int) -> Iterator[Place]:
     """The text between two offsets, without surrounding blanks."""
-    said = text[start:end]
-    start += len(said) - len(said.lstrip())
-    end -= len(said) - len(said.rstrip())
+    part = text[start:end]
+    start += len(part) - len(part.lstrip())
+    end -= len(part) - len(part.rstrip())
     if any(character.isalnum() for character in text[start:end]):
         yield Place(start, end, MarkedSource(text[start:end]), str)

@@ -177,14 +177,14 @@ class Metrics:
         )
         self.reloads = counter(
             "nmt_reloads_total",
-            "Times the offer was compared with the bundle directory, by what came of it.",
+            "Times the catalogue was compared with the bundle directory, by what came of it.",
             "outcome",
         )
         for outcome in get_args(ReloadOutcome):
             self.reloads.labels(outcome)
         self.reloaded_at = gauge(
             "nmt_reload_success_timestamp_seconds",
-            "When the offer was last found or made equal to the bundle directory.",
+            "When the catalogue was last found or made equal to the bundle directory.",
         )
         self.bundles_failed = gauge(
             "nmt_bundles_failed", "Bundles that were found and could not be loaded."

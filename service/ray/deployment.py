@@ -74,7 +74,7 @@ class Replica:
         await service.loaded.wait()
         if not self._was_ready:
             # Raises NotReady, which names each bundle that failed and why.
-            self._was_ready = bool(service.repository.offer.models)
+            self._was_ready = bool(service.repository.catalogue.models)
         if stopped := service.repository.stopped:
             raise ReplicaUnhealthy(f"the engine of {', '.join(stopped)} has stopped")
 

@@ -232,12 +232,12 @@ class Inspector:
 
     @asynccontextmanager
     async def _leased(self, choice: ModelChoice) -> AsyncIterator[DirectedModel]:
-        offer = self._repository.offer
-        pair = offer.pair(choice.source, choice.target)
+        catalogue = self._repository.catalogue
+        pair = catalogue.pair(choice.source, choice.target)
         async with self._repository.lease(pair, choice.model) as (directed, *others):
             if others:
                 # A pivot route has no attention between the two texts.
-                direct = [p.target for p in offer.direct_pairs() if p.source == pair.source]
+                direct = [p.target for p in catalogue.direct_pairs() if p.source == pair.source]
                 raise UnsupportedPair(pair.source, pair.target, direct)
             yield directed
 

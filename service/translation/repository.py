@@ -61,7 +61,7 @@ class ModelRepository:
         self._discover = discover
         self._load = load
         self._reloading = asyncio.Lock()
-        self._offer: Catalogue | None = None
+        self._catalogue: Catalogue | None = None
         self._found: Mapping[str, tuple[FoundBundle, LoadedModel]] = {}
         self._broken: Mapping[str, tuple[FoundBundle, str]] = {}
         """Bundles that could not be loaded, as they were listed then, and why."""
@@ -69,26 +69,26 @@ class ModelRepository:
         self._closed = False
 
     @property
-    def offer(self) -> Catalogue:
+    def catalogue(self) -> Catalogue:
         """The current catalogue; raises ``NotReady`` if it has no model."""
         if self._closed:
             raise NotReady("the service is shutting down")
-        if self._offer is None:
+        if self._catalogue is None:
             raise NotReady("the models are being loaded")
-        if not self._offer.models:
-            broken = "; ".join(f"{name}: {why}" for name, why in self._offer.failed.items())
+        if not self._catalogue.models:
+            broken = "; ".join(f"{name}: {why}" for name, why in self._catalogue.failed.items())
             raise NotReady(f"no model is on offer: {broken or 'there is no bundle'}")
-        return self._offer
+        return self._catalogue
 
     @property
     def failed(self) -> Mapping[str, str]:
         """Bundles that were found and could not be loaded, and why."""
-        return self._offer.failed if self._offer is not None else {}
+        return self._catalogue.failed if self._catalogue is not None else {}
 
     @property
     def stopped(self) -> tuple[str, ...]:
         """Models on offer whose engine has stopped; only a restart or reload restores them."""
-        models = self._offer.models if self._offer is not None else ()
+        models = self._catalogue.models if self._catalogue is not None else ()
         return tuple(model.name for model in models if not model.engine.alive)
 
     @asynccontextmanager
@@ -97,7 +97,7 @@ class ModelRepository:
 
         See ``Catalogue.route``.
         """
-        route = self.offer.route(pair, name)
+        route = self.catalogue.route(pair, name)
         # Both directions of a pivot route may belong to one model.
         models = [directed.model for directed in route]
         for model in models:
@@ -150,7 +150,7 @@ class ModelRepository:
             raise
         after = tuple(model for _, model in kept.values())
         failed = {name: why for name, (_, why) in broken.items()}
-        self._found, self._broken, self._offer = kept, broken, Catalogue(after, failed)
+        self._found, self._broken, self._catalogue = kept, broken, Catalogue(after, failed)
         retired = [model for _, model in before.values() if model not in after]
         for model in retired:
             await self._retire(model)
@@ -172,12 +172,12 @@ class ModelRepository:
             return _reason(bundle, error)
 
     def _unlisted(self, error: OSError) -> Reloaded:
-        offer = self._offer if self._offer is not None else Catalogue()
+        catalogue = self._catalogue if self._catalogue is not None else Catalogue()
         failed = {str(error.filename): error.strerror or str(error)}
         # Log once, because polling would repeat the line every few seconds.
-        if failed != offer.failed:
-            logger.error("the bundles cannot be listed, so the offer stands: %s", error)
-        self._offer = Catalogue(offer.models, failed)
+        if failed != catalogue.failed:
+            logger.error("the bundles cannot be listed, so the catalogue stays: %s", error)
+        self._catalogue = Catalogue(catalogue.models, failed)
         return Reloaded(failed=failed)
 
     async def close(self) -> None:
@@ -185,7 +185,7 @@ class ModelRepository:
         self._closed = True
         async with self._reloading:
             models = {model for _, model in self._found.values()} | self._retiring
-            self._found, self._offer, self._retiring = {}, None, set()
+            self._found, self._catalogue, self._retiring = {}, None, set()
             for model in models:
                 await model.close()
 

@@ -97,8 +97,10 @@ class Translator:
 
     async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
         """Errors by text number, from 0, of texts with a word too long for the first model."""
-        offer = self._repository.offer
-        read = await self._texts.run(request.texts, lambda check: self._read(request, offer, check))
+        catalogue = self._repository.catalogue
+        read = await self._texts.run(
+            request.texts, lambda check: self._read(request, catalogue, check)
+        )
         found: dict[int, SentenceTooLong] = {}
         for each in read:
             async with self._repository.lease(each.pair, request.model) as route:
@@ -133,13 +135,13 @@ class Translator:
         deliver: Callable[[Part], None] | None,
         turn: Turn | None,
     ) -> list[Translation]:
-        offer = self._repository.offer
+        catalogue = self._repository.catalogue
         if request.model is not None:
-            offer.named(request.model)
+            catalogue.named(request.model)
         started = time.perf_counter()
         read = await self._texts.run(
             request.texts,
-            lambda check: self._read(request, offer, check),
+            lambda check: self._read(request, catalogue, check),
             caller=request.caller or None,
         )
         order = OrderedParts(len(read), deliver) if deliver is not None else None
@@ -168,16 +170,16 @@ class Translator:
         translations = dict(pair for group in done for pair in group)
         return [translations[number] for number in range(len(read))]
 
-    def _read(self, request: TranslateRequest, offer: Catalogue, check: Check) -> list[_Read]:
+    def _read(self, request: TranslateRequest, catalogue: Catalogue, check: Check) -> list[_Read]:
         """Parse the texts and determine their language pairs. Blocks.
 
         A text of several whose language cannot be detected is left as it is, unless this is true
         of all of them.
         """
         if request.source is None:
-            source, target = "", offer.language(request.target, "targets")
+            source, target = "", catalogue.language(request.target, "targets")
         else:
-            pair = offer.pair(request.source, request.target)
+            pair = catalogue.pair(request.source, request.target)
             source, target = pair.source, pair.target
         read, undetected = [], list[UndetectedLanguage]()
         for number, text in enumerate(request.texts):
@@ -187,7 +189,7 @@ class Translator:
             if not source:
                 try:
                     plain = "\n".join(run.text for run in marked.runs)
-                    detection = self.detect(plain, target, offer, number)
+                    detection = self.detect(plain, target, catalogue, number)
                 except UndetectedLanguage as error:
                     undetected.append(error)
                     detection = Detection(target, 0.0, found=False)
@@ -197,7 +199,7 @@ class Translator:
             raise undetected[0]
         return read
 
-    def detect(self, plain: str, target: str, offer: Catalogue, number: int = 0) -> Detection:
+    def detect(self, plain: str, target: str, catalogue: Catalogue, number: int = 0) -> Detection:
         """Detect a text's language among those translated to ``target``, or ``target`` itself.
 
         A text without letters counts as in the target language. Blocks. Raises
@@ -205,7 +207,9 @@ class Translator:
         """
         if not any(character.isalpha() for character in plain):
             return Detection(target, 0.0)
-        languages = [c for c in offer.sources if c == target or target in offer.targets_of(c)]
+        languages = [
+            c for c in catalogue.sources if c == target or target in catalogue.targets_of(c)
+        ]
         candidates = sorted({*languages, target})
         found = self._detector.detect(plain, candidates)
         if not found:

@@ -22,8 +22,6 @@ from service.state.keys import KeyStore
 from service.state.rates import RateLimits
 from service.state.usage import UsageLedger
 
-pytestmark = pytest.mark.anyio
-
 KEY = "f63c02c5-f056-4a2e:fx"
 
 

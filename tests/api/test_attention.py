@@ -18,7 +18,6 @@ from service.translation.inspection import ModelGone
 from service.translation.store import UnknownTranslation
 from tests.support.shouting import put_bundle
 
-pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
 PAIR = {**DE_EN, "source_text": "ja, das", "target_text": "JA, DAS"}
 

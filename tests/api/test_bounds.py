@@ -22,7 +22,6 @@ from service.api.bounds import (
 )
 from service.settings import Settings
 
-pytestmark = pytest.mark.anyio
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 IN_TABLE = {field for bound in BOUNDS for field in bound.fields}
 DE_EN = {"source": "de", "target": "en"}

@@ -14,8 +14,6 @@ from tests.support.asgi import connected
 from tests.support.directed import SOFT_PIECE, load_directed, two_directions
 from tests.support.shouting import put_bundle
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:

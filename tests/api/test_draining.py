@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
-import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
@@ -13,8 +12,6 @@ from starlette.routing import Route
 from service.api.draining import Drain
 from service.api.middleware import RefuseWhileDraining, RequestLog
 from service.observability.metrics import Metrics
-
-pytestmark = pytest.mark.anyio
 
 
 class Slow:

@@ -13,7 +13,6 @@ import pytest
 from service.api import openapi, parameters
 from service.api.deepl import glossaries
 
-pytestmark = pytest.mark.anyio
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 

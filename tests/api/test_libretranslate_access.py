@@ -5,7 +5,6 @@ import pytest
 from service.settings import Settings
 from tests.support.asgi import connected
 
-pytestmark = pytest.mark.anyio
 BODY = {"q": "a", "source": "de", "target": "en"}
 FILE = {"file": ("a.txt", b"a")}
 LINK = "https://example.org/keys"

@@ -11,7 +11,6 @@ from service.translation.errors import Overloaded
 from service.translation.loaded_model import LoadedModel
 from service.translation.translator import Translator
 
-pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
 
 
@@ -180,7 +179,7 @@ async def test_overload_returns_503_with_retry_after(
 
 
 async def test_stopped_engine_returns_503(client: httpx.AsyncClient, service: Service) -> None:
-    model: LoadedModel = service.repository.offer.models[0]
+    model: LoadedModel = service.repository.catalogue.models[0]
     await model.engine.close()
     response = await client.post("/translate", json={"q": "a", **DE_EN})
     assert (response.status_code, response.json()) == (

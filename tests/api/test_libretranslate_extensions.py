@@ -11,7 +11,6 @@ import pytest
 from service.engine.errors import BackendFailed
 from service.translation.result_cache import ResultCache
 
-pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
 
 

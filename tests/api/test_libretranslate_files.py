@@ -14,7 +14,6 @@ from tests.documents.test_every_format import FILES
 from tests.support.asgi import client_of, connected
 from tests.support.shouting import load_shouting
 
-pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
 TEXT = "eins ist da.\r\n\r\n  zwei ist da.\n"
 

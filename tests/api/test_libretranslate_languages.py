@@ -11,8 +11,6 @@ from service.settings import Settings
 from tests.support.asgi import connected
 from tests.support.shouting import put_bundle
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def chinese(settings: Settings, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:

@@ -8,7 +8,6 @@ import pytest
 from service.settings import Settings
 from tests.support.asgi import connected
 
-pytestmark = pytest.mark.anyio
 SUGGESTION = {"q": "Ein Hund.", "s": "A dog.", "source": "de", "target": "en"}
 
 

@@ -17,7 +17,6 @@ from service.bootstrap import Service
 from service.observability.metrics import Metrics
 from service.translation.types import Timing
 
-pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
 
 

@@ -12,8 +12,6 @@ from jsonschema_rs import Draft202012Validator
 from service.bootstrap import Service
 from service.settings import Settings
 
-pytestmark = pytest.mark.anyio
-
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 

@@ -18,7 +18,6 @@ from service.translation.loaded_model import LoadedModel
 from tests.support.asgi import client_of
 from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
-pytestmark = pytest.mark.anyio
 DE_EN = {"source": "de", "target": "en"}
 OFFERED = ["shout-de-en", "shout-en-de", "shout-fr-en"]
 
@@ -102,7 +101,7 @@ async def test_readiness_without_bundles_names_the_reason(tmp_path: Path) -> Non
 async def test_a_dead_engine_turns_readiness_off(
     service: Service, client: httpx.AsyncClient
 ) -> None:
-    await service.repository.offer.models[0].engine.close()
+    await service.repository.catalogue.models[0].engine.close()
     response = await client.get("/readyz")
     assert response.status_code == 503
     assert response.json()["reasons"] == ["model shout-de-en has stopped"]
@@ -201,6 +200,6 @@ async def test_two_services_in_one_process_have_separate_metrics(settings: Setti
 
 async def test_shutdown_closes_all_engines(settings: Settings) -> None:
     async with running(settings, load_shouting) as service:
-        models = service.repository.offer.models
+        models = service.repository.catalogue.models
         assert all(model.engine.alive for model in models)
     assert not any(model.engine.alive for model in models)

@@ -10,7 +10,6 @@ import pytest
 
 from service.api import pages
 
-pytestmark = pytest.mark.anyio
 STATIC = Path(pages.__file__).parent / "static"
 IMPORT = re.compile(r'^import .* from "\./([a-z]+\.js)";$', re.MULTILINE)
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:(]\s*["']?([^"'\s)>]+)""")

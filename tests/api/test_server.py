@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import pytest
 import uvicorn
 
 from models.bundle.manifest import Manifest
@@ -23,7 +22,6 @@ from tests.engine.watching import GatedBackend
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting
 
-pytestmark = pytest.mark.anyio
 BODY = {"q": "hallo", "source": "de", "target": "en"}
 
 

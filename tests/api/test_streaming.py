@@ -11,7 +11,6 @@ from starlette.types import Message
 from service.api.errors import BadRequest
 from service.api.streaming import KEEP_ALIVE, Event, EventStream
 
-pytestmark = pytest.mark.anyio
 NEVER = 60.0
 
 

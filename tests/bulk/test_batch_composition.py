@@ -24,8 +24,6 @@ from service.translation.types import LanguagePair
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_manifest, make_model, put_bundle, shouting
 
-pytestmark = pytest.mark.anyio
-
 PAIR = LanguagePair("de", "en")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import AsyncClient, Client, TranslateOptions
 
-pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+pytestmark = pytest.mark.slow
 
 CAPTION = "Zwei junge Männer spielen Fußball auf einer Wiese. Ein Hund läuft durch den Schnee."
 

@@ -19,7 +19,7 @@ from service.state.keys import KeyStore
 from tests.support.server import Server, running
 from tests.support.shouting import put_bundle
 
-pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+pytestmark = pytest.mark.slow
 
 FRUITS = ["Birnen", "Feigen", "Kirschen", "Mandeln", "Orangen", "Pflaumen", "Quitten", "Trauben"]
 VERBS = ["liegen", "fehlen", "reifen", "wachsen", "fallen", "schimmeln"]

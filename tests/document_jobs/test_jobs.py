@@ -27,7 +27,6 @@ from service.state.usage import UsageLedger
 from service.translation.errors import DeadlineExceeded, NotReady
 from service.translation.types import LanguagePair
 
-pytestmark = pytest.mark.anyio
 CALLER = Caller("client", "key client", characters_per_month=100)
 
 

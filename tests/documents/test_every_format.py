@@ -57,7 +57,6 @@ def test_every_supported_format_has_a_file() -> None:
     assert tuple(FILES) == SUPPORTED
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("extension", FILES)
 async def test_a_file_is_translated_and_its_kind_is_named(extension: str) -> None:
     reader = ReaderHere()
@@ -106,7 +105,6 @@ def test_hostile_archives_are_refused_by_name(
         open_document(name, FILES[extension])
 
 
-@pytest.mark.anyio
 async def test_a_document_with_too_many_paragraphs_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -27,8 +27,6 @@ from service.documents.worker import MOST_BYTES_OF_TEXTS
 from tests.documents.translations import shout
 from tests.documents.word import saved, with_entry
 
-pytestmark = pytest.mark.anyio
-
 ENDLESS = b"*a* " * 12_000 + b"\n"
 """A paragraph that takes about a second to read."""
 

@@ -9,8 +9,6 @@ from service.translation.markup import Markup
 from tests.documents.here import ReaderHere
 from tests.documents.translations import shout
 
-pytestmark = pytest.mark.anyio
-
 
 class Recorder:
     def __init__(self) -> None:

@@ -28,7 +28,6 @@ from tests.support.scripted import ScriptedBackend
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
 GREEDY = DecodingOptions(beam_size=1)
-pytestmark = pytest.mark.anyio
 
 
 def make_scheduler() -> Scheduler:

@@ -18,7 +18,6 @@ from tests.engine.toy import SPECIAL_IDS, copying_model
 from tests.support.scripted import ScriptedBackend
 
 LIMITS = Limits(slots=4, rows_per_slot=4, source_length=16, target_length=24)
-pytestmark = pytest.mark.anyio
 GREEDY = DecodingOptions(beam_size=1)
 
 

@@ -12,8 +12,6 @@ from service.figures.painter import MOST_WAITING, Painter
 from service.translation.errors import Overloaded
 from tests.figures.test_heatmap import make
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def painter() -> AsyncIterator[Painter]:

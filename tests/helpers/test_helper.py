@@ -18,8 +18,6 @@ import pytest
 
 from service.helpers.helper import HelperFailed, HelperOutOfMemory, Helpers, HelperTooSlow
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parent.parent.parent
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce it")
 

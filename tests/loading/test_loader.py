@@ -46,7 +46,6 @@ from tests.support.shouting import (
     shouting,
 )
 
-pytestmark = pytest.mark.anyio
 SETTINGS = Settings()
 TOKENIZER = ByteTokenizer()
 

@@ -18,7 +18,6 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
 
-pytestmark = pytest.mark.anyio
 NEVER, AT_ONCE = 0, 0.001
 
 
@@ -47,7 +46,7 @@ class Watched:
         return sum(self.value("nmt_reloads_total", outcome=o) or 0 for o in outcomes)
 
     def names(self) -> list[str]:
-        return [model.name for model in self.repository.offer.models]
+        return [model.name for model in self.repository.catalogue.models]
 
 
 @asynccontextmanager

@@ -20,7 +20,6 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from tests.support.networks import random_network, write_bundle
 
-pytestmark = pytest.mark.anyio
 SETTINGS = Settings(threads=1, slots=4, precision="int8")
 SOURCES = [(5, 9, 17, 3), (8, 3), (6, 7, 11, 4, 15, 3), (21, 22, 23, 24, 25, 26, 3)]
 OPTIONS = DecodingOptions(beam_size=3, max_decoding_length=12)
@@ -73,7 +72,7 @@ async def test_damaged_file_of_a_served_bundle_changes_no_translation_and_fails_
 
     repository = ModelRepository(lambda: discover(bundle.path.parent), load)
     assert (await repository.reload()).loaded == ("random",)
-    (model,) = repository.offer.models
+    (model,) = repository.catalogue.models
     expected = tokens(await translations(model))
     maps = await model.attention.read(SOURCES[0], expected[0])
     for name in [*bundle.manifest.files, MANIFEST]:
@@ -92,7 +91,7 @@ async def test_damaged_file_of_a_served_bundle_changes_no_translation_and_fails_
             done = await repository.reload()
             assert not done.changed
             assert name in done.failed["random"]
-            assert repository.offer.models == (model,)
+            assert repository.catalogue.models == (model,)
             assert tokens(await translations(model)) == expected
         finally:
             file.write_bytes(content)

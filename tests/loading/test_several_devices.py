@@ -36,7 +36,6 @@ from tests.support.shouting import (
     shouting,
 )
 
-pytestmark = pytest.mark.anyio
 TOKENIZER = ByteTokenizer()
 OPTIONS = DecodingOptions(beam_size=1)
 
@@ -164,7 +163,7 @@ async def test_lost_device_comes_back_by_an_explicit_reload_only() -> None:
     devices.scripts["cuda:1"] = shouting
     assert not (await repository.reload(retry=False)).changed
     assert (await repository.reload()).loaded == ("a",)
-    (model,) = repository.offer.models
+    (model,) = repository.catalogue.models
     assert model.engine.complete
     assert not (await repository.reload()).changed
     await repository.close()

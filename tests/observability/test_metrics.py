@@ -20,8 +20,6 @@ from tests.engine.watching import GatedBackend
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
 MODEL = "de-en"
-pytestmark = pytest.mark.anyio
-
 
 NAMES = {
     *("nmt_requests_accepted_total", "nmt_requests_running", "nmt_bundles_failed"),

@@ -25,7 +25,6 @@ from service.observability.otlp import OtlpTracing
 from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
 from service.translation.types import Timing
 
-pytestmark = pytest.mark.anyio
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
 

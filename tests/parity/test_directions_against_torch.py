@@ -27,8 +27,6 @@ from tests.support.networks import CONFIG, random_network, write_bundle
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.translation.test_translator import FirstLetterDetector
 
-pytestmark = pytest.mark.anyio
-
 NETWORK = random_network(replace(CONFIG, source_vocabulary=40, tying="none", max_length=24), seed=3)
 DIRECTIONS = (
     Direction(source="de", target="en", source_prefix=(38,)),

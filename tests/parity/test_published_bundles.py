@@ -55,7 +55,6 @@ def published(directory: Path, network: Transformer) -> tuple[Path, int]:
     return bundle.path, len(bundle.manifest.examples)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("sureness", [0.5, 3.0])
 async def test_published_bundle_is_served(tmp_path: Path, sureness: float) -> None:
     path, examples = published(tmp_path, unsure_network(sureness))

@@ -108,7 +108,6 @@ async def get(app: ASGIApp, path: str, **headers: str) -> httpx.Response:
         return await client.get(path, headers=headers)
 
 
-@pytest.mark.anyio
 async def test_lost_replica_gives_503_with_retry_after() -> None:
     async def lost(scope: Scope, receive: Receive, send: Send) -> None:
         """Ray's proxy sends no response when a replica has died."""
@@ -121,7 +120,6 @@ async def test_lost_replica_gives_503_with_retry_after() -> None:
     assert "try again" in answer.json()["error"]
 
 
-@pytest.mark.anyio
 async def test_an_answer_of_a_replica_passes_unchanged() -> None:
     answer = await get(RetryableLoss(JSONResponse({"q": 1}, 418)), "/translate")
     assert (answer.status_code, answer.json()) == (418, {"q": 1})
@@ -149,7 +147,6 @@ def behind(prefix: str) -> ASGIApp:
     return called
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("prefix", ["", "/legal"])
 async def test_an_app_sees_the_same_paths_under_a_prefix(prefix: str) -> None:
     app = behind(prefix)
@@ -158,7 +155,6 @@ async def test_an_app_sees_the_same_paths_under_a_prefix(prefix: str) -> None:
     assert (await get(app, f"{prefix}/v2/there")).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_request_id_header_is_sent_once() -> None:
     app = behind("")
     assert "x-request-id" not in (await get(app, "/here", **{"x-request-id": "7"})).headers

@@ -20,8 +20,6 @@ from service.translation.types import LanguagePair, Part, TranslateRequest
 
 PAIR = LanguagePair("de", "en")
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Shouted:

@@ -16,7 +16,7 @@ import pytest
 from tests.support.server import Server, running
 from tests.support.shouting import put_bundle
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CLIENTS = 40
 GONE = "gone"

@@ -13,8 +13,6 @@ from service.state.database import FILE_NAME, Database
 from service.state.errors import StateFailed, StateUnavailable
 from service.state.schema import MIGRATIONS
 
-pytestmark = pytest.mark.anyio
-
 
 def put(value: int, connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO usage VALUES ('', '2026-11', ?, 0)", (value,))

@@ -17,8 +17,6 @@ from service.state.errors import (
 from service.state.glossaries import Dictionary, GlossaryLimits, GlossaryStore
 from service.translation.types import LanguagePair, Term
 
-pytestmark = pytest.mark.anyio
-
 DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
 DOG, CAT = Term("Hund", "dog"), Term("Katze", "cat")
 

@@ -14,8 +14,6 @@ from service.state.errors import KeyRefused
 from service.state.keys import KeyStore
 from tests.state.clocks import Clock, run
 
-pytestmark = pytest.mark.anyio
-
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=50)
 

@@ -10,8 +10,6 @@ from service.state.suggestions import SuggestionLimits, SuggestionStore
 from service.translation.types import LanguagePair
 from tests.state.clocks import Clock
 
-pytestmark = pytest.mark.anyio
-
 DE_EN = LanguagePair("de", "en")
 
 

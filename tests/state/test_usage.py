@@ -16,8 +16,6 @@ from service.state.errors import QuotaExceeded, StateFailed
 from service.state.usage import UsageLedger
 from tests.state.clocks import Clock, run
 
-pytestmark = pytest.mark.anyio
-
 CALLERS = st.sampled_from([None, "ann", "bob"])
 
 

@@ -58,7 +58,7 @@ CAPACITY = 200 * (SENTENCE + 1)
 KEY, WRONG_KEY, ADMIN_KEY = f"{MARK}-key-of-a-friend", f"{MARK}-unknown-key", f"{MARK}-admin"
 
 LIVEZ_MILLISECONDS = 250.0
-MOST_OF_OTHERS = 0.5
+MOST_OTHER_LOAD = 0.5
 """Cores that other programs may use while latencies are measured."""
 ALLOWED_GROWTH = 12.0
 """MB. Each thread that ever allocated keeps its allocator arena, and reloads start new threads. A
@@ -70,7 +70,7 @@ class Aftermath:
     """Results of a run."""
 
     clients: dict[str, Any]
-    asked_beside: int
+    other_requests: int
     """Requests outside the clients' load: probes, reloads, metrics."""
     reloads: list[dict[str, Any]]
     resident: list[float]
@@ -78,13 +78,13 @@ class Aftermath:
     livez: list[float]
     idle: list[float]
     """Latencies of the same requests to an idle process, in milliseconds."""
-    others: float
+    other_load: float
     """Cores that other programs used meanwhile."""
     books: Books
     """Metrics after the load."""
-    full: dict[str, tuple[httpx.Response, float]]
+    at_capacity: dict[str, tuple[httpx.Response, float]]
     """Answers to requests of exactly the capacity, and the most sentences seen in the batch."""
-    too_much: httpx.Response
+    above_capacity: httpx.Response
     exit_code: int
     log: str
 
@@ -111,31 +111,31 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     arguments += ["--only-while", str(trouble), "--results"]
     with running(bundles, *arguments, **settings) as server, Operator(server) as operator:
         trouble.touch()
-        began, before = time.monotonic(), _others(server)
+        began, before = time.monotonic(), _other_processor_seconds(server)
         clients, probe = _start_clients(server), _start_probe(server)
         resident, reloads = _watch(server, operator, bundles, clients)
-        heard = json.loads(clients.communicate()[0])
+        tally = json.loads(clients.communicate()[0])
         trouble.unlink()
         times = json.loads(probe.communicate(b"")[0])
-        others = (_others(server) - before) / (time.monotonic() - began)
+        other_load = (_other_processor_seconds(server) - before) / (time.monotonic() - began)
         books = operator.quiet_books()
-        asked_beside = int(operator.asked_before) + operator.asked + len(times["livez"])
-        full = {pair: operator.fill(*pair.split("-")) for pair in ("de-en", "en-de")}
-        too_much = operator.translate("de", "en", CAPACITY // (SENTENCE + 1) + 1)
+        other_requests = int(operator.sent_before) + operator.sent + len(times["livez"])
+        at_capacity = {pair: operator.fill(*pair.split("-")) for pair in ("de-en", "en-de")}
+        above_capacity = operator.translate("de", "en", CAPACITY // (SENTENCE + 1) + 1)
         server.process.send_signal(signal.SIGTERM)
         exit_code = server.process.wait(60)
         loaded = [(at, taken) for at, taken in times["livez"] if at < SECONDS]
         yield Aftermath(
-            clients=heard,
-            asked_beside=asked_beside,
+            clients=tally,
+            other_requests=other_requests,
             reloads=reloads,
             resident=resident,
             livez=[taken for _, taken in loaded],
             idle=[taken for at, taken in times["idle"] if at < SECONDS],
-            others=others,
+            other_load=other_load,
             books=books,
-            full=full,
-            too_much=too_much,
+            at_capacity=at_capacity,
+            above_capacity=above_capacity,
             exit_code=exit_code,
             log=server.log.read_text(encoding="utf-8"),
         )
@@ -147,8 +147,8 @@ class Operator:
     def __init__(self, server: Server) -> None:
         self._client = httpx.Client(base_url=server.address, timeout=REQUEST_SECONDS + 10)
         # The readiness requests of ``running`` are complete, so the metrics count all of them.
-        self.asked = 0
-        self._asked_before = accepted(self.books()) - 1
+        self.sent = 0
+        self._sent_before = accepted(self.books()) - 1
 
     def __enter__(self) -> Operator:
         return self
@@ -157,15 +157,15 @@ class Operator:
         self._client.close()
 
     @property
-    def asked_before(self) -> float:
-        return self._asked_before
+    def sent_before(self) -> float:
+        return self._sent_before
 
     def books(self) -> Books:
-        self.asked += 1
+        self.sent += 1
         return read_books(self._client.get("/metrics").text)
 
     def reload(self) -> dict[str, Any]:
-        self.asked += 1
+        self.sent += 1
         headers = {"authorization": f"Bearer {ADMIN_KEY}"}
         response = self._client.post("/models/reload", headers=headers)
         assert response.status_code == 200, response.text
@@ -270,7 +270,7 @@ def _resident(process: int) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
-def _others(server: Server) -> float:
+def _other_processor_seconds(server: Server) -> float:
     """Processor seconds used so far by programs outside the test, plus a constant.
 
     Running child processes except the server are included until they end.
@@ -294,20 +294,20 @@ def _quantile(values: list[float], share: float) -> float:
 
 def test_every_client_that_stays_gets_an_answer(aftermath: Aftermath) -> None:
     clients = aftermath.clients
-    assert clients["silent"] == 0
+    assert clients["unanswered"] == 0
     assert clients["lost"] == []
-    assert sum(clients["heard"].values()) == clients["asked"] - clients["left"]
-    assert clients["heard"].keys() <= {"200", "400", "403", "500", "503", "504", "broken"}
+    assert sum(clients["answers"].values()) == clients["sent"] - clients["cancelled"]
+    assert clients["answers"].keys() <= {"200", "400", "403", "500", "503", "504", "broken"}
 
 
 def test_translations_under_chaos_are_correct(aftermath: Aftermath) -> None:
-    assert aftermath.clients["misunderstood"] == []
+    assert aftermath.clients["incorrect"] == []
 
 
 def test_every_kind_of_event_occurred(aftermath: Aftermath) -> None:
-    heard = aftermath.clients["heard"]
-    assert heard["200"] > 0 and heard["500"] > 0 and heard["503"] > 0
-    assert aftermath.clients["left"] > 0
+    answers = aftermath.clients["answers"]
+    assert answers["200"] > 0 and answers["500"] > 0 and answers["503"] > 0
+    assert aftermath.clients["cancelled"] > 0
     retired = series(aftermath.books, "nmt_batch_retires_total")
     reasons = {reason for (_, _, reason), count in retired.items() if count}
     assert reasons == {"finished", "failed", "cancelled", "preempted"}
@@ -318,14 +318,14 @@ def test_metrics_balance_to_the_request(aftermath: Aftermath) -> None:
     books, clients = aftermath.books, aftermath.clients
     ended = outcomes(books)
     assert accepted(books) == sum(ended.values()) + 1, "plus the request for the metrics"
-    assert accepted(books) == clients["asked"] + aftermath.asked_beside
+    assert accepted(books) == clients["sent"] + aftermath.other_requests
     # A client may hang up just before its answer is sent; the server counts it as answered.
-    heard_ok = clients["heard"]["200"] + aftermath.asked_beside - 1
-    heard_otherwise = sum(clients["heard"].values()) - clients["heard"]["200"]
+    answered_ok = clients["answers"]["200"] + aftermath.other_requests - 1
+    answered_otherwise = sum(clients["answers"].values()) - clients["answers"]["200"]
     counted_otherwise = sum(ended.values()) - ended["ok"] - ended["cancelled"]
-    assert ended["ok"] - heard_ok >= 0
-    assert counted_otherwise - heard_otherwise >= 0
-    assert ended["cancelled"] <= clients["left"]
+    assert ended["ok"] - answered_ok >= 0
+    assert counted_otherwise - answered_otherwise >= 0
+    assert ended["cancelled"] <= clients["cancelled"]
 
 
 def test_no_sentence_stays_in_the_engine(aftermath: Aftermath) -> None:
@@ -334,14 +334,14 @@ def test_no_sentence_stays_in_the_engine(aftermath: Aftermath) -> None:
 
 @pytest.mark.parametrize("pair", ["de-en", "en-de"], ids=["stayed", "was replaced"])
 def test_no_slot_and_no_queue_capacity_is_lost(aftermath: Aftermath, pair: str) -> None:
-    answer, most = aftermath.full[pair]
+    answer, most = aftermath.at_capacity[pair]
     assert answer.status_code == 200, answer.text
     expected = [shouted(sentence) for sentence in _sentences(CAPACITY // (SENTENCE + 1))]
     assert answer.json()["translatedText"] == expected
     assert most == SLOTS
     # One sentence more exceeds the capacity, so the full request above used all of it.
-    assert aftermath.too_much.status_code == 413
-    assert f"{CAPACITY + SENTENCE + 1} tokens; at most {CAPACITY}" in aftermath.too_much.text
+    assert aftermath.above_capacity.status_code == 413
+    assert f"{CAPACITY + SENTENCE + 1} tokens; at most {CAPACITY}" in aftermath.above_capacity.text
 
 
 def test_memory_does_not_grow(aftermath: Aftermath) -> None:
@@ -358,8 +358,10 @@ def test_liveness_is_answered_at_once(aftermath: Aftermath) -> None:
         _quantile(aftermath.livez[start : start + fifth], 0.99)
         for start in range(0, min(5 * fifth, len(aftermath.livez)), fifth)
     )
-    if aftermath.others > MOST_OF_OTHERS:
-        pytest.skip(f"others kept {aftermath.others:.1f} cores busy; it took {taken:.0f} ms")
+    if aftermath.other_load > MOST_OTHER_LOAD:
+        pytest.skip(
+            f"other programs kept {aftermath.other_load:.1f} cores busy; it took {taken:.0f} ms"
+        )
     # Latency of the idle process on this machine.
     allowed = LIVEZ_MILLISECONDS + _quantile(aftermath.idle, 0.99)
     assert taken < allowed, sorted(aftermath.livez)[-50:]

@@ -181,17 +181,15 @@ async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     yield made
 
 
-@pytest.mark.anyio
 async def test_replica_is_replaced_after_an_engine_died(replica: Any) -> None:
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):
         await replica.check_health()
-        await replica._service.repository.offer.models[0].engine.close()
+        await replica._service.repository.catalogue.models[0].engine.close()
         with pytest.raises(Exception, match="the engine of general-de-en has stopped"):
             await replica.check_health()
 
 
-@pytest.mark.anyio
 async def test_replica_that_never_loads_is_replaced_and_reports_why(replica: Any) -> None:
     (replica.bundles / "general-de-en" / "tokenizer.model").write_bytes(b"")
     app = await replica.__serve_build_asgi_app__()
@@ -200,7 +198,6 @@ async def test_replica_that_never_loads_is_replaced_and_reports_why(replica: Any
             await replica.check_health()
 
 
-@pytest.mark.anyio
 async def test_replica_whose_bundles_were_removed_stays_healthy(replica: Any) -> None:
     app = await replica.__serve_build_asgi_app__()
     async with app.router.lifespan_context(app):

@@ -24,7 +24,6 @@ from service.translation.errors import InvalidOption
 from service.translation.loaded_model import DirectedModel
 from tests.support.shouting import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
 
-pytestmark = pytest.mark.anyio
 TOKENIZER = ByteTokenizer()
 
 

@@ -14,7 +14,6 @@ from service.translation.attention_reader import AttentionReader, TargetTooLong
 from tests.support.scripted import ScriptedAttention
 from tests.support.shouting import BOS, EOS, shouting
 
-pytestmark = pytest.mark.anyio
 LIMITS = SentenceLimits(source_length=4, target_length=3)
 SOURCE, TARGET = (101, EOS), (69,)
 

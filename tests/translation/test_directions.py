@@ -50,7 +50,6 @@ from tests.support.shouting import (
 )
 from tests.translation.test_translator import FirstLetterDetector
 
-pytestmark = pytest.mark.anyio
 DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
 TOKENIZER = ByteTokenizer()
 

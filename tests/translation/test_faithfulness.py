@@ -40,8 +40,6 @@ from tests.support.shouting import (
 )
 from tests.translation.test_translator import FirstLetterDetector
 
-pytestmark = pytest.mark.anyio
-
 (ZERO,) = ByteTokenizer().encode("0")
 (FULL_STOP,) = ByteTokenizer().encode(".")
 _UNKNOWN = re.compile(r"[^\x00-\x7f]+")
@@ -123,7 +121,7 @@ async def offering(
     found = [FoundBundle(pair, Path(pair)) for pair in pairs]
     repository = ModelRepository(lambda: found, load)
     await repository.reload()
-    assert not repository.offer.failed
+    assert not repository.catalogue.failed
     try:
         yield Translator(repository, Admission(10_000), FirstLetterDetector()), repository, models
     finally:

@@ -33,7 +33,6 @@ from service.translation.types import LanguagePair, Leg, TranslatedSentence, Tra
 from tests.support.scripted import log_softmax
 from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
 
-pytestmark = pytest.mark.anyio
 TOKENIZER = ByteTokenizer()
 DE_EN = LanguagePair("de", "en")
 CHOICE = ModelChoice("de", "en")

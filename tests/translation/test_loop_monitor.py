@@ -3,11 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-import pytest
-
 from tests.support.loop_monitor import monitored
-
-pytestmark = pytest.mark.anyio
 
 
 async def busy(seconds: float) -> None:

@@ -14,7 +14,6 @@ from service.translation.preparing import Job, prepare
 from service.translation.text_pool import Abandoned
 from tests.support.shouting import Both, ByteTokenizer, make_manifest, make_model
 
-pytestmark = pytest.mark.anyio
 SENTENCES = 40
 TEXT = parse("\n".join(f"satz {number}" for number in range(SENTENCES)))
 

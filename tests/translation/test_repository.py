@@ -17,7 +17,6 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import Language, LanguagePair
 from tests.support.shouting import BROKEN, EOS, load_found, put_broken_bundle, put_bundle
 
-pytestmark = pytest.mark.anyio
 DE_EN = LanguagePair("de", "en")
 
 
@@ -29,7 +28,7 @@ async def repository(tmp_path: Path) -> AsyncIterator[ModelRepository]:
 
 
 def names(repository: ModelRepository) -> list[str]:
-    return [model.name for model in repository.offer.models]
+    return [model.name for model in repository.catalogue.models]
 
 
 async def works(model: LoadedModel) -> bool:
@@ -41,20 +40,20 @@ async def works(model: LoadedModel) -> bool:
 
 async def test_nothing_is_on_offer_before_the_first_load(repository: ModelRepository) -> None:
     with pytest.raises(NotReady, match="being loaded"):
-        _ = repository.offer
+        _ = repository.catalogue
 
 
 async def test_empty_directory_raises_not_ready(repository: ModelRepository) -> None:
     await repository.reload()
     with pytest.raises(NotReady, match="there is no bundle"):
-        _ = repository.offer
+        _ = repository.catalogue
 
 
 async def test_missing_directory_raises_not_ready_naming_it(tmp_path: Path) -> None:
     repository = ModelRepository(lambda: discover(tmp_path / "nowhere"), load_found)
     await repository.reload()
     with pytest.raises(NotReady, match="nowhere: No such file or directory"):
-        _ = repository.offer
+        _ = repository.catalogue
 
 
 async def test_catalogue_follows_the_bundle_directory(
@@ -91,7 +90,7 @@ async def test_bundle_that_breaks_keeps_its_loaded_model_on_offer(
     await repository.reload()
     assert names(repository) == ["a"]
     assert "a" in repository.failed
-    assert await works(repository.offer.models[0])
+    assert await works(repository.catalogue.models[0])
 
 
 async def test_an_unchanged_bundle_is_not_loaded_again(
@@ -99,9 +98,9 @@ async def test_an_unchanged_bundle_is_not_loaded_again(
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    (before,) = repository.offer.models
+    (before,) = repository.catalogue.models
     await repository.reload()
-    assert repository.offer.models == (before,)
+    assert repository.catalogue.models == (before,)
 
 
 async def test_changed_bundle_replaces_its_model(
@@ -109,10 +108,10 @@ async def test_changed_bundle_replaces_its_model(
 ) -> None:
     put_bundle(tmp_path, "a", version="1")
     await repository.reload()
-    (before,) = repository.offer.models
+    (before,) = repository.catalogue.models
     put_bundle(tmp_path, "a", version="22")
     await repository.reload()
-    assert [model.manifest.version for model in repository.offer.models] == ["22"]
+    assert [model.manifest.version for model in repository.catalogue.models] == ["22"]
     assert not before.engine.alive
 
 
@@ -121,11 +120,11 @@ async def test_stopped_model_is_listed_and_replaced_by_a_reload(
 ) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    await repository.offer.models[0].engine.close()
+    await repository.catalogue.models[0].engine.close()
     assert list(repository.stopped) == ["a"]
     await repository.reload()
     assert list(repository.stopped) == []
-    assert await works(repository.offer.models[0])
+    assert await works(repository.catalogue.models[0])
 
 
 async def test_stopped_model_is_kept_and_not_reloaded_at_every_poll(tmp_path: Path) -> None:
@@ -141,7 +140,7 @@ async def test_stopped_model_is_kept_and_not_reloaded_at_every_poll(tmp_path: Pa
     put_bundle(tmp_path, "a")
     repository = ModelRepository(lambda: discover(tmp_path), load)
     await repository.reload()
-    await repository.offer.models[0].engine.close()
+    await repository.catalogue.models[0].engine.close()
     for _ in range(3):
         await repository.reload(retry=False)
     assert tries == 2
@@ -262,13 +261,13 @@ async def test_close_withdraws_the_catalogue_and_stops_leased_models(
         await repository.close()
         assert not directed.model.engine.alive
     with pytest.raises(NotReady, match="shutting down"):
-        _ = repository.offer
+        _ = repository.catalogue
 
 
 async def test_codes_are_found_in_any_spelling(tmp_path: Path, repository: ModelRepository) -> None:
     put_bundle(tmp_path, "a")
     await repository.reload()
-    assert repository.offer.pair("DE", "eng") == DE_EN
+    assert repository.catalogue.pair("DE", "eng") == DE_EN
 
 
 @pytest.mark.parametrize("code", ["zz", "fr", "", "x" * 1000, "\ud800", "de en"])
@@ -278,7 +277,7 @@ async def test_unknown_language_is_refused_with_those_on_offer(
     put_bundle(tmp_path, "a")
     await repository.reload()
     with pytest.raises(UnknownLanguage, match="is not supported; on offer: de"):
-        repository.offer.pair(code, "en")
+        repository.catalogue.pair(code, "en")
 
 
 async def test_unsupported_direction_is_refused_with_the_targets_on_offer(
@@ -288,7 +287,7 @@ async def test_unsupported_direction_is_refused_with_the_targets_on_offer(
     put_bundle(tmp_path, "b", "fr", "en")
     await repository.reload()
     with pytest.raises(UnsupportedPair) as caught:
-        repository.offer.pair("de", "fr")
+        repository.catalogue.pair("de", "fr")
     assert str(caught.value) == (
         "French (fr) is not available as a target language from German (de); on offer: English (en)"
     )
@@ -299,7 +298,7 @@ async def test_languages_are_listed_with_their_targets(
 ) -> None:
     put_bundle(tmp_path, "a", "de", "en")
     await repository.reload()
-    assert repository.offer.languages == (
+    assert repository.catalogue.languages == (
         Language("en", "English", ()),
         Language("de", "German", ("en",)),
     )

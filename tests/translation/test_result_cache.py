@@ -12,7 +12,6 @@ from service.engine.errors import BackendFailed
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Priority
 from service.translation.result_cache import Lookup, ResultCache
 
-pytestmark = pytest.mark.anyio
 GREEDY = DecodingOptions(beam_size=1)
 
 

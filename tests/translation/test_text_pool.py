@@ -8,7 +8,6 @@ import pytest
 from service.translation.errors import Overloaded
 from service.translation.text_pool import Check, TextPool
 
-pytestmark = pytest.mark.anyio
 LONG = ["x" * 100_000]
 
 

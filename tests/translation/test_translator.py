@@ -34,7 +34,6 @@ from tests.engine.watching import GatedBackend
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
 
-pytestmark = pytest.mark.anyio
 DE_EN = LanguagePair("de", "en")
 
 

@@ -73,11 +73,11 @@ def asked(bundles: Sequence[Bundle], source: str | None, target: str | None) -> 
             if all(w is None or w == has for w, has in zip(wanted, pair, strict=True))
         ]
         if not own:
-            offer = ", ".join("-".join(pair) for pair in directions_of(bundle.manifest))
+            supported = ", ".join("-".join(pair) for pair in directions_of(bundle.manifest))
             named = "-".join(code or "*" for code in wanted)
             raise NothingToTranslate(
-                f"{bundle.path} does not translate {named}; it has {offer}: leave it out, or name "
-                "another direction with --from and --to"
+                f"{bundle.path} does not translate {named}; it has {supported}: leave it out, or "
+                "name another direction with --from and --to"
             )
         found += [pair for pair in own if pair not in found]
     return found

@@ -47,7 +47,7 @@ def create_router(access: Access, repository: ModelRepository) -> APIRouter:
         """As targets, English and Portuguese are listed by their variants."""
         _, fields = await admitted(access, request)
         wanted = fields.parse(LanguagesParameters).type
-        return Json(listed(repository.offer, "sources" if wanted == "source" else "targets"))
+        return Json(listed(repository.catalogue, "sources" if wanted == "source" else "targets"))
 
     @router.post("/usage", summary="Usage of the caller in this month", responses=responses)
     @router.get("/usage", summary="Usage of the caller in this month", responses=responses)

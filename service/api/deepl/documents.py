@@ -101,15 +101,21 @@ def create_router(
             raise BadRequest(
                 "Value for 'output_format' not supported: a document keeps its format."
             )
-        offer = repository.offer
+        catalogue = repository.catalogue
         source, target = wanted.source_lang, wanted.target_lang
         return DocumentOrder(
             filename,
             file.content,
-            target=language(offer, target, "targets"),
-            source=None if source is None else language(offer, source, "sources"),
+            target=language(catalogue, target, "targets"),
+            source=None if source is None else language(catalogue, source, "sources"),
             terms=await terms_of(
-                store, caller, offer, wanted.glossary_id, wanted.glossary_ids or (), source, target
+                store,
+                caller,
+                catalogue,
+                wanted.glossary_id,
+                wanted.glossary_ids or (),
+                source,
+                target,
             ),
             model=wanted.model,
             decoding=wanted.overrides(1),

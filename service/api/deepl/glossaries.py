@@ -143,7 +143,7 @@ class _Routes:
     store: GlossaryStore
 
     async def read(self, wanted: DictionaryParameters) -> tuple[LanguagePair, tuple[Term, ...]]:
-        pair = glossary_pair(self.repository.offer, wanted.source_lang, wanted.target_lang)
+        pair = glossary_pair(self.repository.catalogue, wanted.source_lang, wanted.target_lang)
         # In a thread, as a dictionary may have thousands of entries.
         return pair, await asyncio.to_thread(parse, wanted.entries, wanted.entries_format, pair)
 
@@ -202,7 +202,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     )
     async def pairs(request: Request) -> Response:
         await admitted(access, request)
-        offered = dict.fromkeys(_named(pair) for pair in repository.offer.direct_pairs())
+        offered = dict.fromkeys(_named(pair) for pair in repository.catalogue.direct_pairs())
         return Json(
             PairsAnswer(
                 supported_languages=[
@@ -363,7 +363,7 @@ def create_multilingual_router(
 async def terms_of(
     store: GlossaryStore,
     caller: Caller,
-    offer: Catalogue,
+    catalogue: Catalogue,
     glossary_id: str | None,
     glossary_ids: Sequence[str],
     source: str | None,
@@ -385,8 +385,8 @@ async def terms_of(
         raise BadRequest("give either 'glossary_id' or 'glossary_ids'")
     if source is None:
         raise BadRequest("Parameter 'source_lang' not specified: a glossary needs it.")
-    source_code = language(offer, source, "sources")
-    target_code = language(offer, target, "targets")
+    source_code = language(catalogue, source, "sources")
+    target_code = language(catalogue, target, "targets")
     dictionaries: list[tuple[Term, ...]] = []
     for glossary in glossaries:
         pairs = tuple(dictionary.pair for dictionary in glossary.dictionaries)

@@ -40,7 +40,7 @@ def base(code: str) -> str:
     return code if code.startswith(_PRIVATE_USE) else code.partition("-")[0]
 
 
-def language(offer: Catalogue, code: str, side: Side) -> str:
+def language(catalogue: Catalogue, code: str, side: Side) -> str:
     """Our code for one of DeepL's; raises ``BadRequest`` if no loaded language matches.
 
     The candidates in order: the code itself, its language without the variant, and the only loaded
@@ -48,11 +48,11 @@ def language(offer: Catalogue, code: str, side: Side) -> str:
     """
     wanted = code.strip().replace("_", "-")
     try:
-        return offer.language(wanted, side)
+        return catalogue.language(wanted, side)
     except UnknownLanguage as error:
         unknown = error
     primary = base(wanted.lower())
-    offered = offer.sources if side == "sources" else offer.targets
+    offered = catalogue.sources if side == "sources" else catalogue.targets
     fitting = [each for each in offered if base(each) == primary]
     if primary in fitting:
         return primary
@@ -61,11 +61,13 @@ def language(offer: Catalogue, code: str, side: Side) -> str:
     raise BadRequest(f"Value for '{_PARAMETERS[side]}' not supported. {unknown}") from unknown
 
 
-def glossary_pair(offer: Catalogue, source: str, target: str) -> LanguagePair:
+def glossary_pair(catalogue: Catalogue, source: str, target: str) -> LanguagePair:
     """The pair of a dictionary; raises ``BadRequest`` if no model translates it directly."""
-    pair = LanguagePair(language(offer, source, "sources"), language(offer, target, "targets"))
-    if pair not in offer.direct_pairs():
-        offered = ", ".join(map(str, offer.direct_pairs()))
+    pair = LanguagePair(
+        language(catalogue, source, "sources"), language(catalogue, target, "targets")
+    )
+    if pair not in catalogue.direct_pairs():
+        offered = ", ".join(map(str, catalogue.direct_pairs()))
         raise BadRequest(f"glossaries are not supported for {pair}; on offer: {offered}")
     return pair
 
@@ -93,10 +95,10 @@ class SupportedLanguageAnswer(Answer):
     )
 
 
-def listed(offer: Catalogue, side: Side) -> list[SupportedLanguageAnswer]:
+def listed(catalogue: Catalogue, side: Side) -> list[SupportedLanguageAnswer]:
     """The languages of one side as ``GET /v2/languages`` lists them."""
-    offered = offer.sources if side == "sources" else offer.targets
-    languages = [each for each in offer.languages if each.code in offered]
+    offered = catalogue.sources if side == "sources" else catalogue.targets
+    languages = [each for each in catalogue.languages if each.code in offered]
     if side == "sources":
         return [
             SupportedLanguageAnswer(language=shown(each.code), name=each.name) for each in languages

@@ -208,12 +208,12 @@ def create_router(
         """Blanks, line breaks and tags come back exactly as they were."""
         caller, fields = await identified(access, request)
         parameters = fields.parse(TextParameters)
-        offer = repository.offer
+        catalogue = repository.catalogue
         source = parameters.source_lang
         terms = await terms_of(
             store,
             caller,
-            offer,
+            catalogue,
             parameters.glossary_id,
             parameters.glossary_ids or (),
             source,
@@ -221,8 +221,8 @@ def create_router(
         )
         wanted = TranslateRequest(
             texts=tuple(parameters.text),
-            target=language(offer, parameters.target_lang, "targets"),
-            source=None if source is None else language(offer, source, "sources"),
+            target=language(catalogue, parameters.target_lang, "targets"),
+            source=None if source is None else language(catalogue, source, "sources"),
             model=parameters.model,
             decoding=parameters.decoding,
             markup=parameters.markup,

@@ -98,12 +98,12 @@ def create_files_router(
         if not upload.filename:
             raise BadRequest("Invalid request: empty file")
         parameters = fields.parse(FileParameters)
-        offer = repository.offer
+        catalogue = repository.catalogue
         order = DocumentOrder(
             upload.filename,
             upload.content,
-            read(parameters.target, offer.targets),
-            read_source(parameters.source, offer.sources),
+            read(parameters.target, catalogue.targets),
+            read_source(parameters.source, catalogue.sources),
             model=parameters.model,
             caller=caller.counted_as,
             cache_scope=access.cache_scope(caller),

@@ -102,7 +102,7 @@ def create_languages_router(
         responses={200: answer_of(LanguageAnswer, many=True), **refusals(500, 503)},
     )
     async def languages() -> Response:
-        return Json(_languages(repository.offer))
+        return Json(_languages(repository.catalogue))
 
     @router.post(
         "/detect",
@@ -124,8 +124,8 @@ def create_languages_router(
         limits.check(parameters.texts)
         _require_unicode(parameters.texts)
         access.admit(caller)
-        offer = repository.offer
-        codes = sorted({*offer.sources, *offer.targets})
+        catalogue = repository.catalogue
+        codes = sorted({*catalogue.sources, *catalogue.targets})
         found = await asyncio.to_thread(detector.detect, "\n".join(parameters.texts), codes)
         return Json([detected(each) for each in found[:_MOST_GUESSES]] or [_NOTHING_DETECTED])
 
@@ -140,12 +140,12 @@ def _require_unicode(texts: list[str]) -> None:
             raise InvalidText(number) from error
 
 
-def _languages(offer: Catalogue) -> list[LanguageAnswer]:
+def _languages(catalogue: Catalogue) -> list[LanguageAnswer]:
     return [
         LanguageAnswer(
             code=written(language.code),
             name=language.name,
             targets=sorted(map(written, {language.code, *language.targets})),
         )
-        for language in offer.languages
+        for language in catalogue.languages
     ]

@@ -145,9 +145,9 @@ def _suggestions(
         caller = await access.identify(request, fields.key)
         parameters = fields.parse(SuggestParameters)
         access.admit(caller)
-        offer = repository.offer
-        pair = offer.pair(
-            read(parameters.source, offer.sources), read(parameters.target, offer.targets)
+        catalogue = repository.catalogue
+        pair = catalogue.pair(
+            read(parameters.source, catalogue.sources), read(parameters.target, catalogue.targets)
         )
         await suggestions.add(caller.name, pair, parameters.q, parameters.s)
         return Json(SuggestAnswer(success=True))
@@ -164,9 +164,9 @@ def _settings(repository: ModelRepository, frontend: Frontend) -> APIRouter:
         responses={200: answer_of(FrontendAnswer), **refusals(500, 503)},
     )
     async def settings() -> Response:
-        offer = repository.offer
-        target = _FIRST_CHOICE if _FIRST_CHOICE in offer.targets else offer.targets[0]
-        names = {language.code: language.name for language in offer.languages}
+        catalogue = repository.catalogue
+        target = _FIRST_CHOICE if _FIRST_CHOICE in catalogue.targets else catalogue.targets[0]
+        names = {language.code: language.name for language in catalogue.languages}
         return Json(
             FrontendAnswer(
                 char_limit=frontend.characters,

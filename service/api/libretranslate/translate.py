@@ -89,11 +89,11 @@ class TranslateParameters(DecodingParameters):
     def hypotheses(self) -> int:
         return max((self.alternatives or 0) + 1, self.num_hypotheses or 1)
 
-    def request(self, offer: Catalogue) -> TranslateRequest:
+    def request(self, catalogue: Catalogue) -> TranslateRequest:
         return TranslateRequest(
             self.texts,
-            read(self.target, offer.targets),
-            read_source(self.source, offer.sources),
+            read(self.target, catalogue.targets),
+            read_source(self.source, catalogue.sources),
             self.model,
             self.overrides(self.hypotheses),
             _HTML if self.format == "html" else PLAIN,
@@ -203,7 +203,7 @@ def create_translate_router(
         fields = await read_fields(request)
         caller = await access.identify(request, fields.key)
         parameters = _parameters(fields, metered.limits)
-        wanted = parameters.request(repository.offer)
+        wanted = parameters.request(repository.catalogue)
 
         def answer(translations: list[Translation]) -> TranslateAnswer:
             identifier = store.put(translations) if parameters.attention else None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import httpx
-import pytest
 
 from service.api.deepl.languages import base, stored_pair
 from service.translation.types import LanguagePair
 
-pytestmark = pytest.mark.anyio
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 

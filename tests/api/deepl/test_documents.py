@@ -12,7 +12,6 @@ import pytest
 from service.settings import Settings
 from tests.support.asgi import connected
 
-pytestmark = pytest.mark.anyio
 FIELDS = {"source_lang": "DE", "target_lang": "EN-US"}
 
 

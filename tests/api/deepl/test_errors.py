@@ -11,7 +11,6 @@ from service.state.keys import KeyStore
 from tests.api.deepl.conftest import authorised
 from tests.support.asgi import client_of, connected
 
-pytestmark = pytest.mark.anyio
 BODY = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN-US"}
 
 

@@ -13,7 +13,6 @@ from service.state.keys import KeyStore
 from tests.api.deepl.conftest import authorised
 from tests.support.asgi import connected
 
-pytestmark = pytest.mark.anyio
 MEADOW = {
     "name": "Wiesen",
     "source_lang": "DE",

@@ -16,7 +16,6 @@ from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
 from service.api.parameters import collected, form_pairs, json_object
 
-pytestmark = pytest.mark.anyio
 TRANSLATE = "/v2/translate"
 BODY = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN-US"}
 

@@ -21,24 +21,24 @@ from tests.system.chaos.wire import Answer, Connection, Gone
 NICENESS = 5
 """Nice value: clients must not take processor time from the server."""
 PATIENCE = 60.0
-"""Seconds. A request without an answer by then counts as silent."""
-_THINKING = 0.2
-_LEAVING = 0.4
+"""Seconds. A request without an answer by then counts as unanswered."""
+_PAUSE_SECONDS = 0.2
+_HANG_UP_SECONDS = 0.4
 
 
 @dataclass(slots=True)
 class Tally:
-    asked: int = 0
+    sent: int = 0
     """Requests whose head was sent completely."""
-    heard: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, int] = field(default_factory=dict)
     """Answers by status; ``broken`` is an error after the answer had begun."""
-    left: int = 0
-    """Of ``asked``, requests cancelled by hanging up."""
-    silent: int = 0
+    cancelled: int = 0
+    """Requests among ``sent``, cancelled by hanging up."""
+    unanswered: int = 0
     """Requests without an answer."""
     lost: list[str] = field(default_factory=list)
     """Requests whose connection the server closed."""
-    misunderstood: list[str] = field(default_factory=list)
+    incorrect: list[str] = field(default_factory=list)
     longest: float = 0.0
     """Longest wait for an answer in seconds."""
 
@@ -51,7 +51,7 @@ class Client:
         facts: ServerFacts,
         tally: Tally,
         *,
-        leaves: bool,
+        hangs_up: bool,
         address: str = "127.0.0.1",
     ) -> None:
         self._port = port
@@ -59,7 +59,7 @@ class Client:
         self._random = random.Random(seed)
         self._facts = facts
         self._tally = tally
-        self._leaves = leaves
+        self._hangs_up = hangs_up
         self._connection: Connection | None = None
 
     async def run(self, until: float) -> None:
@@ -68,30 +68,30 @@ class Client:
             request = random_request(self._random, self._facts)
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await (self._hang_up(request) if self._leaves else self._complete(request))
+                    await (self._hang_up(request) if self._hangs_up else self._complete(request))
             except TimeoutError:
-                self._tally.silent += 1
+                self._tally.unanswered += 1
                 self._close()
             except (Gone, OSError) as error:
                 self._tally.lost.append(f"{request.request.path.split('?')[0]}: {error!r}")
                 self._close()
-            await asyncio.sleep(self._random.expovariate(1 / _THINKING))
+            await asyncio.sleep(self._random.expovariate(1 / _PAUSE_SECONDS))
         self._close()
 
     async def _complete(self, request: CheckedRequest) -> None:
         connection = await self._connected()
         head, body = request.request.encode()
         connection.send(head + body)
-        self._tally.asked += 1
+        self._tally.sent += 1
         started = time.monotonic()
         answer = await connection.answer()
         self._tally.longest = max(self._tally.longest, time.monotonic() - started)
         outcome = _outcome(answer)
-        self._tally.heard[outcome] = self._tally.heard.get(outcome, 0) + 1
+        self._tally.answers[outcome] = self._tally.answers.get(outcome, 0) + 1
         wrong = outcome == "200" and not request.is_correct(answer.body)
         # A few are enough, and more would fill the pipe that is read when the clients have ended.
-        if wrong and len(self._tally.misunderstood) < 20:
-            self._tally.misunderstood.append(f"{request.request} -> {answer.body!r}")
+        if wrong and len(self._tally.incorrect) < 20:
+            self._tally.incorrect.append(f"{request.request} -> {answer.body!r}")
         if answer.headers.get("connection") == "close":
             self._close()
 
@@ -107,12 +107,14 @@ class Client:
         else:
             connection.send(head + body)
         if place != "head":
-            self._tally.asked += 1
-            self._tally.left += 1
+            self._tally.sent += 1
+            self._tally.cancelled += 1
         if place == "answer":
             await connection.some()
         else:
-            await asyncio.sleep(self._random.choice([0, self._random.expovariate(1 / _LEAVING)]))
+            await asyncio.sleep(
+                self._random.choice([0, self._random.expovariate(1 / _HANG_UP_SECONDS)])
+            )
         self._close(rudely=self._random.random() < 0.5)
 
     async def _connected(self) -> Connection:
@@ -143,7 +145,7 @@ async def run(options: argparse.Namespace) -> Tally:
                 options.seed * 100_000 + number,
                 facts,
                 tally,
-                leaves=number % 3 == 0 and not options.patient,
+                hangs_up=number % 3 == 0 and not options.patient,
                 address=options.address,
             )
             group.create_task(client.run(until))

@@ -54,7 +54,7 @@ def random_request(random: random.Random, facts: ServerFacts) -> CheckedRequest:
         (8, _deepl),
         (6, _deepl_xml),
         (4, _deepl_query),
-        (3, _looked_at),
+        (3, _attention),
         (2, _scored),
         (2, _unknown_language),
         (2, _wrong_key),
@@ -197,7 +197,7 @@ def _deepl_query(writer: _Writer) -> CheckedRequest:
     )
 
 
-def _looked_at(writer: _Writer) -> CheckedRequest:
+def _attention(writer: _Writer) -> CheckedRequest:
     shape = writer.random.choice(["json", "json", "json", "npy", "npy", "png"])
     fields = {"source": "de", "target": "en", "source_text": f"{MARK} Hund", "target_text": "DOG"}
     body = json.dumps({**fields, "format": shape}).encode()
