@@ -46,20 +46,6 @@ def test_a_file_is_translated_line_by_line(
     assert (out.decode(), err) == (text.upper(), b"")
 
 
-def test_an_output_file_appears_once_it_is_complete(bundles: Path, tmp_path: Path) -> None:
-    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text("gut\n")
-    assert translate(source, "-o", str(target)) == 0
-    assert target.read_text() == "GUT\n"
-    source.write_text("schlecht\n" + "x" * 100)
-    assert translate(source, "-o", str(target)) == 2
-    assert target.read_text() == "GUT\n"
-    source.write_text("schlecht\n" + "x" * 60)
-    assert translate(source, "-o", str(target)) == 0
-    assert target.read_text() == "SCHLECHT\n" + "X" * 60
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundles", "in.txt", "out.txt"]
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from service.settings import Settings
 from tests.support.asgi import connected
-from tests.support.directed import SOFT_PIECE, load_directed, two_directions
+from tests.support.directed import load_directed, two_directions
 from tests.support.shouting import put_bundle
 
 
@@ -24,34 +23,6 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     settings = Settings(bundles=bundles, slots=8, max_beam_size=4, state=tmp_path / "state")
     async with connected(settings, load_directed) as client:
         yield client
-
-
-async def translated(client: httpx.AsyncClient, text: str, source: str, target: str) -> str:
-    response = await client.post("/translate", json={"q": text, "source": source, "target": target})
-    assert response.status_code == 200, response.text
-    answer: str = response.json()["translatedText"]
-    return answer
-
-
-async def test_both_directions_translate_independently(
-    client: httpx.AsyncClient,
-) -> None:
-    texts = [f"Zwei Hunde {n}" for n in range(5)]
-    # The second pass is served from the result cache.
-    for _ in range(2):
-        loud, soft = await asyncio.gather(
-            asyncio.gather(*(translated(client, text, "de", "en") for text in texts)),
-            asyncio.gather(*(translated(client, text, "en", "de") for text in texts)),
-        )
-        assert loud == [text.upper() for text in texts]
-        assert soft == [text.lower() for text in texts]
-
-
-async def test_deepl_api_translates_both_directions(client: httpx.AsyncClient) -> None:
-    for source, target, text in (("DE", "EN-US", "JA"), ("EN", "DE", "ja")):
-        body = {"text": ["Ja"], "source_lang": source, "target_lang": target}
-        response = await client.post("/v2/translate", json=body)
-        assert response.json()["translations"][0]["text"] == text
 
 
 async def test_a_model_lists_its_directions_and_each_language_its_targets(
@@ -68,32 +39,6 @@ async def test_a_model_lists_its_directions_and_each_language_its_targets(
         "en": ["de", "en"],
         "fr": ["de", "en", "fr"],
     }
-
-
-async def test_a_pivot_may_use_a_model_of_several_directions(client: httpx.AsyncClient) -> None:
-    assert await translated(client, "Oui", "fr", "de") == "oui"
-
-
-async def test_missing_direction_is_refused_with_the_available_ones(
-    client: httpx.AsyncClient,
-) -> None:
-    body = {"q": "Oui", "source": "fr", "target": "en", "model": "both"}
-    response = await client.post("/translate", json=body)
-    assert response.status_code == 400
-    assert response.json()["error"].endswith("on offer with both: de-en, en-de")
-
-
-async def test_attention_includes_the_direction_token(client: httpx.AsyncClient) -> None:
-    body = {"q": "Ja Nein", "source": "en", "target": "de", "attention": True}
-    answer = (await client.post("/translate", json=body)).json()
-    assert answer["translatedText"] == "ja nein"
-    maps = (await client.get(f"/translations/{answer['id']}/attention")).json()
-    assert maps["rows"] == [SOFT_PIECE, *"ja nein", "</s>"]
-    assert maps["columns"] == [SOFT_PIECE, *"Ja Nein", "</s>"]
-    alignment = await client.get(
-        f"/translations/{answer['id']}/alignment", params={"format": "pharaoh"}
-    )
-    assert alignment.text.strip() == "0-0 1-1"
 
 
 async def test_metrics_name_the_languages_of_each_side(client: httpx.AsyncClient) -> None:

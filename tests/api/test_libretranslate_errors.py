@@ -48,6 +48,7 @@ BAD = [
         {"q": "a", **DE_EN, "alternatives": 4},
         "Invalid request: alternatives parameter must be at most 3",
     ),
+    ({"q": "a", **DE_EN, "keep_figures": "sometimes"}, "Invalid request: keep_figures parameter"),
     ({"q": "a", **DE_EN, "stream": "yes"}, "Invalid request: stream parameter must be a valid b"),
     ({"q": "a", **DE_EN, "api_key": 5}, "Invalid request: api_key parameter must be a valid str"),
     ({"q": "a", **DE_EN, "model": ""}, "Invalid request: model parameter"),

@@ -178,17 +178,6 @@ async def test_metrics_count_requests_by_outcome(client: httpx.AsyncClient) -> N
     assert found["nmt_tokenize_duration_seconds_count", frozenset({"shout-de-en"})] == 1
 
 
-async def test_metrics_show_sentences_that_join_a_running_batch(client: httpx.AsyncClient) -> None:
-    texts = [f"wort {n} " * (n % 9 + 1) for n in range(32)]
-    answers = await asyncio.gather(
-        *(client.post("/translate", json={"q": text, **DE_EN}) for text in texts)
-    )
-    assert [a.json()["translatedText"] for a in answers] == [text.upper() for text in texts]
-    found = await samples(client)
-    assert found["nmt_batch_joins_total", frozenset({"shout-de-en", "running"})] > 0
-    assert found["nmt_batch_retires_total", frozenset({"shout-de-en", "finished", "running"})] > 0
-
-
 async def test_two_services_in_one_process_have_separate_metrics(settings: Settings) -> None:
     async with running(settings, load_shouting) as one, running(settings, load_shouting) as other:
         async with client_of(one.app) as client:

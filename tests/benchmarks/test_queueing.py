@@ -152,22 +152,6 @@ def test_mean_number_of_requests_follows_littles_law() -> None:
     assert area / now == pytest.approx(len(due) / now * mean_latency)
 
 
-def test_higher_load_increases_latency() -> None:
-    means = [
-        statistics.mean(SITE.predict(poisson(load * SITE.capacity, 4000)).latencies.values())
-        for load in (0.2, 0.5, 0.8, 0.95)
-    ]
-    assert means == sorted(means)
-
-
-def test_separate_cores_are_no_slower_than_a_shared_one() -> None:
-    shared, apart = (
-        replace(SITE, one_core=one_core).predict(poisson(100, 2000)).latencies.values()
-        for one_core in (True, False)
-    )
-    assert statistics.mean(apart) < statistics.mean(shared)
-
-
 def test_event_loop_preempts_the_engine_on_a_shared_core() -> None:
     costs = replace(FREE, step=1.0, receive=0.1)
     replica = replace(SITE, costs=costs, lengths=((5, 1),)).predict([0.0, 0.5])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -53,17 +52,6 @@ async def test_translation_equals_http_response(client: Client, http: httpx.Clie
         assert translation.detected.confidence == answer["detectedLanguage"]["confidence"]
 
 
-def test_the_parts_of_a_stream_are_its_translation(client: Client) -> None:
-    texts = [CAPTION, "  Zwei Hunde.\n\nEine Katze. "]
-    with client.stream(texts, source="de", target="en") as stream:
-        parts = list(stream)
-    whole = client.translate(texts, source="de", target="en")
-    assert [each.text for each in stream.result] == [each.text for each in whole]
-    for number, translation in enumerate(whole):
-        assert "".join(p.text for p in parts if p.number == number) == translation.text
-    assert [part.number for part in parts] == sorted(part.number for part in parts)
-
-
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
 def test_attention_equals_endpoint_and_rows_sum_to_one(
     client: Client, http: httpx.Client, kind: Any
@@ -105,18 +93,3 @@ def test_inspection_of_given_texts_equals_that_of_translation(client: Client) ->
     assert (leg.decoder_layers, leg.heads) == kept.weights.shape[:2]
     score = client.score("Zwei Hunde.", translation.text, **pair)
     assert score.score == pytest.approx(leg.sentences[0].score, abs=1e-3)
-
-
-def test_a_document_keeps_its_markup(client: Client, tmp_path: Path) -> None:
-    path = tmp_path / "hunde.html"
-    path.write_text("<p>Zwei <b>Hunde</b>.</p>", encoding="utf-8")
-    translated = client.translate_file(path, source="de", target="en")
-    assert translated == b"<p>Two <b>dogs</b>.</p>"
-
-
-def test_captions_by_the_hundred_keep_their_order(client: Client) -> None:
-    texts = [f"{number} Hunde laufen." for number in range(150)]
-    found = list(client.translate_many(texts, source="de", target="en", texts_per_request=20))
-    assert [each.text for each in found] == [
-        each.text for each in client.translate(texts, source="de", target="en")
-    ]

@@ -57,17 +57,6 @@ async def reached(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, 5)
 
 
-async def test_many_sentences_at_once() -> None:
-    observer = CountingObserver()
-    sentences = [tuple(range(3, 4 + n % 5)) for n in range(40)]
-    async with running(ScriptedBackend(copying_model, LIMITS), observer) as engine:
-        decoded = await asyncio.gather(*(engine.decode(s, DecodingOptions()) for s in sentences))
-    assert [d.hypotheses[0].token_ids for d in decoded] == sentences
-    assert observer.departures == {"finished": 40}
-    assert observer.running == 0
-    assert observer.line == (0, 0)
-
-
 async def test_a_sentence_is_admitted_while_another_is_decoding() -> None:
     observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
     async with running(backend, observer) as engine:
@@ -97,19 +86,6 @@ async def test_a_cancelled_call_leaves_the_batch() -> None:
         await engine.decode((4, 5), GREEDY)
     assert backend.batch_sizes == [1, 1, 1, 1]
     assert observer.departures == {"cancelled": 1, "finished": 1}
-
-
-async def test_a_call_cancelled_while_waiting_never_enters_the_batch() -> None:
-    observer, backend = CountingObserver(), GatedBackend(copying_model, LIMITS)
-    async with running(backend, observer) as engine:
-        calls = [asyncio.create_task(engine.decode((3,), GREEDY)) for _ in range(3)]
-        await reached(backend.stepping)
-        calls[2].cancel()
-        await asyncio.gather(calls[2], return_exceptions=True)
-        backend.gate.set()
-        await asyncio.gather(*calls[:2])
-    assert observer.joined_sentences == 2
-    assert observer.departures == {"finished": 2}
 
 
 async def test_a_failing_step_fails_only_the_sentences_in_it() -> None:

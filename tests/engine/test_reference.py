@@ -82,10 +82,6 @@ def test_an_ending_after_a_forced_prefix_counts_only_if_it_is_likeliest() -> Non
     assert tokens_of(decoded) == [(A, B)]
 
 
-def test_greedy_search_returns_one_hypothesis_for_any_num_hypotheses() -> None:
-    assert decode(beam_size=1, patience=3.0, num_hypotheses=3) == decode(beam_size=1)
-
-
 def test_length_normalisations_divide_by_their_formulas() -> None:
     model = likely({(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.7, B: 0.3}})
     total = math.log(0.6) + math.log(0.7)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.errors import BackendFailed, BeamTooWide, SentenceTooLong
+from service.engine.errors import BackendFailed, SentenceTooLong
 from service.engine.scheduler import Plan, Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, FinishReason
 from service.runtime.backend import Candidates, Limits
@@ -164,16 +164,6 @@ def test_a_sentence_longer_than_the_source_limit_is_refused() -> None:
         scheduler.add(Sequence(0, (3,) * 9, DecodingOptions()))
     assert not scheduler.has_work
     assert scheduler.books.accepted == 0
-
-
-def test_a_beam_wider_than_a_slot_is_refused() -> None:
-    with pytest.raises(BeamTooWide, match="beam_size is 6; this model is loaded for at most 5"):
-        make_scheduler().add(Sequence(0, (3,), DecodingOptions(beam_size=6)))
-
-
-def test_empty_source_ids_raise_value_error() -> None:
-    with pytest.raises(ValueError, match="ends with eos at least"):
-        Sequence(0, (), DecodingOptions())
 
 
 def test_max_decoding_length_is_reduced_to_the_models_limit() -> None:

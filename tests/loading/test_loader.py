@@ -205,20 +205,6 @@ def test_unusable_bundle_raises_invalid_bundle_with_the_reason(
     assert problem in str(caught.value)
 
 
-@pytest.mark.parametrize("damage", [b"", b"other", None])
-def test_damaged_or_missing_file_raises_invalid_bundle_naming_it(
-    tmp_path: Path, damage: bytes | None
-) -> None:
-    write_tiny(tmp_path / "tiny")
-    file = tmp_path / "tiny" / "weights.fp32.bin"
-    if damage is None:
-        file.unlink()
-    else:
-        file.write_bytes(damage)
-    with pytest.raises(InvalidBundle, match=r"weights\.fp32\.bin"):
-        open_bundle(tmp_path / "tiny", SETTINGS)
-
-
 @pytest.mark.parametrize(
     ("offered", "settings", "available", "expected"),
     [
@@ -256,14 +242,6 @@ def test_bundle_with_unreadable_manifest_is_listed(tmp_path: Path) -> None:
     assert [bundle.name for bundle in discover(tmp_path)] == ["a", "odd"]
     with pytest.raises(InvalidBundle, match="cannot be read"):
         open_bundle(tmp_path / "odd", SETTINGS)
-
-
-def test_replaced_bundle_has_another_stamp(tmp_path: Path) -> None:
-    put_bundle(tmp_path, "a")
-    before = discover(tmp_path)
-    assert discover(tmp_path) == before
-    put_bundle(tmp_path, "a", version="22")
-    assert discover(tmp_path) != before
 
 
 def test_change_of_any_file_changes_the_stamp(tmp_path: Path) -> None:

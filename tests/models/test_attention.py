@@ -12,8 +12,6 @@ from models.transformer.attention import (
     MultiHeadAttention,
     attend,
     attend_explicitly,
-    padding_mask,
-    subsequent_mask,
 )
 
 
@@ -22,20 +20,6 @@ def projections(seed: int, queries: int = 4, keys: int = 6) -> tuple[torch.Tenso
     return tuple(
         torch.randn(3, 2, length, 5, generator=generator) for length in (queries, keys, keys)
     )
-
-
-def test_padding_is_hidden_from_every_head_and_query() -> None:
-    visible = padding_mask(torch.tensor([[7, 8, 0], [9, 0, 0]]), pad_id=0)
-    assert visible.shape == (2, 1, 1, 3)
-    assert visible.flatten(1).tolist() == [[True, True, False], [True, False, False]]
-
-
-def test_a_position_sees_itself_and_the_past() -> None:
-    assert subsequent_mask(3).tolist() == [
-        [True, False, False],
-        [True, True, False],
-        [True, True, True],
-    ]
 
 
 @settings(max_examples=20)
@@ -58,13 +42,6 @@ def test_unfused_attention_computes_equation_1() -> None:
         assert weights[0, 0, place].tolist() == pytest.approx(expected, rel=1e-4)
         mixed = sum(w * value[0, 0, k] for k, w in enumerate(expected))
         torch.testing.assert_close(found[0, 0, place], mixed)
-
-
-def test_attention_map_is_a_distribution_over_visible_keys() -> None:
-    query, key, value = projections(seed=2, queries=6)
-    _, weights = attend_explicitly(query, key, value, subsequent_mask(6), dropout=0.0)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 6))
-    assert torch.equal(weights.triu(1), torch.zeros_like(weights))
 
 
 def test_dropout_changes_the_output_and_not_the_map() -> None:

@@ -51,18 +51,10 @@ def test_a_bundle_holds_its_files_and_its_manifest_and_nothing_else(
     assert bundle.manifest.files.keys() == originals.keys()
 
 
-def test_publishing_leaves_only_the_bundle(bundle: Bundle) -> None:
-    assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
-
-
 def test_bundle_permissions_follow_the_umask(bundle: Bundle) -> None:
     beside = bundle.path.parent / "beside"
     beside.mkdir()
     assert bundle.path.stat().st_mode == beside.stat().st_mode
-
-
-def test_a_graph_is_a_file_of_the_bundle(bundle: Bundle) -> None:
-    assert bundle.graph("step", "fp32").read_bytes() == b"what is in step.fp32.onnx"
 
 
 def test_graph_of_a_missing_precision_is_refused(bundle: Bundle) -> None:
@@ -126,12 +118,6 @@ class TestEveryFileCounts:
         with pytest.raises(InvalidBundle, match=f"does not list {name}"):
             Bundle.write(tmp_path / "tiny", MANIFEST, rest)
         assert list(tmp_path.iterdir()) == []
-
-
-def test_precision_without_its_graphs_is_refused(bundle: Bundle) -> None:
-    edit_manifest(bundle, precisions=["fp32", "int8"])
-    with pytest.raises(InvalidBundle, match=r"does not list encoder\.int8\.onnx"):
-        Bundle.open(bundle.path)
 
 
 @pytest.mark.parametrize(("precisions", "complete"), [(("int8", "fp16"), True), (("fp16",), False)])

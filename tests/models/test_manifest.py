@@ -19,10 +19,6 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
     assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
 
 
-def test_manifest_has_its_schema_number() -> None:
-    assert document()["schema"] == 2
-
-
 def test_languages_are_read_in_their_canonical_form() -> None:
     directions = [{"source": "DEU", "target": "pt_br"}]
     manifest = Manifest.from_json(json.dumps(document() | {"directions": directions}))

@@ -37,10 +37,6 @@ def test_source_and_target_vocabularies_may_differ() -> None:
     assert shortlist.ids_for((0, 1)).tolist() == [1, 70, 90]
 
 
-def test_empty_sentence_gets_the_always_allowed_ids() -> None:
-    assert a_shortlist().ids_for(()).tolist() == [1, 3]
-
-
 @pytest.mark.parametrize("outside", [-1, 6])
 def test_a_source_id_outside_the_vocabulary_is_refused(outside: int) -> None:
     with pytest.raises(ValueError, match="are not all of a vocabulary of 6"):

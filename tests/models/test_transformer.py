@@ -55,14 +55,6 @@ def test_recomputed_activations_give_the_same_gradients() -> None:
     assert not torch.equal(gradients(network, network(SOURCE, TARGET))[0], kept[0])
 
 
-def test_there_is_a_map_for_every_layer_and_head() -> None:
-    network = tiny_network(encoder_layers=3, decoder_layers=2, heads=4)
-    _, maps = network.attention_maps(SOURCE, TARGET)
-    assert [tuple(m.shape) for m in maps.encoder] == [(3, 4, 5, 5)] * 3
-    assert [tuple(m.shape) for m in maps.decoder] == [(3, 4, 4, 4)] * 2
-    assert [tuple(m.shape) for m in maps.cross] == [(3, 4, 4, 5)] * 2
-
-
 def test_attention_maps_are_distributions_with_no_weight_on_padding() -> None:
     with torch.inference_mode():
         _, maps = tiny_network().attention_maps(SOURCE, TARGET)
@@ -70,13 +62,6 @@ def test_attention_maps_are_distributions_with_no_weight_on_padding() -> None:
         for weights in kinds:
             torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
             assert not weights.masked_select((keys == 0)[:, None, None, :]).any()
-
-
-def test_decoder_self_attention_maps_are_causal() -> None:
-    with torch.inference_mode():
-        _, maps = tiny_network(decoder_layers=2).attention_maps(SOURCE, TARGET)
-    for weights in maps.decoder:
-        assert torch.equal(weights.triu(1), torch.zeros_like(weights))
 
 
 def test_future_tokens_do_not_change_past_logits() -> None:
@@ -130,17 +115,6 @@ def test_selected_cache_rows_continue_their_prefixes() -> None:
         found = network.step(last, cache.select(rows))
         expected = network(SOURCE[rows], torch.cat((prefix[rows], last[:, None]), 1))[:, -1]
     torch.testing.assert_close(found, expected)
-
-
-def test_a_step_beyond_the_longest_sentence_is_named() -> None:
-    network = tiny_network(max_length=5)
-    cache = network.start(SOURCE)
-    for _ in range(5):
-        network.step(torch.full((3,), 2), cache)
-    with pytest.raises(ValueError, match="position 6 is beyond max_length 5"):
-        network.step(torch.full((3,), 2), cache)
-    with pytest.raises(ValueError, match="position 6 is beyond max_length 5"):
-        network.encode(torch.full((1, 6), 4))
 
 
 def counted(config: TransformerConfig) -> int:
@@ -251,13 +225,6 @@ def test_each_dropout_rate_acts_on_its_own_modules(
     assert acted == DROPOUTS[which]
     # One attention in the encoder, two in the decoder.
     assert rates == [0.5 if which == "attention_dropout" else 0.0] * 3
-
-
-def test_no_dropout_in_evaluation_mode() -> None:
-    dropouts: dict[str, Any] = dict.fromkeys(DROPOUTS, 0.5)
-    network = tiny_network(**dropouts)
-    with torch.inference_mode():
-        assert torch.equal(network(SOURCE, TARGET), network(SOURCE, TARGET))
 
 
 def test_matrices_start_within_xaviers_bounds_and_biases_at_zero() -> None:

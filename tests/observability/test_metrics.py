@@ -87,15 +87,6 @@ async def test_joins_and_retires_show_continuous_batching() -> None:
     assert value(metrics, finished, model=MODEL, finish_reason="length") == 0
 
 
-def test_queue_is_exposed_in_sentences_and_tokens() -> None:
-    metrics = Metrics()
-    observer = metrics.observer(MODEL)
-    observer.iterated(Iteration(waiting_sentences=3, waiting_tokens=20))
-    observer.iterated(Iteration(waiting_sentences=2, waiting_tokens=12))
-    assert value(metrics, "nmt_sentences_waiting", model=MODEL) == 2
-    assert value(metrics, "nmt_queue_tokens", model=MODEL) == 12
-
-
 def test_two_engines_of_one_model_add_up() -> None:
     metrics = Metrics()
     draining, successor = metrics.observer(MODEL), metrics.observer(MODEL)
@@ -207,13 +198,6 @@ def test_model_info_is_exposed_until_unloaded() -> None:
     metrics.model_unloaded(MODEL)
     assert value(metrics, info, model=MODEL, version="2", **facts) is None
     assert value(metrics, info, model="en-de", version="1", **facts) == 1
-
-
-def test_two_apps_have_separate_counts() -> None:
-    one, other = Metrics(), Metrics()
-    one.request_failed("internal")
-    assert value(one, "nmt_request_failures_total", reason="internal") == 1
-    assert value(other, "nmt_request_failures_total", reason="internal") == 0
 
 
 def exposition(metrics: Metrics) -> str:

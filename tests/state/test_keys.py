@@ -38,15 +38,6 @@ async def test_a_random_key_is_found_with_its_limits(database: Database) -> None
     assert [known.name for known in await store.all()] == ["mastodon", "weblate"]
 
 
-async def test_chosen_key_may_have_deepl_format(database: Database) -> None:
-    store = KeyStore(database)
-    chosen = "f63c02c5-f056-4a2e-9b3d-1b2e5d3a4c5f:fx"
-    assert await store.add("deepl", chosen) == chosen
-    found = await store.find(chosen)
-    assert found is not None
-    assert found.name == "deepl"
-
-
 @given(st.dictionaries(NAMES, KEYS, max_size=5), st.data())
 def test_removed_keys_stop_working_and_remaining_keys_work(
     keys: dict[str, str], data: st.DataObject

@@ -84,13 +84,6 @@ def test_concurrent_sentences_are_batched_and_translate_as_if_alone(
     assert count(client, "nmt_decode_step_duration_seconds_count", **model) - steps < 200
 
 
-def test_blanks_and_lines_are_preserved(client: httpx.Client) -> None:
-    translated = translate(client, f"  {CAPTIONS[1]}\r\n\r\n\t{CAPTIONS[4]}  \n")
-    assert translated.startswith("  ")
-    assert "\r\n\r\n\t" in translated
-    assert translated.endswith("  \n")
-
-
 def test_committed_bundle_is_complete_and_states_its_quality() -> None:
     manifest = Bundle.open(BUNDLES / "general-de-en").manifest
     assert manifest.precisions == ("int8", "fp16")

@@ -227,11 +227,7 @@ async def test_bundle_may_translate_text_without_letters() -> None:
     [
         ({}, None, "HUND 1"),
         ({"keep_figures": False}, None, "HUND 2"),
-        ({}, False, "HUND 2"),
         ({"keep_figures": True}, False, "HUND 1"),
-        ({"return_scores": True}, None, "HUND 2"),
-        ({"num_hypotheses": 2}, None, "HUND 2"),
-        ({"beam_size": 1}, None, "HUND 2"),
     ],
 )
 async def test_hypothesis_with_the_figures_of_the_source_wins(

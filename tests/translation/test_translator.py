@@ -17,7 +17,6 @@ from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
     DeadlineExceeded,
-    InvalidText,
     Overloaded,
     TextTooLarge,
     UndetectedLanguage,
@@ -82,14 +81,6 @@ async def test_translations_are_in_order_and_keep_the_text_around_sentences() ->
     assert [t.text for t in translations] == [" JA.\r\n\r\n\tNEIN!\u00a0", "", "SO"]
 
 
-async def test_text_without_a_letter_or_a_digit_is_not_sent_to_the_model() -> None:
-    backend = ScriptedBackend(shouting, make_limits())
-    async with translating(backend) as translator:
-        (translation,) = await translator.translate(request(" 🎉 … --\n"))
-    assert translation.text == " 🎉 … --\n"
-    assert backend.encode_sizes == []
-
-
 async def test_translation_has_model_pair_and_token_counts() -> None:
     async with translating() as translator:
         (translation,) = await translator.translate(request("abc.\nde."))
@@ -118,21 +109,6 @@ async def test_truncated_translation_is_flagged() -> None:
         whole, cut = await translator.translate(request("!", "a"))
     assert (translation.text, translation.truncated) == ("xxxxx", True)
     assert (whole.truncated, cut.truncated) == (False, True)
-
-
-async def test_sentence_translates_the_same_alone_and_in_a_batch() -> None:
-    texts = [f"satz nummer {n}. noch {n * n} mehr, und so weiter!" for n in range(30)]
-    async with translating() as translator:
-        together = await asyncio.gather(*(translator.translate(request(t)) for t in texts))
-        alone = [await translator.translate(request(text)) for text in texts]
-    assert together == alone
-
-
-async def test_concurrent_requests_share_the_batch() -> None:
-    backend = ScriptedBackend(shouting, make_limits())
-    async with translating(backend) as translator:
-        await asyncio.gather(*(translator.translate(request("a" * 20 + f" {n}")) for n in range(8)))
-    assert max(backend.batch_sizes) > 8
 
 
 async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
@@ -233,14 +209,6 @@ async def test_several_failing_sentences_raise_one_backend_failed() -> None:
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-async def test_long_sentence_is_split_without_loss() -> None:
-    text = "ein wort und noch eins, " * 30
-    async with translating() as translator:
-        (translation,) = await translator.translate(request(text))
-    assert translation.text == text.upper()
-    assert not translation.truncated
-
-
 async def test_too_long_word_raises_sentence_too_long() -> None:
     async with translating() as translator:
         with pytest.raises(SentenceTooLong, match="101 tokens; the model reads at most 64"):
@@ -268,18 +236,6 @@ async def test_long_requests_are_prepared_in_a_thread(
         assert threads == {threading.current_thread().name}
         await translator.translate(request("\n".join(["."] * 5000)))
     assert len(threads) == 2
-
-
-async def test_text_in_the_target_language_is_unchanged() -> None:
-    async with translating() as translator:
-        (translation,) = await translator.translate(TranslateRequest(("Ja.",), "de", "DE"))
-    assert (translation.text, translation.model) == ("Ja.", None)
-
-
-async def test_lone_surrogate_raises_invalid_text_with_the_text_number() -> None:
-    async with translating() as translator:
-        with pytest.raises(InvalidText, match="text 2 is not valid Unicode"):
-            await translator.translate(request("gut", "\ud83d"))
 
 
 async def test_repeated_sentences_of_a_text_are_decoded_once() -> None:
@@ -378,15 +334,6 @@ async def test_closing_a_stream_releases_its_tokens() -> None:
         await stream.aclose()
         assert translator.in_flight == 0
         backend.gate.set()
-
-
-async def test_requested_scores_are_returned_in_descending_order() -> None:
-    async with translating() as translator:
-        wanted = replace(request("ab", num_hypotheses=2))
-        scored = replace(wanted, decoding=replace(wanted.decoding, return_scores=True))
-        (translation,) = await translator.translate(scored)
-    best, second = translation.scores
-    assert second < best < 0
 
 
 @given(st.lists(st.sampled_from([*"abc .!?,\n\t\r\u00a0😀", "das ist "]), max_size=40).map("".join))

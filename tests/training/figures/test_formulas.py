@@ -103,13 +103,6 @@ def test_drawn_curves_equal_the_schedules() -> None:
             np.testing.assert_array_equal(drawn[label].get_ydata(), expected)
 
 
-def test_the_paper_s_schedule_peaks_where_warm_up_ends() -> None:
-    figure = schedules(*[Panel(title, {"noam": noam(512, 4000)}, 20_000) for title in "abc"])
-    steps, rates = axes_of(figure, "a").lines[0].get_data()
-    assert np.asarray(steps)[np.argmax(rates)] == pytest.approx(4000, abs=51)
-    assert np.max(rates) == pytest.approx(512**-0.5 * 4000**-0.5, rel=0.01)
-
-
 def test_drawn_targets_equal_the_smoothed_targets() -> None:
     targets = torch.tensor([2, 1, 3])
     figure = smoothing(targets, 5, 0.4, PAD, (0.0, 0.1))

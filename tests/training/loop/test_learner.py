@@ -189,15 +189,6 @@ def test_r_drop_loss_matches_the_formula(shards: Shards) -> None:
     torch.testing.assert_close(found, (likelihoods + alpha * apart / 2) / 2)
 
 
-def test_r_drop_adds_nothing_if_passes_agree(shards: Shards) -> None:
-    (batch,) = portions(shards).next().batches
-    given = batch.source_BS, batch.input_BT, batch.positions_N, batch.targets_N
-    network = without_dropout().train()
-    once = Objective(network, PLAIN)(*given)
-    twice = Objective(network, replace(PLAIN, r_drop=5.0))(*given)
-    torch.testing.assert_close(once, twice)
-
-
 @pytest.mark.parametrize(
     ("error", "raised", "message"),
     [
