@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dragoman.answers import (
     Alignment,
+    Alternative,
+    Alternatives,
     Attention,
     Detection,
     Language,
@@ -43,6 +45,8 @@ from dragoman.retrying import Retries
 __all__ = [
     "AccessDenied",
     "Alignment",
+    "Alternative",
+    "Alternatives",
     "AsyncClient",
     "AsyncStream",
     "Attention",

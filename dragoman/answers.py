@@ -65,6 +65,30 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A likely next word."""
+
+    word: str
+    probability: float
+    translation: str
+    """The whole translation with this word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Likely next words at a place of a translation, the likeliest first."""
+
+    translation: str
+    """The translation that has the place."""
+    position: int
+    """Characters before the place."""
+    words: tuple[Alternative, ...]
+    detected: Detection | None
+    """If ``source`` was ``auto``."""
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Consecutive sentences of a streamed translation, with the blanks before each."""
 

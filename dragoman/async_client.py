@@ -123,6 +123,7 @@ class AsyncClient:
 
     translate = _method(endpoints.translate)
     translate_file = _method(endpoints.translate_file)
+    alternatives = _method(endpoints.alternatives)
     detect = _method(endpoints.detect)
     languages = _method(endpoints.languages)
     models = _method(endpoints.models)

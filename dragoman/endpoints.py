@@ -13,7 +13,7 @@ from typing import Any, Unpack, overload
 from urllib.parse import quote, unquote, urlsplit
 
 from dragoman import reading
-from dragoman.answers import Detection, Language, Model, Readiness, Translation, Usage
+from dragoman.answers import Alternatives, Detection, Language, Model, Readiness, Translation, Usage
 from dragoman.options import Texts, TranslateOptions, check
 from dragoman.request import Call
 
@@ -49,6 +49,31 @@ def translate(
         return found[0] if single else found
 
     return Call("POST", "translate", read, json=body)
+
+
+def alternatives(
+    text: str,
+    *,
+    target: str,
+    position: int,
+    source: str = "auto",
+    translation: str | None = None,
+    limit: int = 10,
+    min_probability: float = 0.001,
+    model: str | None = None,
+) -> Call[Alternatives]:
+    """Likely words at a place of the translation of a text, each with what follows from it.
+
+    ``position`` is the number of characters before a word of ``translation``, which defaults to
+    what ``translate`` returns. Words below ``min_probability`` are left out.
+    """
+    body: dict[str, Any] = {"q": text, "source": source, "target": target, "position": position}
+    body |= {"limit": limit, "min_probability": min_probability}
+    given = {"translation": translation, "model": model}
+    body |= {name: value for name, value in given.items() if value is not None}
+    return Call(
+        "POST", "alternatives", lambda body: reading.alternatives(json.loads(body)), json=body
+    )
 
 
 def detect(text: str) -> Call[list[Detection]]:

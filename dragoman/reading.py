@@ -13,6 +13,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 
 from dragoman.answers import (
+    Alternative,
+    Alternatives,
     Attention,
     Chosen,
     Detection,
@@ -83,6 +85,17 @@ def translations(
             scores,
         ) in enumerate(about)
     ]
+
+
+def alternatives(answer: dict[str, Any]) -> Alternatives:
+    detected = answer.get("detectedLanguage")
+    return Alternatives(
+        _text(answer["translation"]),
+        answer["position"],
+        tuple(results(Alternative, answer["alternatives"])),
+        None if detected is None else result(Detection, detected),
+        answer["model"],
+    )
 
 
 def result(kind: type[R], given: dict[str, Any]) -> R:
@@ -162,7 +175,7 @@ def usage(answer: dict[str, Any]) -> Usage:
 
 def _text(given: Any) -> str:
     if not isinstance(given, str):
-        raise TypeError("translatedText is no text")
+        raise TypeError("the translation is no text")
     return given
 
 

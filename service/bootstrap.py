@@ -18,7 +18,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 import service
-from service.api import attention, operations
+from service.api import alternatives, attention, operations
 from service.api.access import Access, AccessPolicy
 from service.api.app import create_root_app
 from service.api.bounds import RequestLimits
@@ -47,6 +47,7 @@ from service.state.rates import RateLimits
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
 from service.translation.admission import Admission
+from service.translation.alternatives import AlternativeFinder
 from service.translation.detection import LinguaDetector
 from service.translation.errors import NotReady
 from service.translation.inspection import Inspector
@@ -99,7 +100,13 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         alternatives=settings.max_beam_size - 1,
         seconds=settings.request_seconds,
     )
-    metered = MeteredTranslator(translator, access, metrics, limits)
+    metered = MeteredTranslator(
+        translator,
+        AlternativeFinder(repository, admission, translator),
+        access,
+        metrics,
+        limits,
+    )
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
     painter = Painter()
     reader = DocumentReader()
@@ -122,6 +129,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
             drain,
             settings.public_url,
         ),
+        alternatives.create_router(metered, repository, access),
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),
     ]

@@ -15,6 +15,7 @@ from service.api.errors import BadRequest
 from service.api.middleware import facts_of
 from service.engine.errors import BeamTooWide
 from service.observability.metrics import Metrics
+from service.translation.alternatives import AlternativeFinder, Alternatives, WordPlace
 from service.translation.translator import Translator
 from service.translation.types import Part, TranslateRequest, Translation, longest
 
@@ -25,9 +26,15 @@ class MeteredTranslator:
     """Translates parsed requests within the limits and charges their callers."""
 
     def __init__(
-        self, translator: Translator, access: Access, metrics: Metrics, limits: RequestLimits
+        self,
+        translator: Translator,
+        finder: AlternativeFinder,
+        access: Access,
+        metrics: Metrics,
+        limits: RequestLimits,
     ) -> None:
         self._translator = translator
+        self._finder = finder
         self._access = access
         self._metrics = metrics
         self.limits = limits
@@ -38,12 +45,7 @@ class MeteredTranslator:
         """Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits, and what ``Access`` and
         ``Translator`` raise."""
         characters = self._checked(wanted)
-        wanted = replace(
-            wanted,
-            deadline=self._seconds(request),
-            cache_scope=self._access.cache_scope(caller),
-            caller=caller.counted_as,
-        )
+        wanted = self._completed(request, caller, wanted)
         async with self._access.charge(caller, characters):
             translations = await self._translator.translate(wanted)
         self._note(request, wanted.texts, translations)
@@ -54,12 +56,7 @@ class MeteredTranslator:
     ) -> AsyncGenerator[Part | list[Translation], None]:
         """Like ``translate``, but yields the parts of each text before the translations."""
         characters = self._checked(wanted)
-        wanted = replace(
-            wanted,
-            deadline=self._seconds(request),
-            cache_scope=self._access.cache_scope(caller),
-            caller=caller.counted_as,
-        )
+        wanted = self._completed(request, caller, wanted)
         # Closing the stream here ends its work before the charge completes.
         async with (
             self._access.charge(caller, characters),
@@ -69,6 +66,33 @@ class MeteredTranslator:
                 if isinstance(each, list):
                     self._note(request, wanted.texts, each)
                 yield each
+
+    async def alternatives(
+        self, request: Request, caller: Caller, wanted: TranslateRequest, place: WordPlace
+    ) -> Alternatives:
+        """Charges for the text. Raises as ``translate``, and what ``AlternativeFinder`` raises."""
+        characters = self._checked(wanted)
+        if place.translation is not None:
+            self.limits.check([place.translation])
+        wanted = self._completed(request, caller, wanted)
+        async with self._access.charge(caller, characters):
+            found = await self._finder.find(wanted, place)
+        facts = facts_of(request)
+        facts.model, facts.model_version = found.model, found.version
+        facts.timing, facts.characters, facts.tokens = found.timing, characters, found.tokens
+        self._metrics.characters(found.model, characters)
+        return found
+
+    def _completed(
+        self, request: Request, caller: Caller, wanted: TranslateRequest
+    ) -> TranslateRequest:
+        """The request with its deadline and its caller."""
+        return replace(
+            wanted,
+            deadline=self._seconds(request),
+            cache_scope=self._access.cache_scope(caller),
+            caller=caller.counted_as,
+        )
 
     def _checked(self, wanted: TranslateRequest) -> int:
         characters = self.limits.check(wanted.texts)

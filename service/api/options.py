@@ -45,14 +45,14 @@ def _whole(value: Any) -> Any:
 
 WHOLE = BeforeValidator(_whole)
 """Placed after ``int`` and its bounds; before them, pydantic would omit the bounds from OpenAPI."""
-_DECIMAL = BeforeValidator(_no_boolean)
+DECIMAL = BeforeValidator(_no_boolean)
 Number = Annotated[int, WHOLE]
 
 _Natural = Annotated[int, Field(ge=0, le=_MOST_TOKENS), WHOLE]
 _Positive = Annotated[int, Field(ge=1, le=_MOST_TOKENS), WHOLE]
-_UpTo10 = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False), _DECIMAL]
-_Ratio = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False), _DECIMAL]
-_Penalty = Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False), _DECIMAL]
+_UpTo10 = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False), DECIMAL]
+_Ratio = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False), DECIMAL]
+_Penalty = Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False), DECIMAL]
 _Suppressed = Annotated[str, Field(min_length=1, max_length=SUPPRESSED_CHARACTERS)]
 
 
@@ -78,13 +78,13 @@ class DecodingParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     beam_size: _Positive | None = Field(None, description="Width of the beam search.")
-    patience: Annotated[float, Field(ge=0.5, le=10, allow_inf_nan=False), _DECIMAL] | None = Field(
+    patience: Annotated[float, Field(ge=0.5, le=10, allow_inf_nan=False), DECIMAL] | None = Field(
         None, description="The search ends when this times `beam_size` hypotheses have ended."
     )
     num_hypotheses: _Positive | None = Field(
         None, description="Translations to return; one more than `alternatives`."
     )
-    length_penalty: Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False), _DECIMAL] | None = (
+    length_penalty: Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False), DECIMAL] | None = (
         Field(None, description="Scores are divided by the length to this power.")
     )
     length_normalisation: LengthNormalisation | None = Field(
@@ -110,7 +110,7 @@ class DecodingParameters(BaseModel):
     target_prefix: Annotated[str, Field(max_length=PREFIX_CHARACTERS)] | None = Field(
         None, description="What each translation begins with."
     )
-    prefix_bias_beta: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), _DECIMAL] | None = (
+    prefix_bias_beta: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), DECIMAL] | None = (
         Field(
             None,
             description="Above 0, `target_prefix` is favoured by this much rather than forced.",
@@ -135,10 +135,10 @@ class DecodingParameters(BaseModel):
         description="1 searches; more draws each token from so many likeliest, at most from 256; "
         "0 means 256.",
     )
-    sampling_topp: Annotated[float, Field(gt=0, le=1), _DECIMAL] | None = Field(
+    sampling_topp: Annotated[float, Field(gt=0, le=1), DECIMAL] | None = Field(
         None, description="Draws from the likeliest tokens that make up this much."
     )
-    sampling_temperature: Annotated[float, Field(ge=0.001, le=100), _DECIMAL] | None = Field(
+    sampling_temperature: Annotated[float, Field(ge=0.001, le=100), DECIMAL] | None = Field(
         None, description="Above 1, draws are more even; below, more certain."
     )
     seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED), WHOLE] | None = Field(

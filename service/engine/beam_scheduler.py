@@ -46,7 +46,7 @@ class BeamScheduler(BatchScheduler):
         """Whether the rules of the device's search are all that the options need."""
         return (
             options.rows <= self.limits.rows_per_slot
-            and not options.samples
+            and not options.independent
             and not options.target_prefix
             and not options.suppress_sequences
             and options.repetition_penalty == 1

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.sampling import draw, uniform
-from service.engine.types import DecodingOptions
+from service.engine.types import MOST_SAMPLED, DecodingOptions
 from service.runtime.backend import BARRED, Edits, FloatArray, IntArray
 
 Ranked = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]
@@ -56,6 +56,8 @@ class Constraints:
         cls, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
     ) -> Constraints | None:
         """Constraints for these options, or ``None`` for plain beam search."""
+        if options.alternative_words is not None:
+            return AlternativeWords(options, source_length, eos_id, unk_id)
         constraints = cls(options, source_length, eos_id, unk_id)
         needed = options.target_prefix or not constraints._of_a_prefix_only
         return constraints if needed else None
@@ -82,6 +84,11 @@ class Constraints:
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
         favoured = self._forced <= length < len(prefix)
         return prefix[length] if favoured else None
+
+    @property
+    def candidates(self) -> int:
+        """Number of candidates that the next step must return for every row, at least."""
+        return self.options.sampled_from
 
     def edits(self, live_K: NDArray[np.bool_]) -> list[tuple[int, int, float, float]]:
         """Row, token, penalty and bias of each logit to change at the next step."""
@@ -112,9 +119,7 @@ class Constraints:
         ranks: int,
     ) -> Ranked:
         """The best candidates of the rows, without barred tokens and those with log-prob −∞."""
-        log_probs_KN = log_probs_KN.copy()
-        for row, barred in self._barred.items():
-            log_probs_KN[row, np.isin(ids_KN[row], list(barred))] = _DEAD
+        log_probs_KN = self._allowed(ids_KN, log_probs_KN)
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
         if length < self._forced:
             # A forced token adds nothing to the sum.
@@ -133,6 +138,13 @@ class Constraints:
             # An ending right after the forced prefix counts only if it is the best candidate.
             totals[1:][tokens[1:] == self._eos_id] = _DEAD
         return rows, tokens, totals
+
+    def _allowed(self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray) -> FloatArray:
+        """The log-probabilities with −∞ for barred tokens."""
+        log_probs_KN = log_probs_KN.copy()
+        for row, barred in self._barred.items():
+            log_probs_KN[row, np.isin(ids_KN[row], list(barred))] = _DEAD
+        return log_probs_KN
 
     def _mark_diverged_positions(self, ranked: NDArray[np.int64]) -> None:
         """Record which positions have diverged from a biased prefix.
@@ -208,6 +220,95 @@ class Constraints:
             tokens[row] = ids_KN[row, choice]
             totals[row] = sums_K[row] + log_probs_KN[row, choice]
         return rows, tokens, totals
+
+
+class AlternativeWords(Constraints):
+    """Search for the likeliest next words after the target prefix.
+
+    A row is a word, or the beginning of one, and its sum is the log-probability of that. A word is
+    complete as soon as a token begins the next word, and gets the probability of all such tokens
+    together. Complete words are continued greedily, which leaves their sums as they are. Once all
+    are complete, only the best ``num_hypotheses`` go on.
+    """
+
+    def __init__(
+        self, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
+    ) -> None:
+        super().__init__(options, source_length, eos_id, unk_id)
+        assert options.alternative_words is not None
+        self._starts = np.array(sorted({*options.alternative_words.starts, eos_id}))
+        self._closes = np.array(sorted(options.alternative_words.closes), np.int64)
+        self._complete_K = np.zeros(options.rows, np.bool_)
+        self._least = np.log(np.float64(options.min_alternative_expansion_prob) or 1e-30)
+
+    @property
+    def spent(self) -> bool:
+        return False
+
+    @property
+    def candidates(self) -> int:
+        begun = self._written_KT.shape[1] >= self._forced
+        return MOST_SAMPLED if begun and not self._complete_K.all() else 0
+
+    def choose(
+        self,
+        ids_KN: NDArray[np.int64],
+        log_probs_KN: FloatArray,
+        asked_log_probs_K: FloatArray,
+        sums_K: FloatArray,
+        ranks: int,
+    ) -> Ranked:
+        length = self._written_KT.shape[1]
+        if length < self._forced:
+            return super().choose(ids_KN, log_probs_KN, asked_log_probs_K, sums_K, ranks)
+        log_probs_KN = self._allowed(ids_KN, log_probs_KN)
+        log_probs_KN[sums_K == _DEAD] = _DEAD
+        starts_KN = np.isin(ids_KN, self._starts)
+        totals_KN = sums_K[:, None] + log_probs_KN
+        if length == self._forced:
+            # An ending is no word. After a text, the first token must not continue its last word.
+            totals_KN[ids_KN == self._eos_id] = _DEAD
+            if length > self.options.forced_prefix_length:
+                totals_KN[~starts_KN] = _DEAD
+            wanted = totals_KN
+        else:
+            wanted = self._words(ids_KN, log_probs_KN, starts_KN, totals_KN, sums_K)
+        order = np.argsort(-wanted.ravel(), kind="stable")[:ranks]
+        order = order[wanted.ravel()[order] >= self._least]
+        rows, columns = np.divmod(order, ids_KN.shape[1])
+        complete = starts_KN[rows, columns] | self._complete_K[rows]
+        complete |= np.isin(self._written_KT[rows, -1], self._closes) if length else False
+        complete &= length > self._forced
+        if complete.all():
+            order = order[: self.options.num_hypotheses]
+        kept = len(order)
+        self._complete_K[:] = True
+        self._complete_K[:kept] = complete[:kept]
+        return rows[:kept], ids_KN.ravel()[order], wanted.ravel()[order]
+
+    def _words(
+        self,
+        ids_KN: NDArray[np.int64],
+        log_probs_KN: FloatArray,
+        starts_KN: NDArray[np.bool_],
+        totals_KN: FloatArray,
+        sums_K: FloatArray,
+    ) -> FloatArray:
+        """Sums of the words that each row becomes: complete by one token, or longer by others."""
+        wanted_KN = totals_KN.copy()
+        closed_K = self._complete_K | np.isin(self._written_KT[:, -1], self._closes)
+        closed_K = closed_K[: len(ids_KN)]
+        ending_KN = starts_KN | closed_K[:, None]
+        wanted_KN[ending_KN] = _DEAD
+        for row in np.flatnonzero(sums_K > _DEAD).tolist():
+            ending_N = np.where(ending_KN[row], log_probs_KN[row], _DEAD)
+            best = int(ending_N.argmax())
+            if ending_N[best] == _DEAD:
+                continue
+            together = 0.0 if closed_K[row] else np.logaddexp.reduce(ending_N.astype(np.float64))
+            # Rounding may exceed certainty.
+            wanted_KN[row, best] = sums_K[row] + np.float32(min(0.0, together))
+        return wanted_KN
 
 
 def gather_edits(

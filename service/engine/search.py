@@ -154,7 +154,7 @@ class Search:
         if self._constrained:
             constrained = [c for c in self._constraints if c is not None]
             attention = any(c.attends for c in constrained)
-            num_candidates = max(num_candidates, *(c.options.sampled_from for c in constrained))
+            num_candidates = max(num_candidates, *(c.candidates for c in constrained))
             if any(c.asked is not None for c in constrained):
                 asked_B = [0 if c is None else c.asked or 0 for c in self._constraints]
                 asked_BK = np.repeat(np.array(asked_B, np.int32)[:, None], rows, axis=1)

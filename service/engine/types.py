@@ -12,6 +12,9 @@ from models.bundle.manifest import LengthNormalisation as LengthNormalisation
 MOST_SAMPLED = 256
 """Likeliest tokens that a token is drawn from, at most. More cost every sentence in the batch."""
 
+MOST_ALTERNATIVES = 20
+"""Alternative words of a place, at most, and hypotheses that compete for them."""
+
 
 def sampled_from(sampling_topk: int) -> int:
     """Number of likeliest tokens that a token is drawn from."""
@@ -28,6 +31,16 @@ def row_cost(sampling_topk: int) -> float:
 
 Priority = Literal["interactive", "bulk"]
 """Class of a sentence in the waiting line: a user's request, or a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordPieces:
+    """How the tokens of a vocabulary make words; ``service.translation.vocabulary`` derives it."""
+
+    starts: frozenset[int]
+    """Tokens that end the word before them, ``eos`` among them."""
+    closes: frozenset[int]
+    """Tokens, such as punctuation marks, that end their own word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,12 @@ class DecodingOptions:
     """If false, scores of greedy search are NaN, which saves a pass over the vocabulary."""
     seed: int = 0
     """Seed of sampling. The same seed gives the same translation in any batch."""
+    alternative_words: WordPieces | None = None
+    """Returns the ``num_hypotheses`` likeliest words after ``target_prefix``, each continued by
+    greedy search. ``beam_size`` hypotheses compete for them. Scores are the log-probabilities of
+    the words."""
+    min_alternative_expansion_prob: float = 0.0
+    """Least probability of an alternative."""
 
     def __post_init__(self) -> None:
         def require(condition: bool, claim: str) -> None:
@@ -98,6 +117,7 @@ class DecodingOptions:
             "prefix_bias_beta",
             "sampling_topp",
             "sampling_temperature",
+            "min_alternative_expansion_prob",
         ):
             require(math.isfinite(getattr(self, name)), f"{name} must be a finite number")
         require(self.beam_size >= 1, "beam_size must be at least 1")
@@ -120,6 +140,15 @@ class DecodingOptions:
         require(0 < self.sampling_topp <= 1, "sampling_topp must be above 0 and at most 1")
         require(self.sampling_temperature > 0, "sampling_temperature must be above 0")
         require(0 <= self.seed < 2**64, "seed must be a whole number from 0 to 2**64 - 1")
+        require(
+            0 <= self.min_alternative_expansion_prob <= 1,
+            "min_alternative_expansion_prob must be between 0 and 1",
+        )
+        if self.alternative_words is not None:
+            require(not self.samples, "alternative words are not sampled")
+            require(self.coverage_penalty == 0, "alternative words have no coverage_penalty")
+            require(self.prefix_bias_beta == 0, "alternative words have no prefix_bias_beta")
+            require(self.length_penalty == 0, "alternative words have no length_penalty")
         if self.samples:
             require(self.beam_size == 1, "sampling needs beam_size 1")
             require(self.coverage_penalty == 0, "sampling has no coverage_penalty")
@@ -151,7 +180,12 @@ class DecodingOptions:
     @property
     def greedy(self) -> bool:
         """Whether the search has one row and stops at the first ending, for any ``patience``."""
-        return self.beam_size == 1 and self.prefix_bias_beta == 0
+        return self.beam_size == 1 and self.prefix_bias_beta == 0 and not self.independent
+
+    @property
+    def independent(self) -> bool:
+        """Whether rows do not compete to the end, so that each gives a hypothesis of its own."""
+        return self.samples or self.alternative_words is not None
 
     @property
     def rows(self) -> int:
@@ -161,7 +195,7 @@ class DecodingOptions:
     @property
     def ranks(self) -> int:
         """Number of candidates of a sentence that are ranked in each step."""
-        if self.samples:
+        if self.independent:
             return self.rows
         # Each row has at most one ending, so 2 * beam_size candidates always refill the beam.
         return 1 if self.greedy else 2 * self.beam_size
@@ -175,12 +209,14 @@ class DecodingOptions:
     def ends_early(self) -> bool:
         """Whether an ending of rank 0 may stop the search: no later hypothesis scores better."""
         unpunished = self.length_penalty == 0 and self.coverage_penalty == 0
-        return unpunished and not self.samples and not self.greedy
+        return unpunished and not self.independent and not self.greedy
 
     @property
     def enough_ends(self) -> int:
         """Number of finished hypotheses that stop a search."""
-        if self.samples or self.ends_early:
+        if self.independent:
+            return self.rows
+        if self.ends_early:
             return self.num_hypotheses
         return 1 if self.greedy else self.max_finished
 
@@ -190,7 +226,7 @@ class DecodingOptions:
 
         Sums are never positive, so with a length penalty the longest hypothesis can score best.
         """
-        if self.samples or self.length_penalty < 0:
+        if self.independent or self.length_penalty < 0:
             return math.nan
         return self.normalised(1.0, self.max_decoding_length)
 

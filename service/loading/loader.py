@@ -28,7 +28,7 @@ from service.engine.errors import EngineError
 from service.engine.group import EngineGroup
 from service.engine.iteration import Iteration
 from service.engine.scheduler import BatchScheduler, Scheduler
-from service.engine.types import DecodingOptions
+from service.engine.types import MOST_ALTERNATIVES, DecodingOptions
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, BeamBackend, TeacherForced
 from service.runtime.cuda import CudaError, CudaMemory
@@ -146,7 +146,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
                 bundle,
                 precision,
                 slots=settings.slots or _SLOTS[precision],
-                rows_per_slot=settings.max_beam_size,
+                rows_per_slot=max(settings.max_beam_size, MOST_ALTERNATIVES),
                 threads=settings.threads,
                 cache_bytes=settings.cache_megabytes << 20,
                 memory=_memory(device, number, settings),

@@ -86,7 +86,7 @@ async def _given() -> None:
 async def _sentence(
     directed: DirectedModel, sentence: Sentence, standing: Standing
 ) -> TranslatedSentence:
-    decoded = await _decoded(directed, sentence, sentence.options, standing)
+    decoded = await decode_sentence(directed, sentence, sentence.options, standing)
     forced = Forced()
     prefix = sentence.prefix
     if sentence.occurrences:
@@ -117,10 +117,13 @@ async def _sentence(
     )
 
 
-async def _decoded(
+async def decode_sentence(
     directed: DirectedModel, sentence: Sentence, options: DecodingOptions, standing: Standing
 ) -> Decoded:
-    """The decoded sentence without the forced target prefix of the direction."""
+    """The decoded sentence without the forced target prefix of the direction.
+
+    Raises the errors of ``Engine.decode``.
+    """
     decoded = await directed.model.results.decode(
         sentence.source_ids,
         options,
@@ -183,7 +186,7 @@ async def _with_terms(
             prefix_bias_beta=0.0,
             max_decoding_length=max(longest, len(token_ids) + 1),
         )
-        latest = await _decoded(directed, sentence, options, standing)
+        latest = await decode_sentence(directed, sentence, options, standing)
         beginning = prefix
         output = await output_text(directed, sentence, best(), prefix, standing.caller)
         return output.text

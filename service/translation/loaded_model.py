@@ -5,7 +5,7 @@ One model may translate in several directions on one engine; ``DirectedModel`` i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from models.bundle.manifest import Direction, Manifest, Precision
@@ -14,6 +14,7 @@ from service.engine.group import EngineGroup
 from service.translation.attention_reader import AttentionReader
 from service.translation.result_cache import ResultCache
 from service.translation.types import LanguagePair
+from service.translation.vocabulary import Vocabulary
 
 
 class Tokenizer(Protocol):
@@ -57,6 +58,7 @@ class LoadedModel:
     attention: AttentionReader
     results: ResultCache
     leases: int = 0
+    _vocabulary: Vocabulary | None = field(default=None, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -66,6 +68,14 @@ class LoadedModel:
     def directed(self) -> tuple[DirectedModel, ...]:
         """The model in each of its directions."""
         return tuple(DirectedModel(self, direction) for direction in self.manifest.directions)
+
+    def vocabulary(self) -> Vocabulary:
+        """The target vocabulary, made once. Blocks for a moment with large vocabularies."""
+        if self._vocabulary is None:
+            size = self.manifest.dimensions.vocabulary_size
+            pieces = self.tokenizers.target.pieces(tuple(range(size)))
+            self._vocabulary = Vocabulary(pieces, self.manifest.special_ids)
+        return self._vocabulary
 
     async def close(self) -> None:
         """Stop the engine and the attention reader; pending calls fail with ``EngineStopped``."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.engine.types import Hypothesis
 from service.translation.alignment import Alignment
 from service.translation.attention import TokenPair, align
 from service.translation.edits import Edit, Edited, applied, edited, original_position
-from service.translation.loaded_model import DirectedModel
+from service.translation.loaded_model import DirectedModel, Tokenizer
 from service.translation.preparing import Sentence
 from service.translation.unknown_tokens import (
     Replacement,
@@ -77,6 +78,22 @@ async def output_text(
         alignment = await align(tokens, sentence.text, decoded)
         replacements |= match_unknown(open_places, found, alignment)
     return OutputText(decoded, replace_unknown(decoded, places, replacements), alignment)
+
+
+def with_beginning(
+    output: OutputText, token_ids: Sequence[int], beginning: str, tokenizer: Tokenizer
+) -> OutputText:
+    """The output with the characters of ``beginning`` where its tokens spell them differently.
+
+    ``token_ids`` are those of the output. Normalisation and unknown characters change a text.
+    """
+    if output.text.startswith(beginning):
+        return output
+    count = len(tokenizer.encode(beginning))
+    spans = tokenizer.decoded_spans(tuple(token_ids))
+    end = spans[count - 1][1] if count else 0
+    later = [edit for edit in output.edits if edit.start >= end]
+    return OutputText(output.decoded, (Edit(0, end, beginning), *later), output.alignment)
 
 
 def without_added_full_stop(output: OutputText, sentence: Sentence, prefix: str) -> OutputText:

@@ -85,9 +85,7 @@ def prepare(
         return len(source_ids)
 
     limit = TokenLimit(count, manifest.limits.source_length)
-    copies = manifest.decoding.copy_without_letters
-    if copies is None:
-        copies = not directed.direction.private_use
+    copies = copies_verbatim(directed)
 
     def copied(sentence: str) -> bool:
         return copies and is_verbatim(sentence) and not index.occur_in(sentence)
@@ -122,3 +120,9 @@ def prepare(
         return Text(tuple(separators), tuple(sentences))
 
     return [text(marked) for marked in texts]
+
+
+def copies_verbatim(directed: DirectedModel) -> bool:
+    """Whether sentences without words are copied."""
+    copies = directed.model.manifest.decoding.copy_without_letters
+    return not directed.direction.private_use if copies is None else copies

@@ -53,7 +53,7 @@ class Detector(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class ReadText:
     """A parsed text and its language pair."""
 
     number: int
@@ -70,7 +70,8 @@ class Translator:
         self._repository = repository
         self._admission = admission
         self._detector = detector
-        self._texts = TextPool()
+        self.texts = TextPool()
+        """The threads that process texts."""
         self._terms = TermIndexes()
         self._numbers = itertools.count(1)
 
@@ -91,21 +92,18 @@ class Translator:
         is entered after splitting and tokenising, and left after decoding. Raises a
         ``TranslationError`` or an ``EngineError``.
         """
-        _require_unicode(request.texts)
+        require_unicode(request.texts)
         async with deadline(request.deadline):
             return await self._translate(request, deliver, turn)
 
     async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
         """Errors by text number, from 0, of texts with a word too long for the first model."""
-        catalogue = self._repository.catalogue
-        read = await self._texts.run(
-            request.texts, lambda check: self._read(request, catalogue, check)
-        )
+        read = await self.read(request)
         found: dict[int, SentenceTooLong] = {}
         for each in read:
             async with self._repository.lease(each.pair, request.model) as route:
                 try:
-                    await self._prepared([each.marked], route[0], _job(request, last=True))
+                    await self.prepared([each.marked], route[0], _job(request, last=True))
                 except SentenceTooLong as error:
                     found[each.number] = error
         return found
@@ -139,13 +137,9 @@ class Translator:
         if request.model is not None:
             catalogue.named(request.model)
         started = time.perf_counter()
-        read = await self._texts.run(
-            request.texts,
-            lambda check: self._read(request, catalogue, check),
-            caller=request.caller or None,
-        )
+        read = await self.read(request)
         order = OrderedParts(len(read), deliver) if deliver is not None else None
-        by_pair: dict[LanguagePair, list[_Read]] = {}
+        by_pair: dict[LanguagePair, list[ReadText]] = {}
         for each in read:
             by_pair.setdefault(each.pair, []).append(each)
         preparing = time.perf_counter() - started
@@ -153,7 +147,7 @@ class Translator:
             request.priority, next(self._numbers), request.cache_scope, request.caller
         )
         async with AsyncExitStack() as leases:
-            routes: list[tuple[list[_Read], Route]] = []
+            routes: list[tuple[list[ReadText], Route]] = []
             for pair, texts in by_pair.items():
                 route: Route = ()
                 if pair.source != pair.target:
@@ -170,7 +164,21 @@ class Translator:
         translations = dict(pair for group in done for pair in group)
         return [translations[number] for number in range(len(read))]
 
-    def _read(self, request: TranslateRequest, catalogue: Catalogue, check: Check) -> list[_Read]:
+    async def read(self, request: TranslateRequest) -> list[ReadText]:
+        """The parsed texts and their language pairs.
+
+        Raises ``UndetectedLanguage`` and the errors of unknown languages and malformed markup.
+        """
+        catalogue = self._repository.catalogue
+        return await self.texts.run(
+            request.texts,
+            lambda check: self._read(request, catalogue, check),
+            caller=request.caller or None,
+        )
+
+    def _read(
+        self, request: TranslateRequest, catalogue: Catalogue, check: Check
+    ) -> list[ReadText]:
         """Parse the texts and determine their language pairs. Blocks.
 
         A text of several whose language cannot be detected is left as it is, unless this is true
@@ -194,7 +202,7 @@ class Translator:
                     undetected.append(error)
                     detection = Detection(target, 0.0, found=False)
             code = source if detection is None else detection.language
-            read.append(_Read(number, text, marked, LanguagePair(code, target), detection))
+            read.append(ReadText(number, text, marked, LanguagePair(code, target), detection))
         if undetected and len(undetected) == len(read):
             raise undetected[0]
         return read
@@ -218,7 +226,7 @@ class Translator:
 
     async def _group(
         self,
-        read: list[_Read],
+        read: list[ReadText],
         route: Route,
         request: TranslateRequest,
         standing: Standing,
@@ -244,7 +252,7 @@ class Translator:
                 last = number == len(route) - 1
                 started = time.perf_counter()
                 job = _job(request, last=last)
-                texts = await self._prepared(marked, directed, job, request.caller)
+                texts = await self.prepared(marked, directed, job, request.caller)
                 preparing += time.perf_counter() - started
                 if not legs:
                     once, again = _work(texts, route, request)
@@ -265,19 +273,20 @@ class Translator:
             for each, of_text in zip(read, zip(*legs, strict=True), strict=True)
         ]
 
-    async def _prepared(
+    async def prepared(
         self, marked: Sequence[MarkedText], directed: DirectedModel, job: Job, caller: str = ""
     ) -> list[Text]:
+        """The texts as tokenised sentences; raises the errors of ``prepare``."""
         runs = [run for text in marked for run in text.runs]
         extra = job.extra_characters + sum(len(run.atoms) for run in runs)
 
         def prepared(check: Check) -> list[Text]:
             return prepare(marked, directed, job, self._terms.of(job.terms), check)
 
-        return await self._texts.run([run.text for run in runs], prepared, extra, caller or None)
+        return await self.texts.run([run.text for run in runs], prepared, extra, caller or None)
 
     async def _parsed(self, texts: Sequence[str], markup: Markup, caller: str) -> list[MarkedText]:
-        return await self._texts.run(
+        return await self.texts.run(
             texts, lambda check: _parse_all(texts, markup, check), caller=caller or None
         )
 
@@ -321,7 +330,7 @@ def _job(request: TranslateRequest, *, last: bool) -> Job:
 
 
 def _deliverer(
-    order: OrderedParts, read: Sequence[_Read], texts: Sequence[Text]
+    order: OrderedParts, read: Sequence[ReadText], texts: Sequence[Text]
 ) -> DeliverSentence:
     """Callback that passes sentences to ``order`` with their text number in the request."""
     for each, text in zip(read, texts, strict=True):
@@ -338,7 +347,8 @@ async def _all(groups: Sequence[Coroutine[None, None, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def _require_unicode(texts: tuple[str, ...]) -> None:
+def require_unicode(texts: Sequence[str]) -> None:
+    """Raises ``InvalidText`` for a text with a lone surrogate."""
     for number, text in enumerate(texts, start=1):
         try:
             text.encode("utf-8")

@@ -14,6 +14,7 @@ import numpy as np
 
 from models.bundle.manifest import Direction, Manifest
 from models.bundle.tokenizer import Span
+from service.engine.types import MOST_ALTERNATIVES
 from service.loading.loader import ModelObserver
 from service.runtime.backend import FloatArray
 from service.settings import Settings
@@ -70,7 +71,9 @@ async def load_directed(
     """Replaces ``service.loading.loader.load_model``; a bundle of one direction upper-cases."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     script = directed if len(manifest.directions) > 1 else shouting
-    backend = ScriptedBackend(script, make_limits(settings.slots or 8, settings.max_beam_size))
+    backend = ScriptedBackend(
+        script, make_limits(settings.slots or 8, max(settings.max_beam_size, MOST_ALTERNATIVES))
+    )
     observer = observer_for(manifest.name)
     return await make_model(manifest, backend, observer, settings.result_megabytes << 20)
 

@@ -25,6 +25,7 @@ from models.bundle.tokenizer import Span, UnknownToken
 from service.engine.engine import Engine
 from service.engine.group import EngineGroup
 from service.engine.scheduler import Scheduler
+from service.engine.types import MOST_ALTERNATIVES
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Backend, FloatArray, Limits
 from service.settings import Settings
@@ -183,7 +184,7 @@ async def load_shouting(
 ) -> LoadedModel:
     """Replaces ``service.loading.loader.load_model``: uses the manifest, but no weights."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
-    limits = make_limits(settings.slots or 8, settings.max_beam_size)
+    limits = make_limits(settings.slots or 8, max(settings.max_beam_size, MOST_ALTERNATIVES))
     backend = ScriptedBackend(shouting, limits)
     observer = observer_for(manifest.name)
     return await make_model(manifest, backend, observer, settings.result_megabytes << 20)

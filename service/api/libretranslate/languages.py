@@ -20,9 +20,8 @@ from service.api.parameters import read_fields
 from service.api.responses import Json, refusals
 from service.api.schemas import Answer, answer_of
 from service.translation.catalogue import Catalogue
-from service.translation.errors import InvalidText
 from service.translation.repository import ModelRepository
-from service.translation.translator import Detector
+from service.translation.translator import Detector, require_unicode
 from service.translation.types import Detection
 
 _MOST_GUESSES = 3
@@ -122,7 +121,7 @@ def create_languages_router(
         caller = await access.identify(request, fields.key)
         parameters = fields.parse(DetectParameters)
         limits.check(parameters.texts)
-        _require_unicode(parameters.texts)
+        require_unicode(parameters.texts)
         access.admit(caller)
         catalogue = repository.catalogue
         codes = sorted({*catalogue.sources, *catalogue.targets})
@@ -130,14 +129,6 @@ def create_languages_router(
         return Json([detected(each) for each in found[:_MOST_GUESSES]] or [_NOTHING_DETECTED])
 
     return router
-
-
-def _require_unicode(texts: list[str]) -> None:
-    for number, text in enumerate(texts, start=1):
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InvalidText(number) from error
 
 
 def _languages(catalogue: Catalogue) -> list[LanguageAnswer]:

@@ -1,0 +1,212 @@
+"""Likely next words at a place of a translation, each with the translation that follows from it.
+
+Only the sentence with the place is decoded. One search finds the words and continues them
+(``service.engine.constraints.AlternativeWords``), so the source is encoded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from service.engine.types import MOST_ALTERNATIVES, Decoded, DecodingOptions, WordPieces
+from service.translation.admission import Admission
+from service.translation.decoding import NO_OVERRIDES
+from service.translation.errors import InvalidOption
+from service.translation.leg import Standing, decode_sentence
+from service.translation.loaded_model import DirectedModel
+from service.translation.output_text import output_text, with_beginning, without_added_full_stop
+from service.translation.preparing import Job, Sentence
+from service.translation.repository import ModelRepository
+from service.translation.target_sentences import TargetSentence, target_sentences
+from service.translation.tasks import deadline
+from service.translation.translator import Translator, require_unicode
+from service.translation.types import Detection, LanguagePair, Timing, TranslateRequest
+from service.translation.words import words
+
+_MOST_SHOWN = 8
+"""Places listed in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordPlace:
+    """Where alternatives are wanted."""
+
+    position: int
+    """Characters before a word of the translation."""
+    translation: str | None = None
+    """``None`` is the translation that the service makes."""
+    limit: int = 10
+    """Words that are returned, at most; 1 to ``MOST_ALTERNATIVES``."""
+    min_probability: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    word: str
+    probability: float
+    """That the next word is this one, given the source and the translation before it."""
+    translation: str
+    """The whole translation with this word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Alternatives at a place, the likeliest first."""
+
+    translation: str
+    """The translation that has the place."""
+    position: int
+    words: tuple[Alternative, ...]
+    pair: LanguagePair
+    model: str
+    version: str
+    detection: Detection | None = None
+    tokens: int = 0
+    """Of the sentence, and of its likeliest alternative."""
+    timing: Timing = field(default=Timing(), compare=False)
+
+
+class AlternativeFinder:
+    def __init__(
+        self, repository: ModelRepository, admission: Admission, translator: Translator
+    ) -> None:
+        self._repository = repository
+        self._admission = admission
+        self._translator = translator
+
+    async def find(self, request: TranslateRequest, place: WordPlace) -> Alternatives:
+        """The alternatives at a place of the translation of a request's only text.
+
+        Raises ``InvalidOption`` for a position where no word begins that a model has written, and
+        for languages without a direct model. Also raises the errors of ``Translator.translate``.
+        """
+        require_unicode([*request.texts, place.translation or ""])
+        async with deadline(request.deadline):
+            return await self._find(request, place)
+
+    async def _find(self, request: TranslateRequest, place: WordPlace) -> Alternatives:
+        (read,) = await self._translator.read(request)
+        if read.pair.source == read.pair.target:
+            raise InvalidOption(
+                f"source and target are both {read.pair.source}: nothing is translated"
+            )
+        translation = place.translation
+        if translation is None:
+            (translated,) = await self._translator.translate(request)
+            translation = translated.text
+        async with self._repository.lease(read.pair, request.model) as route:
+            if len(route) > 1:
+                raise InvalidOption(
+                    f"alternatives need a model that translates {read.pair} directly"
+                )
+            (directed,) = route
+            self._admission.refuse_if_full(request.caller)
+            job = Job(NO_OVERRIDES, request.splitting, ())
+            (text,) = await self._translator.prepared([read.marked], directed, job, request.caller)
+            part = await self._translator.texts.run(
+                [translation],
+                lambda _: _part_at(
+                    place.position,
+                    translation,
+                    target_sentences(translation, text, directed, request.splitting),
+                ),
+                caller=request.caller or None,
+            )
+            sentence = text.sentences[part.source]
+            beginning = translation[part.start : place.position].rstrip()
+            pieces = await asyncio.to_thread(lambda: directed.model.vocabulary().words)
+            options = _options(directed, sentence, beginning, place, pieces)
+            work = math.ceil(len(sentence.source_ids) * options.rows)
+            standing = Standing(request.priority, 0, request.cache_scope, request.caller)
+            with self._admission.admitted(work, request.caller):
+                decoded = await decode_sentence(directed, sentence, options, standing)
+            before, after = translation[: part.start], translation[part.end :]
+            found = [
+                Alternative(word, math.exp(score), before + target + after)
+                for word, score, target in await _words(directed, sentence, decoded, beginning)
+            ]
+            return Alternatives(
+                translation,
+                place.position,
+                _merged(found)[: place.limit],
+                read.pair,
+                directed.model.name,
+                directed.model.manifest.version,
+                read.detection,
+                len(sentence.source_ids) + len(decoded.hypotheses[0].token_ids),
+                Timing(0.0, decoded.durations.queued, decoded.durations.decoding),
+            )
+
+
+def _part_at(position: int, translation: str, parts: Sequence[TargetSentence]) -> TargetSentence:
+    """The part in which ``position`` begins a word; raises ``InvalidOption``."""
+    starts = [start for start, _ in words(translation)]
+    if position not in starts:
+        near = sorted(sorted(starts, key=lambda start: abs(start - position))[:_MOST_SHOWN])
+        shown = f"words begin at {', '.join(map(str, near))}" if near else "it has no words"
+        raise InvalidOption(f"position {position} is not the beginning of a word; {shown}")
+    for part in parts:
+        if part.start <= position < part.end:
+            return part
+    raise InvalidOption(
+        f"position {position} is in a part of the translation that is copied from the text"
+    )
+
+
+def _options(
+    directed: DirectedModel,
+    sentence: Sentence,
+    beginning: str,
+    place: WordPlace,
+    pieces: WordPieces,
+) -> DecodingOptions:
+    target_prefix = directed.written(directed.model.tokenizers.target.encode(beginning))
+    longest = directed.model.manifest.limits.target_length
+    if len(target_prefix) >= longest:
+        raise InvalidOption(
+            f"the sentence has {len(target_prefix)} tokens before position {place.position}; the "
+            f"model writes at most {longest}"
+        )
+    return DecodingOptions(
+        beam_size=min(2 * place.limit, MOST_ALTERNATIVES),
+        num_hypotheses=place.limit,
+        length_penalty=0.0,
+        target_prefix=target_prefix,
+        forced_prefix_length=len(directed.direction.target_prefix),
+        min_decoding_length=0,
+        max_decoding_length=min(longest, len(target_prefix) + sentence.options.max_decoding_length),
+        alternative_words=pieces,
+        min_alternative_expansion_prob=place.min_probability,
+    )
+
+
+async def _words(
+    directed: DirectedModel, sentence: Sentence, decoded: Decoded, beginning: str
+) -> list[tuple[str, float, str]]:
+    """The next word of each hypothesis, its log-probability, and the text of the sentence."""
+    tokenizer = directed.model.tokenizers.target
+    given = len(tokenizer.encode(beginning))
+    found = []
+    for hypothesis in decoded.hypotheses:
+        output = await output_text(directed, sentence, hypothesis, beginning)
+        output = with_beginning(output, hypothesis.token_ids, beginning, tokenizer)
+        target = without_added_full_stop(output, sentence, beginning).text
+        following = target[len(beginning) :]
+        # Without a likely word, the search returns the beginning alone.
+        if len(hypothesis.token_ids) > given and (spans := words(following)):
+            found.append((following[slice(*spans[0])], hypothesis.score, target))
+    return found
+
+
+def _merged(found: Sequence[Alternative]) -> tuple[Alternative, ...]:
+    """One alternative for each word, the likeliest first. Several tokenisations are one word."""
+    by_word: dict[str, Alternative] = {}
+    for each in found:
+        first = by_word.setdefault(each.word, each)
+        if first is not each:
+            probability = min(1.0, first.probability + each.probability)
+            by_word[each.word] = replace(first, probability=probability)
+    return tuple(sorted(by_word.values(), key=lambda each: -each.probability))
