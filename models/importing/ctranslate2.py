@@ -139,13 +139,13 @@ def read_ctranslate2(
         network=_network(file, source, target, shared=source is target),
         source_model=rewrite(models[0], source, "the source's SentencePiece model"),
         target_model=rewrite(models[1], target, "the target's SentencePiece model"),
-        languages=(languages or _languages)(source, target),
+        languages=(languages or languages_of_tokens)(source, target),
         decoding=DecodingDefaults(),
         source_eos=special.source_eos,
     )
 
 
-def _languages(source: Vocabulary, target: Vocabulary) -> Languages:
+def languages_of_tokens(source: Vocabulary, target: Vocabulary) -> Languages:
     """Those that tokens name, as in M2M100 or OPUS-MT; any pair if no token does."""
     by_token = {row.piece: (i,) for i, row in enumerate(source.rows)}
     if source is target:
@@ -308,10 +308,10 @@ def _arranged(
         start = size
     pad = next((ids[name] for name in ("<blank>", "<pad>") if name in ids), size)
     specials = Specials(pad, ids[special.unk], start, ids[special.eos])
-    return arrange(names, size, specials, models, _is_control, further=1, keeps_probability=True)
+    return arrange(names, size, specials, models, is_control, further=1, keeps_probability=True)
 
 
-def _is_control(token: str) -> bool:
+def is_control(token: str) -> bool:
     return _CONTROL.fullmatch(token) is not None or speaks(token)
 
 

@@ -6,26 +6,36 @@ import logging
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
 from models.bundle.manifest import Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizer, Tokenizers
+from models.export.calibration import Pair
+from models.export.errors import ParityError
 from models.export.publication import Proof, Publication, commit, publish, today
 from models.importing.argos import is_argos, read_argos
 from models.importing.checkpoint import Checkpoint
 from models.importing.ctranslate2 import is_ctranslate2, read_ctranslate2
 from models.importing.m2m100 import read_m2m100
 from models.importing.marian import read_marian
+from models.importing.marian_npz import is_marian, read_marian_npz
 from models.importing.model import Imported
 from models.importing.refusals import NeedsTexts, UnsupportedCheckpoint
 from models.importing.texts import (
+    GENERATED,
+    GENERATED_PROVED,
     LEAST_CALIBRATING,
+    LONGEST_GENERATED,
+    LONGEST_PROVED,
     Texts,
     calibrating,
+    generated,
     proving,
     texts_by_direction,
 )
+from models.importing.vocabulary import parse
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +67,9 @@ def read_model(path: Path) -> Imported:
 
     Raises ``NotACheckpoint`` or ``UnsupportedCheckpoint``.
     """
+    # Marian's files are zip archives as well.
+    if is_marian(path):
+        return read_marian_npz(path)
     if is_argos(path):
         return read_argos(path)
     if is_ctranslate2(path):
@@ -72,23 +85,17 @@ def import_model(
     origin: str | None = None,
     sources: Sequence[str] = (),
     targets: Sequence[str] = (),
-    precisions: Sequence[Precision] = (),
+    precisions: Sequence[Precision] = ("int8",),
     texts: Texts = (),
 ) -> tuple[Bundle, Proof]:
     """Publish ``bundles/<name>``; ``name`` defaults to that of the directory.
 
     ``origin`` says where the model was fetched, if it was. The bundle has every pair of ``sources``
-    and ``targets``, or all pairs that the model names. Its precisions are ``precisions``, by
-    default int8 with ``texts`` and fp32 without. ``texts`` calibrate int8, prove the bundle and
-    become its examples. Raises ``NotACheckpoint``, ``UnsupportedCheckpoint``, ``UnknownLanguages``,
-    ``NeedsTexts`` and, if graphs and network disagree, ``ParityError``.
+    and ``targets``, or all pairs that the model names. ``texts`` calibrate int8, prove the bundle
+    and become its examples; without any, generated sentences calibrate and prove it. Raises
+    ``NotACheckpoint``, ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts`` and, if
+    graphs and network disagree, ``ParityError``.
     """
-    precisions = precisions or (("int8",) if texts else ("fp32",))
-    if "int8" in precisions and not texts:
-        raise NeedsTexts(
-            "int8 is scaled by what real sentences make of activations; name a file of some "
-            "hundred with --calibrate, or offer fp32 and fp16 only"
-        )
     called = name or re.sub(r"[^a-z0-9._-]+", "-", directory.resolve().name.lower()).lstrip("._-")
     if not re.fullmatch(NAME, called):
         raise UnsupportedCheckpoint(
@@ -120,16 +127,32 @@ def import_model(
             ),
         )
         tokenizer = publication.tokenizers.source
-        by_direction = texts_by_direction(texts, directions, tokenizer, longest)
-        found = sum(map(len, by_direction))
-        if "int8" in precisions and found < LEAST_CALIBRATING:
-            raise NeedsTexts(
-                f"int8 is scaled by what real sentences make of activations; {found} are too few, "
-                f"{LEAST_CALIBRATING} the least and some hundred better"
+        calibration: list[Pair] = []
+        if texts:
+            by_direction = texts_by_direction(texts, directions, tokenizer, longest)
+            found = sum(map(len, by_direction))
+            if "int8" in precisions and found < LEAST_CALIBRATING:
+                raise NeedsTexts(
+                    f"int8 is scaled by what sentences make of activations; {found} are too few, "
+                    f"{LEAST_CALIBRATING} the least and some hundred better"
+                )
+            proved = proving(by_direction, shown=True)
+        else:
+            model = parse(imported.source_model, "the source's SentencePiece model")
+            prefixes = 1 + max(len(direction.source_prefix) for direction in directions)
+            draw = partial(generated, model, tokenizer, len(directions))
+            by_direction = draw(GENERATED, min(LONGEST_GENERATED, longest - prefixes))
+            proved = proving(
+                draw(GENERATED_PROVED, min(LONGEST_PROVED, longest - prefixes)), shown=False
             )
-        calibration = calibrating(publication, by_direction) if "int8" in precisions else ()
-        sentences = proving(by_direction, tokenizer)
-        return publish(publication, sentences, calibration, bundles, precisions)
+        if "int8" in precisions:
+            calibration = calibrating(publication, by_direction)
+        try:
+            return publish(publication, proved, calibration, bundles, precisions)
+        except ParityError as error:
+            if "int8" not in precisions:
+                raise
+            raise ParityError(f"{error}; --precisions fp32 or fp16 keeps its numbers") from error
 
 
 def _write_tokenizers(imported: Imported, scratch: Path) -> dict[str, Path]:

@@ -116,7 +116,7 @@ def network_of(
     weights = embeddings(config, tables, source, target)
     for name, shape in weight_shapes(config).items():
         if name not in weights:
-            weights[name] = checkpoint.take(_name_in_checkpoint(name), *shape)
+            weights[name] = checkpoint.take(name_in_checkpoint(name), *shape)
     return ReferenceTransformer(config, weights)
 
 
@@ -147,7 +147,8 @@ def embeddings(
     }
 
 
-def _name_in_checkpoint(name: str) -> str:
+def name_in_checkpoint(name: str) -> str:
+    """The name in checkpoints of a weight of the reference network."""
     layer = _LAYER.fullmatch(name)
     if layer is None:
         side, kind = name.split("_norm.")

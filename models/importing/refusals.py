@@ -20,4 +20,4 @@ class UnknownLanguages(ImportRefused):
 
 
 class NeedsTexts(ImportRefused):
-    """int8 was requested, but there are no texts to calibrate it with."""
+    """The texts cannot be read, or are too few to calibrate int8."""

@@ -1,4 +1,4 @@
-"""Sentences that prove and calibrate an imported network: given texts, or random ones."""
+"""Sentences that prove and calibrate an imported network: given texts, or generated ones."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer
 from models.export.calibration import Pair
 from models.export.publication import Publication, Sentence
 from models.importing.languages import asked_code
-from models.importing.refusals import NeedsTexts, UnknownLanguages
+from models.importing.refusals import NeedsTexts, UnknownLanguages, UnsupportedCheckpoint
+from models.importing.vocabulary import Model, Piece
 from models.reference.decoding import greedy_all
 
 PROVED = 48
 """Number of sentences; each takes seconds with a large network."""
-MADE_UP = 8
-"""Number of random sentences, used without texts; the network hardly ever ends their translations.
-"""
+GENERATED_PROVED = 8
+"""Number of generated sentences that prove a network without texts, each of at most
+``LONGEST_PROVED`` pieces; a network that does not know them hardly ever ends their translations."""
+LONGEST_PROVED = 10
 LEAST_CALIBRATING = 10
 """Least number of sentences for calibration; fewer miss the ranges of most activations."""
 CALIBRATING = 400
 """Number of sentences for calibration, over all directions."""
+GENERATED = 64
+"""Number of generated sentences for calibration, over all directions, each of at most
+``LONGEST_GENERATED`` pieces. More of them change no score (docs/log.md)."""
+LONGEST_GENERATED = 30
 
 LONGEST_TEXT = 10_000
 """Number of lines that are read of a file."""
@@ -71,22 +77,42 @@ def _lines(path: Path) -> Iterator[str]:
         raise NeedsTexts(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def proving(texts: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Sentence]:
-    """Sentences to prove a bundle with; random ones do not become examples."""
-    with_texts = [i for i, own in enumerate(texts) if own]
-    if with_texts:
-        each = max(1, PROVED // len(with_texts))
-        return [Sentence(text, i) for i in with_texts for text in texts[i][:each]]
+def generated(
+    model: Model, tokenizer: Tokenizer, directions: int, count: int, longest: int
+) -> list[list[str]]:
+    """``count`` sentences of random directions, each of at most ``longest`` random pieces.
+
+    The piece of rank r, ordered by the scores of ``model``, has the weight 1 / (r + 3). That is
+    Zipf's law, since both kinds of models order pieces by frequency: Unigram by probability, BPE by
+    merge. The largest activations of such sentences are close to those of real ones (docs/log.md).
+    Raises ``UnsupportedCheckpoint`` if no sentence can be drawn.
+    """
+    ranked = sorted(
+        (-piece.score, i) for i, piece in enumerate(model.pieces) if piece.type == Piece.NORMAL
+    )
+    if not ranked or longest < 1:
+        raise UnsupportedCheckpoint(
+            f"its SentencePiece model has {len(ranked)} pieces of text, and its network has "
+            f"positions for {max(longest, 0)} of them"
+        )
+    ids = [i for _, i in ranked]
+    weights = [1 / (rank + 3) for rank in range(len(ids))]
     rng = random.Random(1)
-    return [
-        Sentence(_made_up(tokenizer, rng), rng.randrange(len(texts)), shown=False)
-        for _ in range(MADE_UP)
-    ]
+    found: list[list[str]] = [[] for _ in range(directions)]
+    for _ in range(count):
+        text = tokenizer.decode(rng.choices(ids, weights, k=rng.randint(1, longest)))
+        # Text that another segmentation makes longer is shortened to fit the network.
+        while len(tokenizer.encode(text)) > longest:
+            text = text[: len(text) // 2]
+        found[rng.randrange(directions)].append(text)
+    return found
 
 
-def _made_up(tokenizer: Tokenizer, rng: random.Random) -> str:
-    ids = [rng.randrange(4, tokenizer.vocabulary_size) for _ in range(rng.randint(2, 10))]
-    return tokenizer.decode(ids)
+def proving(texts: Sequence[Sequence[str]], *, shown: bool) -> list[Sentence]:
+    """Sentences to prove a bundle with; they become examples only if they are ``shown``."""
+    with_texts = [i for i, own in enumerate(texts) if own]
+    each = max(1, PROVED // len(with_texts))
+    return [Sentence(text, i, shown=shown) for i in with_texts for text in texts[i][:each]]
 
 
 def calibrating(publication: Publication, texts: Sequence[Sequence[str]]) -> list[Pair]:

@@ -90,16 +90,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--precisions",
         nargs="+",
         choices=("fp32", "int8", "fp16"),
-        default=[],
-        help="what the bundle offers (default: int8 with --calibrate, fp32 without)",
+        default=["int8"],
+        help="what the bundle offers (default: int8)",
     )
     add.add_argument(
         "--calibrate",
         metavar="[CODE=]FILE",
         nargs="+",
         default=[],
-        help="some hundred source sentences, one per line: int8 is calibrated on them and on what "
-        "the network makes of them; with several source languages, say of which each file is",
+        help="some hundred source sentences, one per line, which calibrate int8 and become "
+        "examples (default: generated ones); with several source languages, say of which each is",
     )
     add_bundles(add)
     add.set_defaults(run=_add)

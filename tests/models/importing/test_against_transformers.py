@@ -129,9 +129,13 @@ def random_one(
     return imported(directory, model)
 
 
-def imported(directory: Path, model: Any, **options: Any) -> tuple[Reference, Bundle]:
+def imported(directory: Path, model: Any) -> tuple[Reference, Bundle]:
     bundle, _ = import_model(
-        directory, directory.parent / "bundles", sources=["de"], targets=["en"], **options
+        directory,
+        directory.parent / "bundles",
+        sources=["de"],
+        targets=["en"],
+        precisions=["fp32"],
     )
     return Reference(directory, model, bundle.manifest.directions[0]), bundle
 

@@ -48,7 +48,7 @@ def packed(unpacked: Path, path: Path, **options: int) -> Path:
 def test_package_and_its_directory_become_the_same_bundle(unpacked: Path, tmp_path: Path) -> None:
     package = packed(unpacked, tmp_path / "de_en.argosmodel", compression=zipfile.ZIP_DEFLATED)
     assert is_argos(package) and is_argos(unpacked) and not is_argos(unpacked / "model")
-    bundle, _ = import_model(package, tmp_path / "bundles")
+    bundle, _ = import_model(package, tmp_path / "bundles", precisions=["fp32"])
     (direction,) = bundle.manifest.directions
     assert (direction.source, direction.target, direction.source_eos) == ("de", "en", False)
     assert (bundle.manifest.decoding.beam_size, bundle.manifest.decoding.length_penalty) == (4, 0.2)

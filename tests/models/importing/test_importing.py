@@ -9,21 +9,26 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import numpy as np
 import pytest
 import torch
 from transformers import MarianMTModel, MarianTokenizer
 
 from models.bundle.bundle import SHORTLIST, Bundle
 from models.bundle.manifest import Direction
-from models.bundle.tokenizer import Tokenizer
+from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer
+from models.export.calibration import calibrate
 from models.importing.importing import import_model, read_checkpoint
+from models.importing.model import Imported
 from models.importing.refusals import (
     NeedsTexts,
     NotACheckpoint,
     UnknownLanguages,
     UnsupportedCheckpoint,
 )
-from models.importing.texts import texts_by_direction
+from models.importing.texts import GENERATED, generated, texts_by_direction
+from models.importing.vocabulary import parse
+from models.reference.decoding import greedy_all
 from service.cli import main
 from tests.support.checkpoints import LONGEST, sentences, write_m2m100, write_marian
 from tests.support.server import running
@@ -79,23 +84,62 @@ def test_published_bundle_matches_the_checkpoint_and_its_card(
     assert "MarianMTModel" in card and "`cc-by-4.0`" in card
 
 
-def test_without_texts_there_is_no_int8_and_no_example(m2m100: Path, tmp_path: Path) -> None:
+def test_without_texts_int8_is_calibrated_on_generated_sentences(
+    m2m100: Path, tmp_path: Path
+) -> None:
     bundle, proof = import_model(m2m100, tmp_path, sources=["de", "en"], targets=["de", "en"])
-    assert bundle.manifest.precisions == ("fp32",)
+    assert bundle.manifest.precisions == ("int8", "fp16")
     assert bundle.manifest.examples == ()
-    assert proof.sentences and proof.bleu == {} and proof.differing == {"fp32": 0}
-    assert list(bundle.manifest.files) == sorted(
-        [
-            "tokenizer.model",
-            "README.md",
-            "weights.fp32.bin",
-            *(f"{graph}.fp32.onnx" for graph in ("encoder", "step", "attention")),
-        ],
-        key=list(bundle.manifest.files).index,
-    )
+    assert proof.sentences and proof.bleu == {} and proof.differing["fp32"] == 0
+    assert bundle.manifest.files.keys() == {
+        "tokenizer.model",
+        "README.md",
+        "weights.int8.bin",
+        "resident.fp16.onnx",
+        *(
+            f"{graph}.{precision}.onnx"
+            for graph in ("encoder", "step", "attention")
+            for precision in ("int8", "fp16")
+        ),
+    }
     assert "without a licence" in (bundle.path / "README.md").read_text()
-    with pytest.raises(NeedsTexts, match="name a file of some hundred with --calibrate"):
-        import_model(m2m100, tmp_path, sources=["de"], targets=["en"], precisions=["int8"])
+
+
+def source_tokenizer(imported: Imported, directory: Path) -> Tokenizer:
+    path = directory / "source.model"
+    path.write_bytes(imported.source_model)
+    return Tokenizer.load(path)
+
+
+def test_ranges_of_generated_sentences_are_close_to_those_of_real_ones(tmp_path: Path) -> None:
+    write_marian(tmp_path / "checkpoint", taught=True)
+    imported = read_checkpoint(tmp_path / "checkpoint")
+    tokenizer = source_tokenizer(imported, tmp_path)
+
+    def ranges(texts: list[str]) -> dict[str, float]:
+        sources = [[*tokenizer.encode(text), SPECIAL_IDS.eos] for text in texts]
+        found = greedy_all(imported.network, sources, SPECIAL_IDS)
+        pairs = [(sources[i], (SPECIAL_IDS.bos, *target)[:LONGEST]) for i, target in found]
+        return calibrate(imported.network, pairs)
+
+    model = parse(imported.source_model, "source.spm")
+    (texts,) = generated(model, tokenizer, 1, GENERATED, 8)
+    assert all(len(tokenizer.encode(text)) <= 8 for text in texts)
+    assert generated(model, tokenizer, 1, GENERATED, 8) == [texts]
+    of_generated, of_real = ranges(texts), ranges(sentences("source", GENERATED))
+    ratios = [of_generated[name] / of_real[name] for name in of_real]
+    assert 0.8 < float(np.median(ratios)) < 1.5
+
+
+def test_no_sentence_is_generated_without_pieces_or_positions(marian: Path, tmp_path: Path) -> None:
+    imported = read_checkpoint(marian)
+    tokenizer = source_tokenizer(imported, tmp_path)
+    model = parse(imported.source_model, "source.spm")
+    with pytest.raises(UnsupportedCheckpoint, match="positions for 0 of them"):
+        generated(model, tokenizer, 1, 1, -1)
+    del model.pieces[4:]
+    with pytest.raises(UnsupportedCheckpoint, match="has 0 pieces of text"):
+        generated(model, tokenizer, 1, 1, 8)
 
 
 def test_calibration_text_of_one_line_is_too_little_for_int8(marian: Path, tmp_path: Path) -> None:
@@ -229,7 +273,8 @@ def test_options_that_a_bundle_cannot_express_are_on_its_card(marian: Path, tmp_
 def test_server_translates_as_transformers_does(tmp_path: Path) -> None:
     checkpoint = tmp_path / "opus"
     write_marian(checkpoint, taught=True)
-    assert main([*ADD, str(checkpoint), "--bundles", str(tmp_path / "bundles")]) == 0
+    arguments = [*ADD, str(checkpoint), "--bundles", str(tmp_path / "bundles")]
+    assert main([*arguments, "--precisions", "fp32"]) == 0
     reference = MarianMTModel.from_pretrained(checkpoint).eval()
     tokenizer = MarianTokenizer.from_pretrained(checkpoint)
     texts = sentences("source", 12, seed=11)
