@@ -52,7 +52,7 @@ class WeightFile:
         with path.open("wb") as file:
             for name, array in self.arrays.items():
                 file.seek(self._offsets[name])
-                file.write(array.tobytes())
+                file.write(np.ascontiguousarray(array).data)
 
     def initializer(self, name: str) -> TensorProto:
         """A tensor that refers to its data in the file."""

@@ -60,35 +60,39 @@ def translate_all(
     sources: Sequence[tuple[int, ...]],
     searching: Searching,
 ) -> list[Translated]:
-    dimensions, limit = dimensions_of(network.config), network.config.max_length
-    reference = ReferenceDecoder(network)
-    decoders = {p: GraphDecoder(directory, dimensions, p) for p in precisions}
+    """Translations of every source; one precision after another, since graphs may be large."""
+    limit = network.config.max_length
+
+    def by(decoder: Decoder, name: str) -> list[tuple[list[Hypothesis], float]]:
+        """Hypotheses of each source, and the least margin of a step."""
+        found = []
+        for source_ids in tqdm(sources, f"proving {name}", unit="sentence", leave=False):
+            margins: list[float] = []
+            best = searching.best(decoder, source_ids, limit, margins.append)
+            found.append((best, min(margins, default=math.inf)))
+        return found
+
+    of_network = by(ReferenceDecoder(network), "network")
+    of_graphs: dict[Precision, list[tuple[list[Hypothesis], float]]] = {}
+    for precision in precisions:
+        decoder = GraphDecoder(directory, dimensions_of(network.config), precision)
+        of_graphs[precision] = by(decoder, precision)
+        del decoder
     return [
-        _translated(source_ids, reference, decoders, searching, limit)
-        for source_ids in tqdm(sources, "proving", unit="sentence", leave=False)
+        Translated(
+            source_ids,
+            of_network[i][0],
+            {precision: found[i][0] for precision, found in of_graphs.items()},
+            searching.target_prefix,
+            {precision: found[i][1] for precision, found in of_graphs.items()},
+        )
+        for i, source_ids in enumerate(sources)
     ]
 
 
 def tolerance_of(precision: Precision, weights: Precision) -> Tolerance:
     """The tolerance of graphs in one precision that read the weights of another."""
     return max(TOLERANCES[precision], TOLERANCES[weights], key=lambda each: each.score)
-
-
-def _translated(
-    source_ids: tuple[int, ...],
-    reference: Decoder,
-    decoders: Mapping[Precision, GraphDecoder],
-    searching: Searching,
-    limit: int,
-) -> Translated:
-    by_network = searching.best(reference, source_ids, limit)
-    graphs: dict[Precision, list[Hypothesis]] = {}
-    margins: dict[Precision, float] = {}
-    for precision, decoder in decoders.items():
-        found: list[float] = []
-        graphs[precision] = searching.best(decoder, source_ids, limit, found.append)
-        margins[precision] = min(found, default=math.inf)
-    return Translated(source_ids, by_network, graphs, searching.target_prefix, margins)
 
 
 def check_translations(

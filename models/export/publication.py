@@ -28,7 +28,6 @@ from models.bundle.manifest import (
     SentenceLimits,
 )
 from models.bundle.tokenizer import Tokenizers
-from models.export.builder import WeightFile
 from models.export.calibration import Pair, calibrate
 from models.export.graphs import build_graph, dimensions_of
 from models.export.parity import Translated, check_attention, check_translations, translate_all
@@ -132,22 +131,23 @@ def publish(
         directory = Path(name)
         ranges = calibrate(network, calibration) if "int8" in written else None
         version = ""
-        files: dict[Precision, WeightFile] = {}
         for precision in written:
             logger.info("writing graphs in %s", precision)
+            # fp16 may read the weights of int8, which precedes it.
             if stored[precision] == precision:
-                files[precision] = collect_weights(network, precision, ranges)
-                files[precision].write(directory / weights_file(precision))
+                weights = collect_weights(network, precision, ranges)
+                weights.write(directory / weights_file(precision))
             for graph in GRAPHS:
-                model = build_graph(graph, files[stored[precision]], network.config, precision)
+                model = build_graph(graph, weights, network.config, precision)
                 onnx.save(model, directory / graph_file(graph, precision))
             rows = publication.decoding.beam_size
             if precision == "fp16" and rows <= MOST_ROWS:
-                weights = files[stored[precision]]
                 resident = build_resident(weights, network.config, precision, rows, special)
                 onnx.save(resident, directory / graph_file("resident", precision))
             # Hash the fp32 weights, which always exist: the version depends on weights alone.
             version = version or sha256_of(directory / weights_file(precision))[:12]
+        # The proof opens graphs of the same size.
+        del weights
         translated = _translate(publication, directory, written, sentences)
         check_translations(translated, stored)
         for precision in written:

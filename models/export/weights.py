@@ -30,6 +30,8 @@ FLOATS: dict[Precision, type[np.floating[Any]]] = {
 
 INT8_MAX = 127
 UINT8_MAX = 255
+QUANTISED_ROWS = 4096
+"""Number of rows that are quantised at once."""
 INT32_BOUND = 2**30
 """Bound of quantised biases, so that sums of products fit in int32."""
 FP16_LOWEST = -6e4
@@ -123,9 +125,16 @@ def quantise(
     matrix: FloatArray, least_scale: FloatArray | float = 0.0
 ) -> tuple[NDArray[np.int8], FloatArray]:
     """Symmetric int8 with one scale per row: ``matrix ≈ quantised * scale[:, None]``."""
-    scale = np.maximum(np.abs(matrix).max(axis=1) / INT8_MAX, least_scale)
+    largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1))
+    scale = np.maximum(largest / INT8_MAX, least_scale)
     scale = np.where(scale == 0, 1.0, scale).astype(np.float32)
-    return np.clip(np.rint(matrix / scale[:, None]), -INT8_MAX, INT8_MAX).astype(np.int8), scale
+    quantised = np.empty(matrix.shape, np.int8)
+    # By blocks, because a table of embeddings may have a gigabyte.
+    for start in range(0, len(matrix), QUANTISED_ROWS):
+        rows = slice(start, start + QUANTISED_ROWS)
+        rounded = np.rint(matrix[rows] / scale[rows, None])
+        quantised[rows] = np.clip(rounded, -INT8_MAX, INT8_MAX)
+    return quantised, scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,10 +252,12 @@ class _Reader:
             of_output = self._take("decoder_ff_logit_out_Wt", rows, width)
         elif "decoder_ff_logit_out_W" in self._file:
             of_output = self._take("decoder_ff_logit_out_W", width, rows).T
-        bias_V = self._take("decoder_ff_logit_out_b", 1, rows)[0]
+        bias_V = self._vector("decoder_ff_logit_out_b", rows)
         zeros = np.zeros((1, width), np.float32)
         tables = Tables(
-            *(np.concatenate((table, zeros)) for table in (of_source, of_target, of_output)),
+            np.concatenate((of_source, zeros)),
+            np.concatenate((of_target, zeros)),
+            np.concatenate((of_output, zeros)),
             np.append(bias_V, np.float32(0)),
         )
         weights = embeddings(config, tables, source, target)
@@ -274,7 +276,7 @@ class _Reader:
         if layer is None:
             side, kind = name.split("_norm.")
             scale = "scale" if kind == "weight" else "bias"
-            return self._take(f"{side}_top_ln_{scale}", 1, *shape)[0]
+            return self._vector(f"{side}_top_ln_{scale}", *shape)
         side, i, part, kind = layer.groups()
         stored = f"{side}_l{int(i) + 1}_{_PARTS[part][kind == 'bias']}"
         if len(shape) == 2:
@@ -282,7 +284,11 @@ class _Reader:
         # Norms before a sub-layer have another name.
         if "_ln_" in stored and f"{stored}_pre" in self._file:
             stored = f"{stored}_pre"
-        return self._take(stored, 1, *shape)[0]
+        return self._vector(stored, *shape)
+
+    def _vector(self, name: str, size: int) -> FloatArray:
+        """A vector, which Marian stores as a matrix of one row."""
+        return self._take(name, 1, size).reshape(size)
 
     def _take(self, name: str, *shape: int) -> FloatArray:
         """An array as float32; raises unless it has the shape that the configuration implies."""

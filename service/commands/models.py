@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from models.bundle.manifest import InvalidBundle, Manifest
+from models.export.errors import ParityError
 from models.fetching.argos_index import fetch_package, find, read_index
 from models.fetching.catalogue import read_catalogue
 from models.fetching.errors import FetchFailed
@@ -119,9 +120,10 @@ def _add(options: argparse.Namespace) -> int:
     for model in wanted:
         try:
             _add_one(model, settings, options)
-        except (FetchFailed, ImportRefused) as error:
+        except (FetchFailed, ImportRefused, InvalidBundle, ParityError, OSError) as error:
             if not options.missing:
                 raise
+            # A full disk or a name that is taken must not keep other models from being added.
             print(f"dragoman: {model} is not added: {error}", file=sys.stderr)
     return DONE
 

@@ -120,6 +120,7 @@ def write_marian(
     tied: bool = True,
     safe: bool = True,
     taught: bool = False,
+    languages: tuple[str, str] = ("deu", "eng"),
     **changes: Any,
 ) -> MarianMTModel:
     """A checkpoint in the format of OPUS-MT, with tokenizers trained on a few words."""
@@ -146,7 +147,11 @@ def write_marian(
     )
     for name, vocab in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=False):
         (directory / name).write_text(json.dumps(vocab), encoding="utf-8")
-    settings = {"source_lang": "deu", "target_lang": "eng", "separate_vocabs": separate}
+    settings = {
+        "source_lang": languages[0],
+        "target_lang": languages[1],
+        "separate_vocabs": separate,
+    }
     (directory / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     (directory / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# opus\n", encoding="utf-8")
     target = vocabularies[-1]
