@@ -12,6 +12,7 @@ from training.recipes.general import (
     everyday,
     everyday_fine_tuned,
     general_de_en,
+    general_de_en_fine_tuned,
     general_free_de_en,
     general_large_de_en,
 )
@@ -58,6 +59,7 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     *(partial(everyday, *pair) for pair in _BOTH_WAYS),
     *(partial(everyday_fine_tuned, *pair) for pair in _BOTH_WAYS),
     general_de_en,
+    general_de_en_fine_tuned,
     general_free_de_en,
     general_large_de_en,
     paper_base_en_de,

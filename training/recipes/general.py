@@ -165,6 +165,18 @@ AUGMENTATION = Augmentation(
 )
 
 
+GENERAL_SHARE = {
+    "business software": 7_000,
+    "law": 4_000,
+    "news": 24_000,
+    "news and other tests of WMT": 60_000,
+    "project news": 7_000,
+    "software": 5_000,
+    "web technology": 5_000,
+}
+"""Pairs of each corpus in the last phase, by its domain."""
+
+
 def general_de_en() -> Recipe:
     return Recipe(
         name="general-de-en",
@@ -207,6 +219,37 @@ def general_de_en() -> Recipe:
         average=1,
         effort="1.2 million pairs; a day of two cores, in as many parts as it takes, or minutes "
         "of a GPU",
+    )
+
+
+def general_de_en_fine_tuned() -> Recipe:
+    """Last phase of ``general-de-en``: everyday text, captions and all others, a third each.
+
+    Users try short sentences first, and general text has few of them.
+    """
+    general = general_de_en()
+    return replace(
+        general,
+        name="general-de-en-fine-tuned",
+        bundle=general.name,
+        initial=general.name,
+        data=replace(
+            general.data,
+            train=(
+                replace(TATOEBA, repeat=3),
+                replace(CAPTIONS, repeat=10),
+                *(
+                    replace(corpus, repeat=1, most=GENERAL_SHARE.get(corpus.domain, 20_000))
+                    for corpus in (*FREE, *OTHERS)
+                    if corpus.name not in (TATOEBA.name, CAPTIONS.name)
+                ),
+            ),
+        ),
+        optimisation=replace(
+            general.optimisation, accumulate=1, peak_learning_rate=7e-4, warmup=100, decay=1_300
+        ),
+        budget=replace(general.budget, steps=2_000, validate_every=500),
+        effort="two hours of one core, after the run or from the bundle general-de-en",
     )
 
 
