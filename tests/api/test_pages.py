@@ -12,6 +12,8 @@ from service.api import pages
 
 STATIC = Path(pages.__file__).parent / "static"
 IMPORT = re.compile(r'^import .* from "\./([a-z]+\.js)";$', re.MULTILINE)
+LATER = re.compile(r'await import\("\./([a-z]+\.js)"\)')
+PRELOAD = re.compile(r'<link rel="modulepreload" href="static/([a-z]+\.js)">')
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:(]\s*["']?([^"'\s)>]+)""")
 ELSEWHERE = re.compile(r"https?:|^//")
 
@@ -41,7 +43,8 @@ async def test_static_file_has_no_external_address(client: httpx.AsyncClient, fi
 
 async def test_all_javascript_modules_exist_and_are_imported(client: httpx.AsyncClient) -> None:
     modules = [path for path in STATIC.iterdir() if path.suffix == ".js"]
-    imported = {name for path in modules for name in IMPORT.findall(path.read_text("utf-8"))}
+    sources = [path.read_text("utf-8") for path in modules]
+    imported = {name for each in (IMPORT, LATER) for text in sources for name in each.findall(text)}
     assert len(imported) > 10
     for name in imported:
         response = await client.get(f"/static/{name}")
@@ -50,6 +53,17 @@ async def test_all_javascript_modules_exist_and_are_imported(client: httpx.Async
     named = set(ADDRESS.findall((STATIC / "index.html").read_text("utf-8")))
     started = {address.removeprefix("static/") for address in named}
     assert {path.name for path in modules} == imported | {n for n in started if n.endswith(".js")}
+
+
+def test_modules_of_the_start_are_preloaded_and_no_others() -> None:
+    needed: set[str] = set()
+    waiting = {"page.js"}
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        waiting |= set(IMPORT.findall((STATIC / name).read_text("utf-8"))) - needed
+    preloaded = PRELOAD.findall((STATIC / "index.html").read_text("utf-8"))
+    assert sorted(preloaded) == sorted(needed - {"page.js"})
 
 
 async def test_content_security_policy_allows_only_own_resources(client: httpx.AsyncClient) -> None:
@@ -71,8 +85,8 @@ async def test_api_page_allows_its_own_scripts_by_hash(client: httpx.AsyncClient
     assert directives["default-src"] == "'none'"
 
 
-def test_no_file_of_the_page_is_long() -> None:
-    for path in STATIC.iterdir():
+def test_no_file_of_the_page_is_long_but_the_table_of_strings() -> None:
+    for path in set(STATIC.iterdir()) - {STATIC / "strings.js"}:
         assert len(path.read_text("utf-8").splitlines()) < 300, path.name
 
 

@@ -170,6 +170,10 @@ def test_maps_can_be_downloaded_as_images_and_numbers(visit: Visit) -> None:
     for name, beginning in beginnings.items():
         with visit.page.expect_download() as download:
             visit.find(f"#download-{name}").click()
+        head = "all" if name == "sheet" else "mean"
+        suffix = "png" if name == "sheet" else name
+        named = f"attention-cross-layer-1-head-{head}.{suffix}"
+        assert download.value.suggested_filename == named
         assert download.value.path().read_bytes().startswith(beginning)
 
 
@@ -179,6 +183,8 @@ def test_evicted_translation_is_reported(visit: Visit) -> None:
     visit.refuse("translations/*", status=404, body=body, content_type="application/json")
     visit.find("#why").click()
     expect(visit.find("#attention-note")).to_contain_text("The server has forgotten")
+    visit.find("#attention-note button").click()
+    expect(visit.find("#heat-map")).to_be_visible()
     visit.forgive("404")
 
 
@@ -201,6 +207,97 @@ def test_alternative_has_its_own_attention(visit: Visit) -> None:
     with visit.page.expect_download() as download:
         visit.find("#download-json").click()
     assert json.loads(download.value.path().read_bytes())["maps"][0]["weights"][0][-1] == value
+
+
+def test_edit_keeps_the_chosen_sentence(visit: Visit) -> None:
+    visit.explain(TWO_SENTENCES)
+    visit.find("#sentence").select_option("1")
+    visit.find("#source-text").press_sequentially(" Ein Kind lacht.")
+    expect(visit.find("#sentence option")).to_have_count(3)
+    expect(visit.find("#sentence")).to_have_value("1")
+
+
+def test_alternative_of_several_sentences_is_announced_as_read_as_one(visit: Visit) -> None:
+    visit.explain(TWO_SENTENCES)
+    expect(visit.find("#attention-note")).to_be_empty()
+    visit.find("#alternatives summary").click()
+    visit.find("#alternative-list button").first.click()
+    expect(visit.find("#attention-note")).to_contain_text("The model reads it here as one.")
+
+
+def test_panel_opened_over_text_never_says_that_there_is_none(visit: Visit) -> None:
+    held = []
+    visit.page.route("**/languages", lambda route: held.append(route), times=1)
+    visit.page.goto(f"{visit.address}#source=de&target=en&text={TEXT}")
+    visit.find("#source-text").fill(TEXT)
+    visit.find("#why").click()
+    expect(visit.find("#attention")).to_be_visible()
+    expect(visit.find("#attention-note")).not_to_contain_text("Type something")
+    held[0].continue_()
+    expect(visit.find("#heat-map")).to_be_visible()
+
+
+def test_loading_map_is_shown_as_loading(visit: Visit) -> None:
+    visit.explain()
+    held = []
+    visit.page.route("**/attention?*", lambda route: held.append(route), times=1)
+    visit.find("#layer").select_option("0")
+    expect(visit.find("#heat-value")).to_have_text("Loading…")
+    expect(visit.find("#heat-map")).to_have_attribute("aria-busy", "true")
+    held[0].continue_()
+    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "0")
+    expect(visit.find("#heat-value")).to_be_empty()
+
+
+def test_heads_can_share_one_scale(visit: Visit) -> None:
+    visit.explain()
+    look_at(visit, "cross", "1", "mean")
+    expect(visit.find("#legend-most")).not_to_have_text("1.00")
+    shades = """() => [...document.querySelectorAll("#heads canvas")].map((canvas) => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return Math.min(...data.filter((_, i) => i % 4 === 1));
+    })"""
+    assert len(set(visit.page.evaluate(shades))) == 1, (
+        "the strongest colour of every head is the same"
+    )
+    visit.find("#same-scale").check()
+    expect(visit.find("#legend-most")).to_have_text("1.00")
+    for _ in range(50):
+        if len(set(visit.page.evaluate(shades))) > 1:
+            visit.forgive("willReadFrequently")
+            return
+        visit.page.wait_for_timeout(100)
+    raise AssertionError("every head still has the strongest colour")
+
+
+def test_words_stay_in_sight_below_the_pointer(visitor: Any) -> None:
+    visit = visitor(viewport={"width": 1280, "height": 720})
+    visit.explain()
+    visit.find("#heat-map .heat-rows span").last.scroll_into_view_if_needed()
+    visit.find("#heat-map .heat-rows span").last.hover()
+    expect(visit.find("#source-words")).to_be_in_viewport(ratio=1)
+    expect(visit.find("#target-words")).to_be_in_viewport(ratio=1)
+
+
+def test_cells_stay_below_the_labels_on_a_phone(visitor: Any) -> None:
+    visit = visitor(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    visit.explain(TEXT.replace(".", " und lachen dabei sehr laut mit ihren vielen Freunden."))
+    visit.find("#heat-map .heat-field").tap(position={"x": 5, "y": 5})
+    covering = visit.page.evaluate(
+        """() => {
+            const scroller = document.querySelector(".heat-scroll");
+            scroller.scrollLeft = 40;
+            const boxOf = (selector) => document.querySelector(selector).getBoundingClientRect();
+            // Below the words, which stay at the top.
+            window.scrollBy(0, boxOf(".heat-field").top - 600);
+            const [box, label] = [boxOf(".heat-scroll"), boxOf(".heat-rows")];
+            const y = boxOf(".heat-field").top + 5;
+            return [box.left + 1, (label.left + label.right) / 2, label.right - 3]
+                .map((x) => Boolean(document.elementFromPoint(x, y).closest(".heat-rows")));
+        }"""
+    )
+    assert covering == [True, True, True]
+    assert "arrow keys" not in visit.find(".attention-head").inner_text()
 
 
 def test_pieces_are_mapped_to_words_for_any_tokenization(visit: Visit) -> None:

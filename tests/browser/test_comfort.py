@@ -82,7 +82,7 @@ def test_keyboard_alone_reaches_the_heat_map_from_the_text(visit: Visit) -> None
     keyboard.press("End")
     expect(visit.find("#target-words .word").last).to_be_focused()
     keyboard.press("ArrowLeft")
-    expect(visit.find("#word-caption")).to_contain_text("looked at")
+    expect(visit.find("#word-caption")).to_contain_text("is aligned with")
 
     tab_to(visit, "input[name=kind]")
     keyboard.press("ArrowRight")
@@ -210,3 +210,67 @@ def test_every_control_has_an_accessible_name(visit: Visit) -> None:
     expect(visit.find("#heat-map")).to_have_accessible_name(
         "Translation to source, layer 1, mean of all heads"
     )
+
+
+def test_forced_colours_show_lit_words_and_the_chosen_kind(visitor: Visitor) -> None:
+    visit = visitor(forced_colors="active", reduced_motion="reduce")
+    visit.explain()
+    visit.find("#target-words .word").nth(1).hover()
+    ground = "e => getComputedStyle(e).backgroundColor"
+    lit, dark = (visit.find(f"#source-words .word{kind}").first for kind in (".lit", ":not(.lit)"))
+    assert lit.evaluate(ground) != dark.evaluate(ground)
+    chosen, other = visit.find(".segments :checked + span"), visit.find(".segments span").last
+    assert chosen.evaluate(ground) != other.evaluate(ground)
+
+
+def test_typing_is_announced_once_after_a_rest(visit: Visit) -> None:
+    visit.open("#source=auto&target=en&text=")
+    visit.page.evaluate(
+        """() => {
+            window.announced = [];
+            const live = "[role=status], [role=alert], [aria-live]:not([aria-live=off])";
+            for (const region of document.querySelectorAll(live)) {
+                new MutationObserver(() => announced.push(region.id))
+                    .observe(region, { childList: true, characterData: true, subtree: true });
+            }
+        }"""
+    )
+    visit.find("#source-text").press_sequentially(
+        "Ein großer Hund läuft schnell über die Straße.", delay=60
+    )
+    expect(visit.find("#announcer")).to_contain_text("German")
+    expect(visit.find("#announcer")).to_contain_text(visit.find("#target-text").inner_text())
+    announced = visit.page.evaluate("announced")
+    assert set(announced) == {"announcer"}
+    assert len(announced) <= 2
+
+
+def test_feet_of_both_texts_align(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    visit.find("#alternatives summary").click()
+    expect(visit.find("#alternative-list button").first).to_be_visible()
+    one, other = (foot.bounding_box()["y"] for foot in visit.find(".foot").all())
+    assert one == other
+
+
+def test_long_texts_scroll_together(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + "Ein Mann schläft. Eine Frau liest ein Buch. " * 40)
+    expect(visit.find("#copy")).to_be_enabled()
+    position = "e => e.scrollTop / (e.scrollHeight - e.clientHeight)"
+    source, target = visit.find("#source-text"), visit.find("#target-text")
+    for led, other in ((source, target), (target, source)):
+        for part in (1, 0.5):
+            led.evaluate(
+                "(e, part) => { e.scrollTop = part * (e.scrollHeight - e.clientHeight); }", part
+            )
+            visit.page.wait_for_timeout(100)
+            assert other.evaluate(position) == pytest.approx(part, abs=0.02)
+
+
+def test_theme_chosen_in_one_tab_is_followed_by_others(visitor: Visitor) -> None:
+    visit = visitor()
+    visit.open()
+    tab = Visit(visit.page.context.new_page(), visit.address)
+    tab.open()
+    visit.find("#theme").click()
+    expect(tab.find("html")).to_have_attribute("data-theme", "dark")

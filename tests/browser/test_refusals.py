@@ -93,11 +93,13 @@ def test_wrong_key_is_reported_and_can_be_corrected(visit: Visit) -> None:
     visit.refuse("translate", status=403, **error("Invalid API key"))
     visit.find("#source-text").fill(TEXT)
     expect(visit.find("#problem")).to_contain_text("This API key was not accepted.")
-    expect(visit.find("#key-value")).to_be_focused()
+    expect(visit.find("#source-text")).to_be_focused()
     visit.find("#key-value").fill("right")
     visit.find("#key-value").press("Enter")
     expect(visit.find("#target-text")).not_to_be_empty()
     expect(visit.find("#problem")).to_be_hidden()
+    expect(visit.find("#key")).to_be_hidden()
+    expect(visit.find("#source-text")).to_be_focused()
     visit.forgive("403")
 
 
@@ -117,3 +119,53 @@ def test_required_key_is_requested_and_stored_in_the_browser(visit: Visit) -> No
     assert request.headers["authorization"] == "Bearer secret"
     assert request.post_data_json["api_key"] == "secret"
     assert not any("secret" in each.url for each in visit.requests)
+
+
+def test_key_prompt_leaves_the_focus_in_a_text_that_is_being_written(visit: Visit) -> None:
+    settings = visit.answer("frontend/settings") | {"apiKeys": True, "keyRequired": True}
+    visit.refuse("frontend/settings", json=settings)
+    visit.open(START)
+    expect(visit.find("#key-value")).to_be_focused()
+    visit.refuse("translate", times=9, status=401, **error("Please send an API key"))
+    visit.find("#source-text").click()
+    visit.page.keyboard.type("Ein")
+    expect(visit.find("#problem")).to_be_visible()
+    visit.page.keyboard.type(" Hund")
+    expect(visit.find("#source-text")).to_have_value("Ein Hund")
+    expect(visit.find("#key-value")).to_have_value("")
+    visit.forgive("401")
+
+
+def test_undetectable_text_leaves_nothing_of_the_former_translation(visit: Visit) -> None:
+    visit.open("#source=auto&target=en&text=" + TEXT)
+    expect(visit.find("#detected")).to_contain_text("sure")
+    visit.find("#source-text").fill("مرحبا بالعالم كيف حالك")
+    expect(visit.find("#problem")).to_contain_text("The language of this text cannot be detected.")
+    expect(visit.find("#target-text")).to_be_empty()
+    expect(visit.find("#detected")).to_be_empty()
+    expect(visit.find("#copy")).to_be_hidden()
+    expect(visit.find("#alternatives")).to_be_hidden()
+    visit.forgive("400")
+
+
+@pytest.mark.parametrize("text", ["12345", "https://example.org/a"])
+def test_text_without_a_language_is_said_to_be_in_none(visit: Visit, text: str) -> None:
+    visit.open("#source=auto&target=en&text=")
+    visit.find("#source-text").fill(text)
+    expect(visit.find("#target-text")).to_have_text(text)
+    expect(visit.find("#hint")).to_be_hidden()
+    expect(visit.find("#detected")).to_be_empty()
+
+
+def test_cut_translation_is_a_notice(visit: Visit) -> None:
+    visit.open(START)
+    visit.refuse("translate", json={"translatedText": "A", "model": "m", "truncated": True})
+    visit.find("#source-text").fill(TEXT)
+    expect(visit.find("#hint")).to_contain_text("its translation was cut")
+
+
+def test_unknown_languages_of_a_link_are_named(visit: Visit) -> None:
+    visit.open("#source=tlh&target=en&text=" + TEXT)
+    expect(visit.find("#hint")).to_contain_text("does not translate: tlh")
+    visit.find("#source-text").press_sequentially("!")
+    expect(visit.find("#hint")).to_be_hidden()

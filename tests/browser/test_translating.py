@@ -146,31 +146,120 @@ def test_languages_are_remembered(visit: Visit) -> None:
     expect(visit.find("#target-language")).to_have_value("de")
 
 
-def test_chosen_file_is_translated(visit: Visit) -> None:
-    visit.open("#source=de&target=en&text=")
-    file = {"name": "hund.txt", "mimeType": "text/plain", "buffer": b"Ein Hund.\n"}
-    visit.find("#file-input").set_input_files(file)
-    link = visit.find("#file a")
-    expect(link).to_have_text("Download the translation")
-    with visit.page.expect_download() as download:
-        link.click()
-    content = download.value.path().read_text(encoding="utf-8")
-    assert content == translation_of(visit, "Ein Hund.\n")
-    visit.find("#file button").click()
-    expect(visit.find("#file")).to_be_hidden()
+def test_clear_and_swap_can_be_undone_and_redone(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
+    source = visit.find("#source-text")
+    visit.find("#clear").click()
+    expect(source).to_have_value("")
+    visit.page.keyboard.press("Control+z")
+    expect(source).to_have_value(TEXT)
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
+    visit.find("#swap").click()
+    expect(source).to_have_value(translation_of(visit, TEXT))
+    visit.find("#undo").click()
+    expect(source).to_have_value(TEXT)
+    expect(visit.find("#source-language")).to_have_value("de")
+    visit.find("#redo").click()
+    expect(visit.find("#source-language")).to_have_value("en")
+    expect(source).to_have_value(translation_of(visit, TEXT))
 
 
-def test_file_can_be_dropped_anywhere(visit: Visit) -> None:
+def test_typing_after_a_clear_is_undone_first(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    visit.find("#clear").click()
+    visit.page.keyboard.type("x")
+    visit.page.keyboard.press("Control+z")
+    expect(visit.find("#source-text")).to_have_value("")
+    visit.page.keyboard.press("Control+z")
+    expect(visit.find("#source-text")).to_have_value(TEXT)
+
+
+def test_html_tags_are_noticed_and_translated_as_html(visit: Visit) -> None:
+    html = "<b>Ein Hund</b> läuft."
     visit.open("#source=de&target=en&text=")
-    files = visit.page.evaluate_handle(
-        """() => {
-            const files = new DataTransfer();
-            files.items.add(new File(["Ein Hund."], "hund.xyz"));
-            return files;
-        }"""
-    )
-    visit.find("footer").dispatch_event("dragover", {"dataTransfer": files})
-    expect(visit.find("#drop")).to_be_visible()
-    visit.find("footer").dispatch_event("drop", {"dataTransfer": files})
-    expect(visit.find("#drop")).to_be_hidden()
-    expect(visit.find("#file")).to_contain_text("hund.xyz cannot be translated")
+    visit.find("#source-text").fill(html)
+    expect(visit.find("#hint")).to_contain_text("This text contains HTML tags.")
+    visit.find("#hint button").click()
+    expect(visit.find("#target-text")).to_contain_text("<b>")
+    assert visit.requests_to("/translate")[-1].post_data_json["format"] == "html"
+    expect(visit.find("#hint")).to_be_hidden()
+    visit.find("#format").click()
+    expect(visit.find("#hint")).to_be_visible()
+
+
+def test_html_is_copied_with_its_formatting(visitor: Visitor) -> None:
+    visit = visitor(permissions=["clipboard-read", "clipboard-write"])
+    visit.open("#source=de&target=en&text=")
+    visit.find("#source-text").fill("<b>Ein Hund</b> läuft.")
+    visit.find("#hint button").click()
+    expect(visit.find("#target-text")).to_contain_text("<b>")
+    visit.find("#copy").click()
+    expect(visit.find("#copy")).to_have_text("Copied")
+    types = visit.page.evaluate("navigator.clipboard.read().then(([item]) => item.types)")
+    assert set(types) == {"text/html", "text/plain"}
+
+
+def test_draft_survives_a_reload_and_not_the_tab(visitor: Visitor) -> None:
+    visit = visitor()
+    visit.open("#source=de&target=en&text=")
+    visit.find("#source-text").fill(TEXT)
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
+    visit.open()
+    expect(visit.find("#source-text")).to_have_value(TEXT)
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
+    tab = Visit(visit.page.context.new_page(), visit.address)
+    tab.open()
+    expect(tab.find("#source-text")).to_have_value("")
+
+
+def test_text_of_the_query_is_translated_and_leaves_the_address(visit: Visit) -> None:
+    visit.open("?source=de&target=en&text=Ein+Hund.")
+    expect(visit.find("#source-text")).to_have_value("Ein Hund.")
+    expect(visit.find("#target-text")).to_have_text(translation_of(visit, "Ein Hund."))
+    visit.find("#source-text").press_sequentially("!")
+    assert visit.page.url == visit.address
+
+
+@pytest.mark.parametrize(
+    ("locale", "clear", "german"),
+    [
+        ("de-AT", "Löschen", "Deutsch"),
+        ("fr-FR", "Effacer", "Allemand · Deutsch"),
+        ("es-ES", "Borrar", "Alemán · Deutsch"),
+        ("ja-JP", "Clear", "German · Deutsch"),
+    ],
+)
+def test_page_speaks_the_language_of_the_browser(
+    visitor: Visitor, locale: str, clear: str, german: str
+) -> None:
+    visit = visitor(locale=locale)
+    visit.open("#source=de&target=en&text=" + TEXT)
+    expect(visit.find("#clear")).to_have_text(clear)
+    expect(visit.find("#source-language option[value=de]")).to_have_text(german)
+
+
+def test_chosen_page_language_is_kept(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    visit.find("#page-language").select_option("es")
+    expect(visit.find("#clear")).to_have_text("Borrar")
+    expect(visit.find("html")).to_have_attribute("lang", "es")
+    expect(visit.find("#source-text")).to_have_value(TEXT)
+    visit.open()
+    expect(visit.find("#page-language")).to_have_value("es")
+
+
+def test_languages_of_the_page_have_the_same_strings_with_the_same_values(visit: Visit) -> None:
+    visit.open()
+    tables = visit.page.evaluate("import('./static/strings.js').then(({ TABLES }) => TABLES)")
+    assert set(tables) == {"en", "de", "fr", "es"}
+
+    def values(text: str | dict[str, str]) -> set[str]:
+        forms = [text] if isinstance(text, str) else [text["one"], text["other"]]
+        return {value for form in forms for value in re.findall(r"\{\w+\}", form)}
+
+    for language, table in tables.items():
+        assert list(table) == sorted(tables["en"]), language
+        for key, text in table.items():
+            assert values(text) == values(tables["en"][key]), (language, key)
+            assert text, (language, key)

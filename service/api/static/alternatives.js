@@ -1,57 +1,35 @@
 /** Alternative translations of the text, requested only while their list is open. */
 
 import { element, make } from "./dom.js";
-import { recall, remember } from "./memory.js";
+import { remember } from "./memory.js";
+import { stale } from "./state.js";
+import { t } from "./strings.js";
 
-const MOST = 3;
-
-export class Alternatives {
-  #box = element("alternatives");
-  #list = element("alternative-list");
-  #use;
-
-  /** `use(text)` is called with the chosen alternative, `wanted` when the list is opened. */
-  constructor({ use, wanted }) {
-    this.#use = use;
-    this.#box.open = recall("alternatives", false);
-    this.#box.addEventListener("toggle", () => {
-      if (recall("alternatives", false) === this.#box.open) return;
-      remember("alternatives", this.#box.open);
-      if (this.#box.open) wanted();
+/** Show the alternatives of the result; `use(text)` is called with the chosen one, `wanted` when
+    the list is opened. */
+export function showAlternatives(store, { use, wanted }) {
+  const box = element("alternatives");
+  const list = element("alternative-list");
+  box.open = store.state.listed;
+  box.addEventListener("toggle", () => {
+    if (store.state.listed === box.open) return;
+    store.change({ listed: box.open });
+    remember("alternatives", box.open);
+    if (box.open) wanted();
+  });
+  store.watch(({ result, listed }) => ({ result, listed }), ({ result }) => {
+    box.hidden = !result;
+    const texts = result?.alternatives;
+    if (!texts) {
+      list.replaceChildren();
+      return;
+    }
+    const none = make("li", { className: "quiet", textContent: t("noAlternatives") });
+    const items = texts.map((text) => {
+      const button = make("button", { type: "button", textContent: text, title: t("useThis"), lang: result.inputs.target });
+      button.addEventListener("click", () => { if (!stale(store.state)) use(text); });
+      return make("li", {}, button);
     });
-  }
-
-  /** The number of alternatives to request. */
-  get asked() {
-    return this.#box.open ? MOST : 0;
-  }
-
-  get language() {
-    return this.#list.lang;
-  }
-
-  hide() {
-    this.#box.hidden = true;
-  }
-
-  /** Show `texts`; undefined means that they were not requested. */
-  show(texts, language) {
-    this.#box.hidden = false;
-    this.#list.lang = language;
-    const none = make("li", { className: "quiet", textContent: "There are no others.", lang: "en" });
-    const items = (texts ?? []).map((text) => make("li", {}, this.#button(text)));
-    this.#list.replaceChildren(...(texts && !items.length ? [none] : items));
-  }
-
-  #button(text) {
-    const button = make("button", { type: "button", textContent: text, title: "Use this one" });
-    button.addEventListener("click", () => this.#take(button));
-    return button;
-  }
-
-  /** Swap the chosen alternative with the translation, so that both remain available. */
-  #take(button) {
-    const replaced = this.#use(button.textContent);
-    button.textContent = replaced;
-  }
+    list.replaceChildren(...(items.length ? items : [none]));
+  });
 }

@@ -1,6 +1,6 @@
 /** HTTP client of the translation API, with its errors. Independent of the page. */
 
-import { events } from "./events.js";
+import { t } from "./strings.js";
 
 const UNREACHABLE_SECONDS = 3;
 const BUSY_SECONDS = 5;
@@ -13,6 +13,16 @@ export class Refused extends Error {
     this.retryAfter = retryAfter;
   }
 
+  /** Whether the language of the text could not be detected. */
+  get undetected() {
+    return this.status === 400 && /cannot be detected/.test(this.message);
+  }
+
+  /** Whether the server no longer has what was asked for. */
+  get gone() {
+    return this.status === 404 || this.status === 410;
+  }
+
   /** Whether a key is missing or wrong. */
   get aboutKey() {
     return this.status === 401 || this.status === 403 || /API key/i.test(this.message);
@@ -22,7 +32,7 @@ export class Refused extends Error {
 /** The server did not answer. */
 export class Unreachable extends Error {
   constructor() {
-    super("The server cannot be reached.");
+    super(t("unreachable"));
     this.retryAfter = UNREACHABLE_SECONDS;
   }
 }
@@ -40,7 +50,7 @@ export class Server {
 
   /** With `stream` among the fields, `part` is called with each piece of the translation. */
   async translate(fields, signal, part) {
-    const response = await this.post("translate", { ...fields, format: "text" }, signal);
+    const response = await this.post("translate", fields, signal);
     if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
     for await (const { name, data } of events(response)) {
       if (name === "part") part(data.translatedText);
@@ -106,7 +116,37 @@ async function refusal(response) {
   const wait = Number.isNaN(seconds) ? BUSY_SECONDS : Math.max(1, seconds);
   return new Refused(
     response.status,
-    message || `The server answered with status ${response.status}.`,
+    message || t("status", { status: response.status }),
     passes ? wait : null,
   );
+}
+
+/** Server-sent events of a response, `{name, data}`, as they arrive. */
+async function* events(response) {
+  const decoder = new TextDecoder();
+  let waiting = "";
+  for await (const bytes of chunks(response.body.getReader())) {
+    const blocks = (waiting + decoder.decode(bytes, { stream: true })).split("\n\n");
+    waiting = blocks.pop();
+    yield* blocks.map(event).filter(({ name }) => name);
+  }
+}
+
+/** Not every browser supports `for await` on streams. */
+async function* chunks(reader) {
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    reader.releaseLock();
+  }
+}
+
+function event(block) {
+  const fields = block.split("\n").map((line) => line.split(/: (.*)/s));
+  const { event: name, data } = Object.fromEntries(fields);
+  return { name, data: data === undefined ? null : JSON.parse(data) };
 }

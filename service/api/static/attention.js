@@ -1,17 +1,20 @@
 /** Attention panel: sentence choice, word alignment and attention maps.
     It sends no requests while it is closed. */
 
-import { element, fill } from "./dom.js";
+import { element, fill, linkButton } from "./dom.js";
 import { Maps } from "./maps.js";
 import { Words } from "./words.js";
 import { wordsOfPieces } from "./pieces.js";
+import { stale } from "./state.js";
+import { t } from "./strings.js";
+import { subjectOf } from "./subjects.js";
 
 const SHOWN_OF_A_SENTENCE = 60;
 
 export class Attention {
+  #server;
+  #store;
   #wanted;
-  #panel = element("attention");
-  #button = element("why");
   #body = element("attention-body");
   #note = element("attention-note");
   #leg = element("leg");
@@ -24,38 +27,43 @@ export class Attention {
   #wordOf = { source: [], target: [] };
   #counts = { source: 0, target: 0 };
 
-  /** `wanted` is called when the panel opens and needs a translation with an id. */
-  constructor(server, wanted) {
+  /** `wanted` is called when the panel is open and needs a translation with an id. */
+  constructor(server, store, wanted) {
+    this.#server = server;
+    this.#store = store;
     this.#wanted = wanted;
     this.#words = new Words((word) => this.#maps.mark(this.#piecesOf(word)));
     this.#maps = new Maps({
-      keyed: () => Boolean(server.key),
       failed: (error) => this.#failed(error),
       pointed: (place) => this.#pointed(place),
     });
-    this.#button.addEventListener("click", () => this.toggle());
     this.#leg.addEventListener("change", () => this.#showLeg());
     this.#sentence.addEventListener("change", () => this.#showSentence());
+    store.watch(({ why, result }) => ({ why, result }), () => this.#follow());
+    store.watch((state) => ({ note: noteOf(state) }), ({ note }) => { this.#note.textContent = note; });
+    store.watch((state) => ({ old: state.running || stale(state) }), ({ old }) => {
+      if (old) this.#body.setAttribute("aria-busy", "true");
+    });
   }
 
-  get open() {
-    return !this.#panel.hidden;
+  /** Show the result of the state, if the panel is open. */
+  #follow() {
+    const { why, result, running } = this.#store.state;
+    if (why && result && !result.kept && !result.own) {
+      if (!running) this.#wanted();
+    } else if (why && result && !result.id && !result.own) {
+      this.#clear(t("nothingTranslated"));
+    } else if (why && result) {
+      this.#show(subjectOf(this.#server, result));
+    } else {
+      this.#clear();
+    }
   }
 
-  toggle() {
-    this.#panel.hidden = this.open;
-    this.#button.setAttribute("aria-expanded", String(this.open));
-    this.#button.textContent = this.open ? "Hide why" : "See why";
-    if (this.open) this.#wanted();
-    else this.clear("");
-  }
-
-  /** Show a translation or a pair of texts, if the panel is open. */
-  async show(subject) {
-    if (!this.open) return;
+  async #show(subject) {
     const request = this.#begin();
     this.#subject = subject;
-    this.stale();
+    this.#body.setAttribute("aria-busy", "true");
     try {
       const legs = await subject.legs(request.signal);
       if (request.signal.aborted) return;
@@ -65,7 +73,7 @@ export class Attention {
       return;
     }
     if (!this.#legs.some(({ sentences }) => sentences.length)) {
-      this.clear("There was nothing to translate in this text.");
+      this.#clear(t("nothingTranslated"));
       return;
     }
     const legs = this.#legs.map(({ source, target }, i) => [i, `${source} → ${target}`]);
@@ -74,23 +82,19 @@ export class Attention {
     await this.#showLeg();
   }
 
-  /** Mark the content as outdated: its text is being replaced. */
-  stale() {
-    this.#body.setAttribute("aria-busy", "true");
-  }
-
   /** Show nothing but `note`. */
-  clear(note) {
+  #clear(note = noteOf(this.#store.state)) {
     this.#begin();
     this.#maps.stop();
     this.#body.hidden = true;
     this.#note.textContent = note;
   }
 
+  /** An edited text keeps the place of the chosen sentence. */
   async #showLeg() {
     const { sentences } = this.#legs[this.#leg.value];
     const names = sentences.map(({ target }, i) => [i, `${i + 1} · ${shortened(target)}`]);
-    fill(this.#sentence, names, 0);
+    fill(this.#sentence, names, Math.min(Number(this.#sentence.value || 0), sentences.length - 1));
     this.#sentence.parentElement.hidden = sentences.length === 1;
     element("place-pickers").hidden = this.#legs.length === 1 && sentences.length === 1;
     await this.#showSentence();
@@ -98,7 +102,7 @@ export class Attention {
 
   async #showSentence() {
     const request = this.#begin();
-    this.stale();
+    this.#body.setAttribute("aria-busy", "true");
     const leg = this.#legs[this.#leg.value];
     const sentence = leg.sentences[this.#sentence.value];
     const place = { text: 0, leg: this.#leg.value, sentence: this.#sentence.value };
@@ -110,7 +114,7 @@ export class Attention {
         this.#wordOf[side] = wordsOfPieces(sentence[`${side}_pieces`], alignment[side], words);
         this.#counts[side] = words.length;
       }
-      this.#note.textContent = "";
+      this.#note.textContent = this.#subject.note;
       this.#body.hidden = false;
       this.#words.show(alignment, leg);
     } catch (error) {
@@ -128,8 +132,8 @@ export class Attention {
   }
 
   #failed(error) {
-    const forgotten = [404, 410].includes(error.status);
-    this.clear(forgotten ? "The server has forgotten this translation. Translate again to see why." : error.message);
+    this.#clear(error.gone ? `${t("forgotten")} ` : error.message);
+    if (error.gone) this.#note.append(linkButton(t("translateAgain"), () => this.#wanted()));
   }
 
   #piecesOf(word) {
@@ -156,6 +160,13 @@ export class Attention {
     });
     this.#words.light(at, light, { side: from, index: this.#wordOf[from][row - before] ?? -1 });
   }
+}
+
+/** What the panel says while it has no maps. */
+function noteOf({ why, text, result, error, running, offered }) {
+  if (!why || result || error) return "";
+  if (!text.trim()) return t("typeToSee");
+  return running || !offered.length ? t("translating") : "";
 }
 
 const shortened = (text) =>

@@ -1,4 +1,8 @@
-/** DOM helpers: finding, creating and filling elements. */
+/** DOM helpers: finding, creating and filling elements, and writing their strings. */
+
+import { t } from "./strings.js";
+
+const SAVED_MS = 1000;
 
 export const element = (id) => document.getElementById(id);
 
@@ -10,6 +14,20 @@ export function make(tag, { data = {}, ...properties } = {}, ...children) {
   return made;
 }
 
+/** A button that looks like a link. */
+export function linkButton(textContent, clicked, properties = {}) {
+  const button = make("button", { type: "button", className: "link-button", textContent, ...properties });
+  button.addEventListener("click", clicked);
+  return button;
+}
+
+/** Save a blob as the file `name`. */
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
+}
+
 /** Fill a menu with [value, name] pairs, keeping the selection if it is still available. */
 export function fill(select, choices, chosen = select.value) {
   select.replaceChildren(...choices.map(([value, name]) => new Option(name, value)));
@@ -18,10 +36,17 @@ export function fill(select, choices, chosen = select.value) {
   select.disabled = choices.length === 0;
 }
 
-export const sentenceCase = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+/** Write the strings that `data-t` names: a key, or an attribute and a key, "title:swapHint". */
+export function localise(root) {
+  for (const each of root.querySelectorAll("[data-t]")) {
+    for (const part of each.dataset.t.split(" ")) {
+      const [attribute, key] = part.split(":");
+      if (key) each.setAttribute(attribute, t(key));
+      else each.textContent = t(attribute);
+    }
+  }
+}
 
-/** "1 character", "1,204 characters". */
-export const counted = (number, noun) =>
-  `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+export const sentenceCase = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const percent = (part) => `${Math.round(part * 100)} %`;

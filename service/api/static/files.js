@@ -1,83 +1,112 @@
-/** Translates files that are chosen or dropped on the page. */
+/** Translates files that are chosen or dropped on the page, one after the other. */
 
-import { element, make } from "./dom.js";
+import { element, linkButton, make, save } from "./dom.js";
+import { t } from "./strings.js";
+
+const ENDING = /\.[^.]*$/;
 
 export class Files {
-  #button = element("file-button");
-  #input = element("file-input");
-  #drop = element("drop");
-  #box = element("file");
-  #formats = [];
-  #translate;
-  #underWay = null;
+  #list = element("files");
+  #server;
+  #store;
+  #queue = [];
+  #busy = false;
 
-  /** `translate(file, signal)` returns the address of the translated file. */
-  constructor(translate) {
-    this.#translate = translate;
-    this.#button.addEventListener("click", () => this.#input.click());
-    this.#input.addEventListener("change", () => {
-      const [file] = this.#input.files;
-      this.#input.value = "";
-      if (file) this.#take(file);
+  constructor(server, store) {
+    this.#server = server;
+    this.#store = store;
+    const [button, input] = [element("file-button"), element("file-input")];
+    button.addEventListener("click", () => input.click());
+    input.addEventListener("change", () => {
+      this.#take([...input.files]);
+      input.value = "";
     });
+    store.watch(({ formats }) => ({ formats }), ({ formats }) => {
+      input.accept = formats.join(",");
+      button.hidden = !formats.length;
+      button.title = formats.join(", ");
+    });
+    this.#listen(element("drop"));
   }
 
-  /** Enable file translation for the extensions in `formats`. */
-  offer(formats) {
-    this.#formats = formats.map((format) => format.toLowerCase());
-    this.#input.accept = this.#formats.join(",");
-    this.#button.hidden = false;
-    this.#button.title = this.#formats.join(", ");
-    const carriesFile = (event) => event.dataTransfer?.types.includes("Files");
+  #listen(drop) {
+    const carriesFile = (event) =>
+      this.#store.state.formats.length && event.dataTransfer?.types.includes("Files");
     document.addEventListener("dragover", (event) => {
       if (!carriesFile(event)) return;
       event.preventDefault();
-      this.#drop.hidden = false;
+      drop.hidden = false;
     });
     document.addEventListener("dragleave", (event) => {
-      if (!event.relatedTarget) this.#drop.hidden = true;
+      if (!event.relatedTarget) drop.hidden = true;
     });
     document.addEventListener("drop", (event) => {
       if (!carriesFile(event)) return;
       event.preventDefault();
-      this.#drop.hidden = true;
-      const [file] = event.dataTransfer.files;
-      if (file) this.#take(file);
+      drop.hidden = true;
+      this.#take([...event.dataTransfer.files]);
     });
   }
 
-  async #take(file) {
-    this.#underWay?.abort();
-    const request = new AbortController();
-    this.#underWay = request;
-    const ending = file.name.slice(file.name.lastIndexOf(".")).toLowerCase();
-    if (!this.#formats.includes(ending)) {
-      this.#say(`${file.name} cannot be translated; a file can if it ends in ${this.#formats.join(", ")}.`);
-      return;
+  #take(files) {
+    const { formats, source, target } = this.#store.state;
+    for (const file of files) {
+      const item = make("li", { className: "notice" });
+      this.#list.append(item);
+      this.#list.hidden = false;
+      const job = { file, item, source, target, request: new AbortController() };
+      if (formats.includes((ENDING.exec(file.name)?.[0] ?? "").toLowerCase())) this.#enqueue(job);
+      else this.#say(job, "fileUnsupported", { formats: formats.join(", ") }, this.#closer(job, "close"));
     }
-    this.#say(`Translating ${file.name} …`, this.#closer("Cancel"));
+    this.#next();
+  }
+
+  #enqueue(job) {
+    this.#queue.push(job);
+    this.#say(job, "fileQueued", {}, this.#closer(job, "cancel"));
+  }
+
+  async #next() {
+    if (this.#busy || !this.#queue.length) return;
+    this.#busy = true;
+    await this.#translate(this.#queue.shift());
+    this.#busy = false;
+    this.#next();
+  }
+
+  async #translate(job) {
+    const { file, source, target, request } = job;
+    this.#say(job, "fileTranslating", {}, make("progress"), this.#closer(job, "cancel"));
     try {
-      const address = await this.#translate(file, request.signal);
-      const link = make("a", { href: address, download: "", textContent: "Download the translation" });
-      this.#say(`${file.name} is translated. `, link, this.#closer("Close"));
+      const address = await this.#server.translateFile(file, source, target, request.signal);
+      const translated = await this.#server.bytes(address);
+      if (request.signal.aborted) return;
+      const name = file.name.replace(ENDING, `.${target}$&`);
+      const download = linkButton(t("downloadTranslation"), () => save(translated, name), { title: name });
+      this.#say(job, "fileTranslated", {}, download, this.#closer(job, "close"));
     } catch (error) {
       if (request.signal.aborted) return;
-      this.#say(`${file.name} was not translated: ${error.message}`, this.#closer("Close"));
+      const again = linkButton(t("tryAgain"), () => {
+        this.#enqueue(job);
+        this.#next();
+      });
+      this.#say(job, "fileFailed", { reason: error.message }, again, this.#closer(job, "close"));
     }
   }
 
-  #say(text, ...children) {
-    this.#box.replaceChildren(make("span", { textContent: text }), ...children);
-    this.#box.hidden = false;
+  #say({ file, item }, key, values, ...children) {
+    const bar = make("span", { textContent: `${t(key, { name: file.name, ...values })} ` });
+    item.classList.toggle("problem", ["fileFailed", "fileUnsupported"].includes(key));
+    item.replaceChildren(bar, ...children);
   }
 
-  #closer(name) {
-    const button = make("button", { type: "button", className: "link-button", textContent: name });
-    button.addEventListener("click", () => {
-      this.#underWay?.abort();
-      this.#box.hidden = true;
-      this.#button.focus();
+  #closer(job, name) {
+    return linkButton(t(name), () => {
+      job.request.abort();
+      this.#queue = this.#queue.filter((other) => other !== job);
+      job.item.remove();
+      this.#list.hidden = !this.#list.children.length;
+      element("file-button").focus();
     });
-    return button;
   }
 }

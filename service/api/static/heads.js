@@ -1,11 +1,13 @@
 /** Thumbnails of all attention heads of a layer, from which one can be chosen. */
 
 import { element, make } from "./dom.js";
+import { t } from "./strings.js";
 import { mostOf, paint } from "./colours.js";
 
 export class Heads {
   #sheet = element("heads");
   #drawn = [];
+  #most;
   #taken;
 
   /** `taken(head)` is called when a head is chosen. */
@@ -14,11 +16,13 @@ export class Heads {
     document.addEventListener("themechange", () => this.#paint());
   }
 
-  /** Show maps of the same layer, one for each head; `chosen` is the selected head. */
-  show(maps, chosen) {
+  /** Show maps of the same layer, one for each head; `chosen` is the selected head, and `most` the
+      weight of the strongest colour, by default the largest of each map. */
+  show(maps, chosen, most) {
+    this.#most = most;
     this.#drawn = maps.map(({ head, weights }) => ({ head, weights, canvas: make("canvas") }));
     this.#sheet.replaceChildren(...this.#drawn.map(({ head, canvas }) => {
-      const name = make("span", { textContent: `Head ${head}` });
+      const name = make("span", { textContent: t("headNumber", { n: head }) });
       const button = make("button", { type: "button", className: "head", data: { head } }, canvas, name);
       button.addEventListener("click", () => this.#taken(String(head)));
       return button;
@@ -39,6 +43,6 @@ export class Heads {
   }
 
   #paint() {
-    for (const { canvas, weights } of this.#drawn) paint(canvas, weights, mostOf(weights));
+    for (const { canvas, weights } of this.#drawn) paint(canvas, weights, this.#most ?? mostOf(weights));
   }
 }

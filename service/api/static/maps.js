@@ -1,15 +1,17 @@
 /** Choice of an attention map by kind, layer and head, and its display. */
 
-import { element, fill, make } from "./dom.js";
-import { paint } from "./colours.js";
+import { element, fill, save } from "./dom.js";
+import { mostOf, paint } from "./colours.js";
 import { HeatMap } from "./heatmap.js";
 import { Heads } from "./heads.js";
 import { Numbers } from "./numbers.js";
 import { written } from "./pieces.js";
+import { recall, remember } from "./memory.js";
+import { t } from "./strings.js";
 
-const NAMES = { cross: "Translation to source", encoder: "Within the source", decoder: "Within the translation" };
+const NAMES = { cross: "kindCross", encoder: "kindEncoder", decoder: "kindDecoder" };
+const NUMBERED = { layer: ["meanOfLayers", "numberedLayer"], head: ["meanOfHeads", "numberedHead"] };
 const WIDE = 28;
-const SAVED_MS = 1000;
 const LEGEND = [Array.from({ length: 128 }, (_, i) => i / 127)];
 
 export class Maps {
@@ -22,14 +24,15 @@ export class Maps {
   #heads = new Heads((head) => this.#take(head));
   #numbers = new Numbers();
   #request = new AbortController();
+  #scale = element("same-scale");
   #sheetOf = "";
   #subject = null;
   #place = {};
   #leg = null;
   #map = null;
 
-  /** `events` has the callbacks `failed(error)`, `pointed` with `{kind, row, weights}`, or null,
-      for the row under the crosshair, and `keyed()`, whether the server requires a key. */
+  /** `events` has the callbacks `failed(error)`, and `pointed` with `{kind, row, weights}`, or null,
+      for the row under the crosshair. */
   constructor(events) {
     this.#events = events;
     for (const kind of this.#kinds) kind.addEventListener("change", () => this.#changeKind());
@@ -38,6 +41,17 @@ export class Maps {
     element("heat-map").addEventListener("keydown", (event) => this.#step(event));
     document.addEventListener("themechange", () => this.#paintLegend());
     this.#paintLegend();
+    this.#scale.checked = recall("sameScale", false);
+    this.#scale.addEventListener("change", () => {
+      remember("sameScale", this.#scale.checked);
+      this.#sheetOf = "";
+      this.#load();
+    });
+  }
+
+  /** The weight of the strongest colour; undefined for the largest weight of each map. */
+  get #most() {
+    return this.#scale.checked ? 1 : undefined;
   }
 
   get kind() {
@@ -51,7 +65,7 @@ export class Maps {
     this.#leg = leg;
     this.#sheetOf = "";
     this.#fillLayers();
-    fill(this.#head, [["mean", "Mean"], ...numbered(leg.heads)], this.#head.value || "mean");
+    fill(this.#head, [["mean", t("mean")], ...numbered(leg.heads)], this.#head.value || "mean");
     await this.#load();
   }
 
@@ -72,7 +86,7 @@ export class Maps {
     const { encoder, decoder } = this.#leg.layers;
     const count = this.kind === "encoder" ? encoder : decoder;
     const kept = this.#layer.value === "mean" || this.#layer.value < count ? this.#layer.value : "";
-    fill(this.#layer, [...numbered(count), ["mean", "Mean"]], kept || count - 1);
+    fill(this.#layer, [...numbered(count), ["mean", t("mean")]], kept || count - 1);
   }
 
   #changeKind() {
@@ -98,9 +112,11 @@ export class Maps {
     this.#request = request;
     const plot = element("heat-map");
     plot.setAttribute("aria-busy", "true");
+    this.#value.textContent = t("loading");
     try {
       const answer = await this.#subject.attention(this.#place, this.#query(), request.signal);
       if (request.signal.aborted) return;
+      this.#value.textContent = "";
       this.#draw(answer);
       plot.setAttribute("aria-busy", "false");
       await this.#loadSheet(request.signal);
@@ -113,15 +129,15 @@ export class Maps {
     const { weights } = answer.maps[0];
     this.#map = { rows: answer.rows, columns: answer.columns, weights };
     const { kind, layer, head } = this.#query();
-    const which = (noun, value) => (value === "mean" ? `mean of all ${noun}s` : `${noun} ${value}`);
-    const name = `${NAMES[kind]}, ${which("layer", layer)}, ${which("head", head)}`;
+    const which = (noun, value) =>
+      (value === "mean" ? t(NUMBERED[noun][0]) : t(NUMBERED[noun][1], { n: value }));
+    const name = t("mapName", { kind: t(NAMES[kind]), layer: which("layer", layer), head: which("head", head) });
     Object.assign(element("heat-map").dataset, { kind, layer, head });
     element("maps").classList.toggle("wide", answer.columns.length > WIDE);
-    this.#heat.show(this.#map, name);
+    this.#heat.show(this.#map, name, this.#most);
     this.#heads.choose(head);
     this.#numbers.show(this.#map, name);
-    const most = Math.max(...weights.map((row) => Math.max(...row)));
-    element("legend-most").textContent = most.toFixed(2);
+    element("legend-most").textContent = (this.#most ?? mostOf(weights)).toFixed(2);
     this.#link("png", { format: "png" });
     this.#link("npy", { format: "npy" });
     this.#link("json", { format: "json" });
@@ -135,24 +151,23 @@ export class Maps {
     const { maps } = await this.#subject.attention(this.#place, query, signal);
     if (signal.aborted) return;
     this.#sheetOf = sheet;
-    this.#heads.show(maps, this.#head.value);
+    this.#heads.show(maps, this.#head.value, this.#most);
   }
 
   #link(name, more) {
     const link = element(`download-${name}`);
     const query = this.#query(more);
     link.href = this.#subject.address(this.#place, query) || "#attention";
-    link.onclick = (event) => this.#download(event, query);
+    const { kind, layer, head, format } = query;
+    const file = `attention-${kind}-layer-${layer}-head-${head}.${format}`;
+    link.onclick = (event) => this.#download(event, query, file);
   }
 
   /** Fetches and saves the bytes, because a link can neither send a key nor texts. */
-  async #download(event, query) {
-    if (!this.#events.keyed() && this.#subject.address(this.#place, query)) return;
+  async #download(event, query, name) {
     event.preventDefault();
     try {
-      const url = URL.createObjectURL(await this.#subject.bytes(this.#place, query));
-      make("a", { href: url, download: `attention.${query.format}` }).click();
-      setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
+      save(await this.#subject.bytes(this.#place, query), name);
     } catch (error) {
       this.#events.failed(error);
     }

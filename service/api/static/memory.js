@@ -1,18 +1,26 @@
-/** Settings kept in this browser between visits, unless it forbids storage. */
+/** Settings kept in this browser between visits, and drafts kept in this tab, unless it forbids storage. */
 
 const PREFIX = "dragoman.";
 
-export function recall(name, otherwise = null) {
+export const recall = (name, otherwise = null) => read("localStorage", name) ?? otherwise;
+
+export const remember = (name, value) => write("localStorage", name, value);
+
+export const recallDraft = () => read("sessionStorage", "draft");
+
+export const rememberDraft = (draft) => write("sessionStorage", "draft", draft);
+
+function read(storage, name) {
   try {
-    return JSON.parse(localStorage.getItem(PREFIX + name)) ?? otherwise;
+    return JSON.parse(window[storage].getItem(PREFIX + name));
   } catch {
-    return otherwise;
+    return null;
   }
 }
 
-export function remember(name, value) {
+function write(storage, name, value) {
   try {
-    if (value === null || value === "") localStorage.removeItem(PREFIX + name);
-    else localStorage.setItem(PREFIX + name, JSON.stringify(value));
+    if (value === null || value === "") window[storage].removeItem(PREFIX + name);
+    else window[storage].setItem(PREFIX + name, JSON.stringify(value));
   } catch { /* Storage is forbidden or full; the page works without it. */ }
 }

@@ -1,6 +1,7 @@
 /** Table of the weights of a heat map, as an accessible alternative. */
 
 import { element, make } from "./dom.js";
+import { t } from "./strings.js";
 import { written } from "./pieces.js";
 
 const DIGITS = 3;
@@ -15,7 +16,7 @@ export class Numbers {
     this.#button.addEventListener("click", () => {
       this.#box.hidden = !this.#box.hidden;
       this.#button.setAttribute("aria-expanded", String(!this.#box.hidden));
-      this.#button.textContent = this.#box.hidden ? "Show numbers" : "Hide numbers";
+      this.#button.textContent = t(this.#box.hidden ? "showNumbers" : "hideNumbers");
       this.#write();
     });
   }

@@ -1,216 +1,166 @@
-/** Entry point of the page: creates the components and connects their events. */
+/** Entry point of the page: creates the state, and connects its views with what users do. */
 
-import { Alternatives } from "./alternatives.js";
 import { Server } from "./api.js";
-import { Attention } from "./attention.js";
-import { copy } from "./clipboard.js";
-import { counted, element } from "./dom.js";
+import { showAlternatives } from "./alternatives.js";
+import { element, localise } from "./dom.js";
 import { Files } from "./files.js";
-import { Hint } from "./hint.js";
-import { Key } from "./key.js";
-import { Languages } from "./languages.js";
-import { dropLink, readLink, writeLink } from "./link.js";
-import { Problem } from "./problem.js";
-import { KeptTranslation, Pair } from "./subjects.js";
+import { showLanguages } from "./languages.js";
+import { recall, recallDraft, remember, rememberDraft } from "./memory.js";
+import { Key, announce, showHints, showProblem } from "./notices.js";
+import { copy, dropLink, readLink, writeLink } from "./sharing.js";
+import { DETECT, Store, inputs, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, undoable, undone } from "./state.js";
+import { TABLES, language, nativeName, speak, t } from "./strings.js";
+import { scrollTogether, showSource, showTranslation } from "./texts.js";
 import { Translating } from "./translating.js";
 
-const sourceText = element("source-text");
-const targetText = element("target-text");
-const state = element("state");
-const SHORT = 400;
-let mostCharacters = -1;
-let explained = null;
-let arriving = false;
+document.documentElement.lang = language;
+localise(document);
 
+const store = new Store();
 const server = new Server();
-const problem = new Problem();
-const translating = new Translating(server, wanted, { empty, started, part, answered, failed });
-const languages = new Languages({ changed: languageChanged, swapped: swap });
-const alternatives = new Alternatives({ use: useAlternative, wanted: () => translating.now() });
-const attention = new Attention(server, explain);
-const hint = new Hint(languages, translateTo);
-const key = new Key(server, () => (languages.ready ? translating.now() : begin()));
-const files = new Files((file, signal) =>
-  server.translateFile(file, languages.source, languages.target, signal));
+const translating = new Translating(server, store);
+const again = () => (store.state.offered.length ? translating.now() : begin());
 
-/* Translating */
+showLanguages(store, (source, target) => choose(pair(store.state, source, target)), swap);
+showSource(store, typed);
+showTranslation(store);
+scrollTogether();
+showAlternatives(store, { use: useAlternative, wanted: () => translating.now() });
+showProblem(store, again);
+showHints(store, { format: setFormat, translateTo: (target) => choose(pair(store.state, store.state.source, target)) });
+announce(store);
+new Key(server, store, again);
+new Files(server, store);
 
-function wanted() {
-  const q = sourceText.value;
-  if (!q.trim() || !languages.target || tooLong()) return null;
-  return {
-    q,
-    source: languages.source,
-    target: languages.target,
-    ...(alternatives.asked ? { alternatives: alternatives.asked } : {}),
-    ...(attention.open ? { attention: true } : {}),
-    ...(q.length > SHORT ? { stream: true } : {}),
-  };
-}
+/* What users do */
 
-function started() {
-  state.textContent = "Translating…";
-  targetText.setAttribute("aria-busy", "true");
-  arriving ||= !targetText.textContent;
-  if (arriving) targetText.textContent = "";
-  attention.stale();
-}
-
-/** Show a streamed part, unless a complete translation is still shown. */
-function part(text) {
-  if (arriving) targetText.append(text);
-}
-
-function answered(answer, fields) {
-  show(answer.translatedText);
-  state.textContent = answer.truncated ? "Cut: a sentence grew too long" : "";
-  languages.detected(answer.detectedLanguage ?? null);
-  alternatives.show(answer.alternatives, fields.target);
-  hint.show(fields.source === "auto" ? languages.spoken : "", fields.target);
-  problem.clear();
-  explained = answer.id ? new KeptTranslation(server, answer.id) : null;
-  if (explained) attention.show(explained);
-}
-
-function failed(error) {
-  arriving = false;
-  state.textContent = "";
-  targetText.setAttribute("aria-busy", "false");
-  if (error.aboutKey) key.show();
-  problem.show(error, () => translating.now());
-}
-
-function empty() {
-  show("");
-  state.textContent = "";
-  explained = null;
-  languages.detected(null);
-  alternatives.hide();
-  hint.hide();
-  problem.clear();
-  attention.clear("Type something to translate, and see here where the model looked.");
-  if (tooLong()) problem.show(new Error(`At most ${counted(mostCharacters, "character")} are translated at once.`));
-}
-
-function show(translation) {
-  arriving = false;
-  targetText.textContent = translation;
-  targetText.lang = languages.target;
-  targetText.classList.remove("stale");
-  targetText.setAttribute("aria-busy", "false");
-  element("copy").hidden = element("share").hidden = !translation;
-}
-
-function explain() {
-  if (explained) attention.show(explained);
-  else translating.now();
-}
-
-function useAlternative(text) {
-  const replaced = targetText.textContent;
-  show(text);
-  // The server stores only its own choice; any other text needs a new request.
-  const { spoken: source, target } = languages;
-  explained = new Pair(server, { source, target, sourceText: sourceText.value, targetText: text });
-  attention.show(explained);
-  return replaced;
-}
-
-/* The text */
-
-const tooLong = () => mostCharacters >= 0 && [...sourceText.value].length > mostCharacters;
-
-function measure() {
-  const size = [...sourceText.value].length;
-  const most = mostCharacters >= 0 ? ` of ${mostCharacters.toLocaleString("en")}` : "";
-  element("count").textContent = size ? counted(size, "character") + (size > 0.9 * mostCharacters ? most : "") : "";
-  element("count").classList.toggle("over", tooLong());
-  element("clear").hidden = size === 0;
-  sourceText.lang = languages.spoken;
-  // Grows the text area in browsers without `field-sizing`.
-  if (!CSS.supports("field-sizing", "content")) {
-    sourceText.style.height = "auto";
-    sourceText.style.height = `${sourceText.scrollHeight}px`;
-  }
-}
-
-function typed() {
+function typed(text) {
   dropLink();
-  measure();
-  targetText.classList.add("stale");
+  store.change({ text, unknownLink: [], ...(looksLikeHtml({ text }) ? {} : { format: "text" }) });
   translating.soon();
 }
 
-function write(text) {
-  sourceText.value = text;
-  measure();
-}
-
-function languageChanged() {
+function apply(patch) {
   dropLink();
-  measure();
+  store.change({ unknownLink: [], ...patch });
   translating.now();
 }
 
+function choose(languages) {
+  remember("languages", [languages.source, languages.target]);
+  apply(languages);
+}
+
+function setFormat(format) {
+  apply({ format });
+}
+
+function clear() {
+  apply(undoable(store.state, { text: "", format: "text" }));
+  element("source-text").focus();
+}
+
 function swap() {
-  if (!languages.maySwap) return;
-  const translation = targetText.textContent;
-  languages.choose(languages.target, languages.spoken);
-  if (translation) write(translation);
-  languageChanged();
-  sourceText.focus();
+  const { state } = store;
+  if (!maySwap(state)) return;
+  const languages = pair(state, state.target, spoken(state));
+  const text = state.result?.translation || state.text;
+  remember("languages", [languages.source, languages.target]);
+  apply(undoable(state, { ...languages, text }));
+  element("source-text").focus();
 }
 
-function translateTo(language) {
-  languages.choose(languages.source, language);
-  languageChanged();
+/** Take the alternative; the former translation becomes one, so that both remain available. */
+function useAlternative(text) {
+  const { result } = store.state;
+  const alternatives = result.alternatives.map((each) => (each === text ? result.translation : each));
+  store.change({ result: { ...result, translation: text, alternatives, id: null, own: true } });
 }
 
-sourceText.addEventListener("input", typed);
-element("clear").addEventListener("click", () => { write(""); typed(); sourceText.focus(); });
-element("copy").addEventListener("click", ({ currentTarget }) => copy(targetText.textContent, currentTarget));
-element("share").addEventListener("click", ({ currentTarget }) => {
-  const { source, target } = languages;
-  copy(writeLink({ source, target, text: sourceText.value, why: attention.open }), currentTarget);
-});
+/** Undo with the keyboard what a button did; the browser undoes typing. */
+function undoKey(event) {
+  const { past, future, text } = store.state;
+  if (text !== lastWritten || !(event.shiftKey ? future : past).length) return false;
+  apply(event.shiftKey ? redone(store.state) : undone(store.state));
+  return true;
+}
+
+let lastWritten = null;
+store.watch(({ past, future }) => ({ past, future }), () => { lastWritten = store.state.text; });
+
+const clicks = {
+  clear,
+  why: () => store.change({ why: !store.state.why }),
+  undo: () => apply(undone(store.state)),
+  redo: () => apply(redone(store.state)),
+  format: () => setFormat(store.state.format === "html" ? "text" : "html"),
+  copy: ({ currentTarget }) =>
+    copy(store.state.result.translation, currentTarget, store.state.result.inputs.format === "html"),
+  share: ({ currentTarget }) => copy(writeLink(store.state), currentTarget),
+};
+for (const [id, clicked] of Object.entries(clicks)) element(id).addEventListener("click", clicked);
+
 document.addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && event.key === "Enter") translating.now();
+  const control = event.ctrlKey || event.metaKey;
+  if (control && event.key === "Enter") translating.now();
   else if (event.altKey && event.code === "KeyS") swap();
-  else return;
+  else if (!(control && event.key.toLowerCase() === "z" && event.target === element("source-text") && undoKey(event))) return;
   event.preventDefault();
 });
 window.addEventListener("hashchange", restore);
 
+/* The attention panel, whose modules are loaded when the page is ready */
+
+store.watch(({ why }) => ({ why }), ({ why }) => {
+  element("attention").hidden = !why;
+  element("why").setAttribute("aria-expanded", String(why));
+  element("why").textContent = t(why ? "hideWhy" : "seeWhy");
+});
+
+async function addAttention() {
+  const { Attention } = await import("./attention.js");
+  new Attention(server, store, () => translating.now());
+}
+
 /* Startup */
 
+const speech = element("page-language");
+speech.replaceChildren(...Object.keys(TABLES).map((code) => new Option(nativeName(code), code)));
+speech.value = language;
+speech.addEventListener("change", () => speak(speech.value));
+
+/** Take text and languages from the link, else from the draft of this tab. */
 function restore() {
+  const { state } = store;
   const link = readLink();
-  if (link) {
-    languages.choose(link.source, link.target);
-    write(link.text);
-    if (link.why !== attention.open) attention.toggle();
+  const given = link ?? (state.text ? null : recallDraft());
+  if (given) {
+    const known = [DETECT, "", ...sourcesOf(state)];
+    const unknownLink = link ? [...new Set([link.source, link.target])].filter((code) => !known.includes(code)) : [];
+    const languages = pair(state, given.source, given.target);
+    store.change({ ...languages, text: given.text, format: given.format ?? "text", why: link?.why ?? state.why, unknownLink });
   }
-  measure();
   translating.now();
 }
 
 async function begin() {
+  store.change({ error: null });
   try {
     const [offered, settings] = await Promise.all([server.languages(), server.settings()]);
-    mostCharacters = settings.charLimit ?? -1;
-    key.offer(settings);
-    if (settings.filesTranslation) files.offer(settings.supportedFilesFormat);
-    languages.offer(offered, {
-      source: settings.language?.source?.code,
-      target: settings.language?.target?.code,
+    const [source, target] = recall("languages", [settings.language?.source?.code, settings.language?.target?.code]);
+    store.change({
+      offered,
+      limit: settings.charLimit ?? -1,
+      keys: settings.keyRequired ? "required" : settings.apiKeys ? "optional" : "none",
+      formats: settings.filesTranslation ? settings.supportedFilesFormat.map((each) => each.toLowerCase()) : [],
+      ...pair({ ...store.state, offered }, source, target),
     });
   } catch (error) {
-    if (error.aboutKey) key.show();
-    problem.show(error, begin);
+    store.change({ error });
     return;
   }
-  problem.clear();
   restore();
+  store.watch(inputs, (draft) => rememberDraft(draft.text ? draft : null));
 }
 
-begin();
+begin().then(addAttention);

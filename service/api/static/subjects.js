@@ -1,7 +1,19 @@
 /** Subjects of the attention panel: a translation kept by the server, or any pair of texts.
     Both provide legs, the alignment of a sentence, and its attention maps. */
 
-export class KeptTranslation {
+import { spoken } from "./state.js";
+import { t } from "./strings.js";
+
+/** The subject of a result of the state. */
+export function subjectOf(server, result) {
+  if (!result.own) return new KeptTranslation(server, result.id);
+  const { target, text } = result.inputs;
+  const source = spoken({ ...result.inputs, result });
+  return new Pair(server, { source, target, sourceText: text, targetText: result.translation });
+}
+
+class KeptTranslation {
+  note = "";
   #server;
   #path;
 
@@ -33,7 +45,9 @@ export class KeptTranslation {
   }
 }
 
-export class Pair {
+class Pair {
+  /** What to know of these maps. */
+  note;
   #server;
   #fields;
 
@@ -41,6 +55,8 @@ export class Pair {
   constructor(server, { source, target, sourceText, targetText }) {
     this.#server = server;
     this.#fields = { source, target, source_text: sourceText, target_text: targetText };
+    const sentences = new Intl.Segmenter(target, { granularity: "sentence" }).segment(targetText);
+    this.note = [...sentences].length > 1 ? t("attentionOneSentence") : "";
   }
 
   async legs(signal) {

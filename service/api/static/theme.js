@@ -33,6 +33,12 @@
   }
 
   apply();
+  // Another tab has chosen.
+  window.addEventListener("storage", ({ key, newValue }) => {
+    if (key !== REMEMBERED) return;
+    chosen = newValue;
+    apply();
+  });
   system.addEventListener("change", apply);
   document.addEventListener("DOMContentLoaded", () => {
     apply();

@@ -1,5 +1,7 @@
-/** Schedules translation requests. At most one is in progress: a newer one aborts it, and the
-    server then cancels its work. */
+/** Requests translations of the state. At most one request is in progress: a newer one aborts it,
+    and the server then cancels its work. */
+
+import { query, resultOf } from "./state.js";
 
 const PAUSE_MS = 250;
 
@@ -7,16 +9,11 @@ export class Translating {
   #pause = 0;
   #underWay = null;
   #server;
-  #wanted;
-  #events;
+  #store;
 
-  /** `wanted` returns the request fields, or null if there is nothing to translate.
-      `events` has the callbacks `empty`, `started`, `part(text)` for each part of a streamed
-      translation, `answered(answer, fields)` and `failed(error)`. */
-  constructor(server, wanted, events) {
+  constructor(server, store) {
     this.#server = server;
-    this.#wanted = wanted;
-    this.#events = events;
+    this.#store = store;
   }
 
   /** Request a translation after a pause in typing. */
@@ -28,23 +25,27 @@ export class Translating {
   async now() {
     clearTimeout(this.#pause);
     this.#underWay?.abort();
-    const fields = this.#wanted();
+    this.#underWay = null;
+    const { state } = this.#store;
+    const fields = query(state);
     if (!fields) {
-      this.#underWay = null;
-      this.#events.empty();
+      this.#store.change({ running: false, partial: null, result: null, error: null });
       return;
     }
     const request = new AbortController();
     this.#underWay = request;
-    this.#events.started();
+    // Until the answer is complete, a former translation stays; without one, its parts are shown.
+    this.#store.change({ running: true, partial: state.result ? null : "", error: null });
     try {
-      const part = (text) => this.#underWay === request && this.#events.part(text);
-      const answer = await this.#server.translate(fields, request.signal, part);
-      if (this.#underWay === request) this.#events.answered(answer, fields);
+      const answer = await this.#server.translate(fields, request.signal, (text) => {
+        const { partial } = this.#store.state;
+        if (this.#underWay === request && partial !== null) this.#store.change({ partial: partial + text });
+      });
+      if (this.#underWay !== request) return;
+      this.#store.change({ running: false, partial: null, result: resultOf(answer, state) });
     } catch (error) {
-      if (this.#underWay === request && error.name !== "AbortError") this.#events.failed(error);
-    } finally {
-      if (this.#underWay === request) this.#underWay = null;
+      if (this.#underWay !== request || error.name === "AbortError") return;
+      this.#store.change({ running: false, result: null, error });
     }
   }
 }

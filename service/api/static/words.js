@@ -2,6 +2,7 @@
     it. Independent of layers and heads. */
 
 import { element, make, percent } from "./dom.js";
+import { t } from "./strings.js";
 
 const FAINT = 0.05;
 const NAMED = 3;
@@ -118,10 +119,7 @@ export class Words {
       .slice(0, NAMED)
       .map(({ weight, word }) => `${word} ${percent(weight)}`);
     const word = this.#texts[side][index];
-    if (!best.length) return `“${word}”: no word stands out`;
-    return side === "target"
-      ? `“${word}” looked at ${best.join(", ")}`
-      : `“${word}” was looked at by ${best.join(", ")}`;
+    return best.length ? t("alignedWith", { word, words: best.join(", ") }) : t("alignedWithNone", { word });
   }
 
   #shine(button, weight) {

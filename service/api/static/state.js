@@ -1,0 +1,170 @@
+/** State of the page in one value, and the values that follow from it. */
+
+import { recall } from "./memory.js";
+
+export const DETECT = "auto";
+const ALTERNATIVES = 3;
+const STREAMED_FROM = 400;
+const TAG = /<\/?[a-z][a-z0-9-]*(\s[^<>]*)?\/?>|&[a-z]+;/i;
+
+/** What decides a translation. Undo restores these fields. */
+const INPUTS = ["source", "target", "text", "format"];
+
+export const START = Object.freeze({
+  /* Of the server: languages, most characters of a text, API keys, file extensions. */
+  offered: [],
+  limit: -1,
+  keys: "none",
+  formats: [],
+  /* Of the user. */
+  source: DETECT,
+  target: "",
+  text: "",
+  format: "text",
+  why: false,
+  listed: recall("alternatives", false),
+  past: [],
+  future: [],
+  unknownLink: [],
+  /* Of the request: `partial` is the text streamed so far, `result` the last answer. */
+  running: false,
+  partial: null,
+  result: null,
+  error: null,
+});
+
+/** Holds the state. Views watch a selection of it, and are called when the selection changes. */
+export class Store {
+  #state = START;
+  #watchers = [];
+  #showing = false;
+
+  get state() {
+    return this.#state;
+  }
+
+  change(patch) {
+    this.#state = Object.freeze({ ...this.#state, ...patch });
+    // A view that changes the state is called again afterwards, not within its own call.
+    if (this.#showing) return;
+    this.#showing = true;
+    try {
+      while (this.#watchers.some((watcher) => watcher(this.#state)));
+    } finally {
+      this.#showing = false;
+    }
+  }
+
+  /** Call `show(selection)` at once, and whenever `select(state)`, an object, has changed. */
+  watch(select, show) {
+    let before = null;
+    const watcher = (state) => {
+      const selection = select(state);
+      if (before && same(before, selection)) return false;
+      before = selection;
+      show(selection);
+      return true;
+    };
+    this.#watchers.push(watcher);
+    watcher(this.#state);
+  }
+}
+
+const same = (one, other) =>
+  Object.keys(one).every((name) => one[name] === other[name]
+    || JSON.stringify(one[name]) === JSON.stringify(other[name]));
+
+/* Languages */
+
+const named = (state, code) => state.offered.find((language) => language.code === code);
+
+/** The languages that `code` can be translated to. */
+export const targetsOf = (state, code) =>
+  (named(state, code)?.targets ?? []).filter((target) => target !== code);
+
+export const sourcesOf = (state) =>
+  state.offered.map(({ code }) => code).filter((code) => targetsOf(state, code).length);
+
+export const targetChoices = (state) => (state.source === DETECT
+  ? [...new Set(sourcesOf(state).flatMap((code) => targetsOf(state, code)))]
+  : targetsOf(state, state.source));
+
+/** The fields of a pair, as far as the server offers it; otherwise its first languages. */
+export function pair(state, source, target) {
+  const from = source === DETECT || sourcesOf(state).includes(source) ? source : DETECT;
+  const targets = targetChoices({ ...state, source: from });
+  return { source: from, target: targets.includes(target) ? target : (targets[0] ?? "") };
+}
+
+/** The detected language of the text, null if none was detected or asked for. */
+export function detection(state) {
+  const detected = state.result?.detected;
+  return state.source === DETECT && detected?.confidence > 0 ? detected : null;
+}
+
+/** The language of the text: the chosen one, or the detected one, or "" if unknown. */
+export const spoken = (state) =>
+  (state.source === DETECT ? (detection(state)?.language ?? "") : state.source);
+
+export const maySwap = (state) =>
+  Boolean(spoken(state)) && spoken(state) !== state.target
+  && targetsOf(state, state.target).includes(spoken(state));
+
+/* Texts */
+
+export const length = (state) => [...state.text].length;
+
+export const tooLong = (state) => state.limit >= 0 && length(state) > state.limit;
+
+export const looksLikeHtml = (state) => TAG.test(state.text);
+
+export const inputs = (state) =>
+  Object.fromEntries(INPUTS.map((name) => [name, state[name]]));
+
+/** Whether the result is the one of another text, language or format than chosen now. */
+export const stale = (state) =>
+  state.result !== null && !same(state.result.inputs, inputs(state));
+
+/** The fields of the request for a translation, null if there is nothing to translate. */
+export function query(state) {
+  const { text: q, source, target, format } = state;
+  if (!q.trim() || !target || tooLong(state)) return null;
+  return {
+    q,
+    source,
+    target,
+    format,
+    ...(state.listed ? { alternatives: ALTERNATIVES } : {}),
+    ...(state.why ? { attention: true } : {}),
+    ...(q.length > STREAMED_FROM ? { stream: true } : {}),
+  };
+}
+
+export function resultOf(answer, state) {
+  return {
+    inputs: inputs(state),
+    translation: answer.translatedText,
+    detected: answer.detectedLanguage ?? null,
+    alternatives: answer.alternatives ?? null,
+    truncated: answer.truncated,
+    translated: answer.model !== null,
+    id: answer.id ?? null,
+    kept: state.why,
+    own: false,
+  };
+}
+
+/* Undo */
+
+/** The changes of `patch`, which replaces a text or languages and can be undone. */
+export const undoable = (state, patch) =>
+  ({ ...patch, past: [...state.past, inputs(state)], future: [] });
+
+export const undone = (state) => moved(state, "past", "future");
+
+export const redone = (state) => moved(state, "future", "past");
+
+function moved(state, from, to) {
+  if (!state[from].length) return {};
+  return { ...state[from].at(-1), [from]: state[from].slice(0, -1), [to]: [...state[to], inputs(state)] };
+}

@@ -1,0 +1,81 @@
+/** The two texts: the one that is written, with its length, and its translation. */
+
+import { element } from "./dom.js";
+import { length, looksLikeHtml, spoken, stale, tooLong } from "./state.js";
+import { t } from "./strings.js";
+
+const NEARLY_FULL = 0.9;
+
+/** Show the source; `typed(text)` is called with each change. */
+export function showSource(store, typed) {
+  const area = element("source-text");
+  area.addEventListener("input", () => typed(area.value));
+  store.watch(({ text }) => ({ text }), ({ text }) => {
+    if (area.value !== text) area.value = text;
+    fit(area);
+  });
+  store.watch((state) => ({ language: spoken(state) }), ({ language }) => { area.lang = language; });
+  store.watch((state) => ({ size: length(state), limit: state.limit, over: tooLong(state) }), ({ size, limit, over }) => {
+    const near = limit >= 0 && size > NEARLY_FULL * limit;
+    const key = near ? "charactersOf" : "characters";
+    element("count").textContent = size ? t(key, { n: size, most: limit }) : "";
+    element("count").classList.toggle("over", over);
+    element("clear").hidden = size === 0;
+  });
+  store.watch((state) => ({ shown: looksLikeHtml(state), html: state.format === "html" }), ({ shown, html }) => {
+    element("format").hidden = !shown;
+    element("format").setAttribute("aria-pressed", String(html));
+  });
+  store.watch(({ past, future }) => ({ past: past.length, future: future.length }), ({ past, future }) => {
+    element("undo").hidden = !past;
+    element("redo").hidden = !future;
+  });
+}
+
+/** Browsers without `field-sizing` do not fit a text area to its text. */
+function fit(area) {
+  if (CSS.supports("field-sizing", "content")) return;
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight}px`;
+}
+
+/** Show the translation, or its parts as they arrive. */
+export function showTranslation(store) {
+  const box = element("target-text");
+  store.watch((state) => ({ text: state.partial || state.result?.translation || "" }), ({ text }) => {
+    if (box.textContent !== text) box.textContent = text;
+  });
+  store.watch((state) => ({ target: state.result?.inputs.target ?? state.target }),
+    ({ target }) => { box.lang = target; });
+  store.watch((state) => ({ old: stale(state), running: state.running, error: state.error }), ({ old, running }) => {
+    box.classList.toggle("stale", old);
+    box.setAttribute("aria-busy", String(running));
+    element("state").textContent = running ? t("translating") : "";
+  });
+  store.watch((state) => ({ result: Boolean(state.result?.translation), old: stale(state) }), ({ result, old }) => {
+    for (const name of ["copy", "share"]) {
+      element(name).hidden = !result;
+      element(name).disabled = old;
+    }
+  });
+}
+
+/** Scroll each text along with the other. */
+export function scrollTogether() {
+  const sides = [element("source-text"), element("target-text")];
+  let led = null;
+  sides.forEach((side, i) => side.addEventListener("scroll", () => {
+    // Scrolling one text scrolls the other, whose event must not scroll back.
+    if (led === side) {
+      led = null;
+      return;
+    }
+    const other = sides[1 - i];
+    const [room, otherRoom] = [side, other].map(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight);
+    if (room <= 0 || otherRoom <= 0) return;
+    const wanted = Math.round((side.scrollTop / room) * otherRoom);
+    if (Math.abs(other.scrollTop - wanted) < 2) return;
+    led = other;
+    other.scrollTop = wanted;
+  }));
+}

@@ -1,0 +1,83 @@
+"""Tests of file translation on the page: choosing, dropping, names, queue, failures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.browser.support import Visit, sync_api
+
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+
+
+def text_file(name: str, content: str = "Ein Hund.\n") -> dict[str, Any]:
+    return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+
+
+def test_chosen_file_is_translated_and_named_after_its_language(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    visit.find("#file-input").set_input_files(text_file("hund.v2.txt"))
+    link = visit.find("#files button").first
+    expect(link).to_have_text("Download the translation")
+    with visit.page.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == "hund.v2.en.txt"
+    response = visit.page.request.post(
+        f"{visit.address}translate", data={"q": "Ein Hund.\n", "source": "de", "target": "en"}
+    )
+    content = download.value.path().read_text(encoding="utf-8")
+    assert content == response.json()["translatedText"]
+    visit.find("#files button").last.click()
+    expect(visit.find("#files")).to_be_hidden()
+
+
+def test_several_dropped_files_are_translated_in_turn(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    files = visit.page.evaluate_handle(
+        """() => {
+            const files = new DataTransfer();
+            files.items.add(new File(["Ein Hund."], "hund.txt"));
+            files.items.add(new File(["Eine Katze."], "katze.txt"));
+            files.items.add(new File(["?"], "bild.xyz"));
+            return files;
+        }"""
+    )
+    visit.find("footer").dispatch_event("dragover", {"dataTransfer": files})
+    expect(visit.find("#drop")).to_be_visible()
+    visit.find("footer").dispatch_event("drop", {"dataTransfer": files})
+    expect(visit.find("#drop")).to_be_hidden()
+    expect(visit.find("#files [title]")).to_have_count(2)
+    expect(visit.find("#files li")).to_have_count(3)
+    assert [link.get_attribute("title") for link in visit.find("#files [title]").all()] == [
+        "hund.en.txt",
+        "katze.en.txt",
+    ]
+    expect(visit.find("#files .problem")).to_contain_text("bild.xyz cannot be translated")
+
+
+def test_failed_file_can_be_tried_again(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    body = json.dumps({"error": "the server is full"})
+    visit.refuse("translate_file", status=503, body=body, content_type="application/json")
+    visit.find("#file-input").set_input_files(text_file("hund.txt"))
+    expect(visit.find("#files .problem")).to_contain_text("the server is full")
+    visit.find("#files .problem button").first.click()
+    expect(visit.find("#files [title]")).to_have_attribute("title", "hund.en.txt")
+    visit.forgive("503")
+
+
+def test_cancelled_file_leaves_the_queue(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=")
+    held = []
+    visit.page.route("**/translate_file", lambda route: held.append(route), times=1)
+    visit.find("#file-input").set_input_files([text_file("a.txt"), text_file("b.txt")])
+    expect(visit.find("#files li")).to_have_text(
+        [r"Translating a.txt … Cancel", "b.txt waits. Cancel"]
+    )
+    visit.find("#files li").last.get_by_role("button").click()
+    visit.find("#files li").first.get_by_role("button").click()
+    expect(visit.find("#files")).to_be_hidden()
+    assert len(held) == 1
