@@ -134,10 +134,10 @@ def _pair(
     budget = _tokens(size, device, options)
     execution = _execution(options, device)
     optimisation = Optimisation(tokens_per_batch=budget, precision=options.precision)
-    dtype = devices.autocast_dtype(optimisation.precision, device)
     learner = Learner(
         build(size.config, 1).to(device), optimisation, lambda _: RATE, device, execution
     )
+    dtype = learner.autocast_dtype
     loop = PlainLoop(size.config, device, dtype, RATE)
     batches = BatchLoader(shards, SPECIAL_IDS, budget, 1, execution.length_multiple)
     plain = PortionLoader(BatchLoader(shards, SPECIAL_IDS, budget, 1), 1)

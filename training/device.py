@@ -1,4 +1,4 @@
-"""Device capabilities: matmul precision, attention kernels, peak FLOP/s, peak memory.
+"""Device capabilities: attention kernels, peak FLOP/s, peak memory.
 
 Attention masks are tensors only where necessary, because a tensor mask excludes flash kernels.
 Decoder self-attention uses ``CAUSAL`` without a tensor, which suffices because padding stands at
@@ -12,12 +12,9 @@ import ctypes
 import platform
 import resource
 import sys
-from typing import Literal
 
 import torch
 from torch.nn.attention import SDPBackend
-
-Precision = Literal["auto", "fp32", "bf16"]
 
 ALL_KERNELS = [
     SDPBackend.CUDNN_ATTENTION,
@@ -63,15 +60,6 @@ def peak_of(device: torch.device) -> float | None:
     return peak_flops(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
-def autocast_dtype(precision: Precision, device: torch.device) -> torch.dtype | None:
-    """The data type of products under autocast; ``None`` is fp32 (TF32 on CUDA)."""
-    if precision == "fp32":
-        return None
-    if precision == "bf16" or _multiplies_bf16(device):
-        return torch.bfloat16
-    return None
-
-
 def attention_kernels(device: torch.device, dtype: torch.dtype | None) -> list[SDPBackend]:
     # In bf16 on a CPU, the fused kernel's backward pass takes six times as long for short
     # sentences as unfused products.
@@ -102,12 +90,3 @@ def peak_memory(device: torch.device) -> int:
     # ru_maxrss is in kilobytes, on macOS in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device has bf16 instructions, rather than an emulation."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    if device.type == "cpu":
-        return bool(torch.cpu.get_capabilities().get("avx512_bf16", False))
-    return False

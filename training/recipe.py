@@ -278,7 +278,7 @@ class Optimisation:
     r_drop: Weight = 0.0
     """Weight alpha of R-Drop (Liang et al., 2021), a penalty on differing dropout passes."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """``auto``: bf16 on a device with bf16 instructions, fp32 elsewhere."""
+    """``auto``: the faster one where the run begins, by timing on a CPU. The run keeps it."""
 
     def __post_init__(self) -> None:
         if self.schedule != "noam" and self.peak_learning_rate is None:

@@ -2,7 +2,9 @@
 
 A document format splits its text into pieces: text and tags. Pairs of tags become
 ``<g id="1">…</g>``, inline objects ``<x id="2"/>``, and breaks, which end a sentence,
-``<n id="3"/>``. Blanks, marks and enclosing pairs at both ends are not sent to translation.
+``<n id="3"/>``. An object that is a word of its sentence, such as code, is ``<w id="4">XY-4</w>``:
+the network reads and copies the stand-in ``XY-4``, and the object replaces it in the translation.
+Blanks, marks and enclosing pairs at both ends are not sent to translation.
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ from xml.sax.saxutils import escape
 from service.documents.types import MarkedSource, MarkupLost
 from service.translation.markup import Markup
 
-Kind = Literal["text", "open", "close", "thing", "mark", "break"]
-"""A *thing* is part of a sentence, such as a picture; a *mark* has no width, such as a bookmark."""
+Kind = Literal["text", "open", "close", "word", "thing", "mark", "break"]
+"""A *word* is an object that a sentence needs as a word, such as code. A *thing* is another part of
+a sentence, such as a picture. A *mark* has no width, such as a bookmark."""
 
 _MARKUP = Markup(
     "xml",
     splitting_tags=frozenset({"n"}),
-    non_splitting_tags=frozenset({"g", "x"}),
+    non_splitting_tags=frozenset({"g", "w", "x"}),
     outline_detection=False,
 )
-_TAG = re.compile(r'<(?:(?P<name>[gxn]) id="(?P<number>\d+)"\s*/?|/g)>')
+_TAG = re.compile(r'<(?:(?P<name>[gnwx]) id="(?P<number>\d+)"\s*/?|/g)>')
+_STAND_IN = "XY-"
+"""With a number: what general-de-en copies best of five such words (docs/log.md)."""
 _NOT_IN_XML = re.compile("([\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])")
 _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6})|#([0-9]{1,7})|(amp|lt|gt|quot|apos));")
 _NAMED = MappingProxyType({"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"})
@@ -49,7 +54,7 @@ class Fragment:
     """Pieces in order. Opening and closing tags without counterpart become marks."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
-        before, core, after = _trimmed(_joined(_paired([*_expressible(pieces)])))
+        before, core, after = _trimmed(_joined(_paired(_replaceable([*_expressible(pieces)]))))
         self._before = before
         self._core = core
         self._after = after
@@ -75,6 +80,9 @@ class Fragment:
         """
         if all(piece.kind == "text" for piece in self._core):
             return (*self._before, Piece("text", translation), *self._after)
+        for piece in self._core:
+            if piece.kind == "word":
+                translation = _without_stand_in(translation, piece.number)
         core = tuple(self._read(translation))
         if sorted(_written(piece) for piece in core if piece.kind != "text") != sorted(
             _written(piece) for piece in self._core if piece.kind != "text"
@@ -111,6 +119,13 @@ def _expressible(pieces: Iterable[Piece]) -> Iterator[Piece]:
             continue
         for number, part in enumerate(_NOT_IN_XML.split(piece.text)):
             yield Piece("mark" if number % 2 else "text", part)
+
+
+def _replaceable(pieces: list[Piece]) -> list[Piece]:
+    """The pieces; words become things if the text itself contains what would stand for them."""
+    if any(_STAND_IN in piece.text for piece in pieces if piece.kind == "text"):
+        return [replace(p, kind="thing") if p.kind == "word" else p for p in pieces]
+    return pieces
 
 
 def _paired(pieces: list[Piece]) -> list[Piece]:
@@ -188,8 +203,38 @@ def _written(piece: Piece) -> str:
             return "</g>"
         case "break":
             return f'<n id="{piece.number}"/>'
+        case "word":
+            return f'<w id="{piece.number}">{_STAND_IN}{piece.number}</w>'
         case _:
             return f'<x id="{piece.number}"/>'
+
+
+def _without_stand_in(translation: str, number: int) -> str:
+    """The translation with ``<w id="4"/>`` in place of one ``XY-4``, and without further ones.
+
+    The network may have lost the stand-in; its element, placed by word alignment, then says where
+    the object belongs. Raises ``MarkupLost`` without the element.
+    """
+    opening, closing = f'<w id="{number}">', "</w>"
+    start = translation.find(opening)
+    end = translation.find(closing, start)
+    if start < 0 or end < 0:
+        raise MarkupLost
+    before, after = translation[:start], translation[end + len(closing) :]
+    aligned = translation[start + len(opening) : end]
+    stand_in = re.compile(rf"{_STAND_IN}{number}(?!\d)")
+    empty = f'<w id="{number}"/>'
+    if stand_in.search(aligned):
+        aligned = stand_in.sub(empty, aligned, count=1)
+    elif stand_in.search(before + after):
+        parts = stand_in.sub(empty, before, count=1), after
+        if parts[0] == before:
+            parts = before, stand_in.sub(empty, after, count=1)
+        before, after = parts
+    else:
+        aligned = empty
+    surplus = re.compile(rf"[ ]?{stand_in.pattern}")
+    return "".join(surplus.sub("", part) for part in (before, aligned, after))
 
 
 def _unescaped(text: str) -> str:

@@ -21,8 +21,9 @@ _LEFT_ALONE = re.compile(
     \[\^[^\]\s]{1,100}\]:?                      # footnotes
     | \[![A-Z]{1,20}\]                           # GitHub's notes and warnings
     | (?<![^\n])\[[ xX]\](?=\s)                  # boxes to tick
-    | \{\{[^{}\n]{1,200}\}\} | \{%[^{}\n]{1,200}%\}  # templates
-    | \$\$[^$]{1,1000}\$\$ | \$(?![\s$])[^$\n]{1,200}(?<!\s)\$(?!\d)  # formulas
+    | \{%[^{}\n]{1,200}%\}                       # tags of templates
+    | (?P<word>\{\{[^{}\n]{1,200}\}\}            # values in templates, formulas
+        | \$\$[^$]{1,1000}\$\$ | \$(?![\s$])[^$\n]{1,200}(?<!\s)\$(?!\d))
     | (?<![\w:]):[a-z][a-z0-9_+-]{0,50}:(?![\w:])  # emoji
     """,
     re.VERBOSE,
@@ -66,7 +67,7 @@ class Inline:
             if token.markup == "autolink":
                 automatic = token.type == "link_open"
                 if automatic:
-                    yield Piece("thing", str(token.meta["written"]))
+                    yield Piece("word", str(token.meta["written"]))
             elif not automatic:
                 yield from self._one(token)
 
@@ -78,6 +79,8 @@ class Inline:
                 yield Piece("text", " ")
             case "hardbreak":
                 yield Piece("break", "\\" if token.meta["written"].startswith("\\") else "  ")
+            case "code_inline":
+                yield Piece("word", str(token.meta["written"]))
             case "html_inline":
                 yield _html(token.content)
             case "link_open":
@@ -146,6 +149,7 @@ def _leave_alone(state: StateInline, silent: bool) -> bool:
     if found is None:
         return False
     if not silent:
-        _note([state.push("left_alone", "", 0)], found[0])
+        kind = "code_inline" if found["word"] else "left_alone"
+        _note([state.push(kind, "", 0)], found[0])
     state.pos = found.end()
     return True

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.documents.markdown import open_markdown
-from service.documents.types import BrokenDocument
+from service.documents.types import BrokenDocument, MarkupLost
 from tests.documents.translations import mapped, shouted, translated, unchanged
 
 GUIDE = """---
@@ -229,9 +229,42 @@ def test_a_paragraph_on_one_line_stays_on_one() -> None:
 
 def test_tags_move_with_their_words() -> None:
     document = open_markdown(b"the *red* [house](/h) `x`")
-    assert document.texts[0].text == 'the <g id="1">red</g> <g id="2">house</g> <x id="3"/>'
-    moved = document.replaced(['<x id="3"/> <g id="2">maison</g> <g id="1">rouge</g>'])
+    assert document.texts[0].text == 'the <g id="1">red</g> <g id="2">house</g> <w id="3">XY-3</w>'
+    moved = document.replaced(['<w id="3">XY-3</w> <g id="2">maison</g> <g id="1">rouge</g>'])
     assert moved == b"`x` [maison](/h) *rouge*"
+
+
+@pytest.mark.parametrize(
+    ("translation", "written"),
+    [
+        ('Set <w id="1">XY-1</w> to <w id="2">XY-2</w>.', "Set `a` to `b c`."),
+        # Aligned with other words: the stand-ins decide.
+        ('<w id="2">Set</w> XY-1 to XY-2<w id="1">.</w>', "Set `a` to `b c`."),
+        ('<w id="1">XY-2</w>-Set to <w id="2">XY-1</w>', "`b c`-Set to `a`"),
+        # Not copied, or changed: word alignment decides.
+        ('Set <w id="1"></w> to <w id="2">XY 2</w>.', "Set `a` to `b c`."),
+        # Copied twice.
+        ('Set XY-1 <w id="1">XY-1</w> to XY-2 XY-2<w id="2"/>.', None),
+        ('Set XY-1 <w id="1">XY-1</w> to XY-2 XY-2<w id="2"></w>.', "Set `a` to `b c`."),
+        # Another number.
+        ('XY-12 <w id="1">XY-1</w> <w id="2">XY-2</w>', "XY-12 `a` `b c`"),
+        ('Set <w id="1">XY-1</w> to XY-2.', None),
+    ],
+)
+def test_code_takes_the_place_of_its_stand_in(translation: str, written: str | None) -> None:
+    document = open_markdown(b"`a` is `b c` now")
+    assert document.texts[0].text == '<w id="1">XY-1</w> is <w id="2">XY-2</w> now'
+    assert document.texts[0].characters == len(" is  now")
+    if written is None:
+        with pytest.raises(MarkupLost):
+            document.replaced([translation])
+    else:
+        assert document.replaced([translation]).decode() == written
+
+
+def test_code_beside_text_that_looks_like_a_stand_in_is_no_word() -> None:
+    document = open_markdown(b"XY-1 is `a` and {{ b }}")
+    assert document.texts[0].text == 'XY-1 is <x id="1"/> and <x id="2"/>'
 
 
 def test_a_text_without_tags_is_plain() -> None:

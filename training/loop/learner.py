@@ -18,6 +18,7 @@ from training.loop.distributed import World, unsynchronised
 from training.loop.execution import Execution, ImpossibleExecution
 from training.loop.objective import disagreement, projected_loss, smoothed_loss
 from training.loop.optimiser import optimiser_for
+from training.loop.precision import AUTOCAST, precision_for
 from training.recipe import Optimisation
 from training.refusal import Refusal
 
@@ -122,7 +123,7 @@ class Learner:
         self.network = network
         self.device = device
         self.schedule = schedule
-        self.autocast_dtype = devices.autocast_dtype(optimisation.precision, device)
+        self.autocast_dtype = AUTOCAST[precision_for(optimisation, network.config, device)]
         self.attention_kernels = devices.attention_kernels(device, self.autocast_dtype)
         self.optimiser = optimiser_for(network, optimisation, self.autocast_dtype)
         self._clip_norm = optimisation.clip_norm

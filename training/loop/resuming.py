@@ -17,6 +17,7 @@ from models.transformer.transformer import Transformer
 from training import checkpoint
 from training.checkpoint import CheckpointError
 from training.loop.execution import Execution
+from training.loop.precision import precision_for
 from training.loop.schedule import stable_steps
 from training.recipe import Recipe
 from training.run_directory import RunDirectory
@@ -25,6 +26,27 @@ logger = logging.getLogger(__name__)
 
 _DECIDING = ("data", "vocabulary", "network", "optimisation", "seed", "initial")
 """The parts of a recipe that determine what a step computes."""
+
+
+def with_precision(
+    recipe: Recipe, run: RunDirectory, config: TransformerConfig, device: torch.device
+) -> Recipe:
+    """The recipe with fp32 or bf16 in place of ``auto``: what the run began with, if it did.
+
+    A resumed run computes the same bits, also where a second timing would choose differently.
+    """
+    if recipe.optimisation.precision != "auto":
+        return recipe
+    begun = checkpoint.checkpoints(run.path)
+    optimisation = recipe.optimisation
+    if begun:
+        saved = Recipe.from_dict(checkpoint.load(begun[-1])["recipe"]).optimisation
+        optimisation = replace(optimisation, precision=saved.precision)
+    chosen = precision_for(optimisation, config, device)
+    logger.info(
+        "products in %s, %s", chosen, "as the run began" if begun else "the faster on this device"
+    )
+    return replace(recipe, optimisation=replace(optimisation, precision=chosen))
 
 
 def vocabulary_of(run: RunDirectory) -> dict[str, str]:

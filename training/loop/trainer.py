@@ -36,6 +36,7 @@ from training.loop.resuming import (
     require_same_run,
     restore_random_state,
     trained_on,
+    with_precision,
 )
 from training.loop.schedule import schedule_of, stable_steps
 from training.loop.throughput import Meter, Speed
@@ -71,7 +72,6 @@ class Trainer:
         bundles: Path = Path("bundles"),
     ) -> None:
         """``bundles`` is where ``recipe.initial`` may name a bundle."""
-        self.recipe = recipe
         self.run = run
         self.device = device
         self.execution = Execution() if execution is None else execution
@@ -83,23 +83,27 @@ class Trainer:
         self.tokenizers = run.tokenizers()
         self.special: SpecialIds = self.tokenizers.target.special_ids
         self.validator = Validator(run, recipe.data, self.tokenizers.target, device)
-        optimisation = recipe.optimisation
         batches = BatchLoader(
             train,
             self.special,
-            optimisation.tokens_per_batch,
+            recipe.optimisation.tokens_per_batch,
             recipe.seed,
             self.execution.length_multiple,
             recipe.network.max_length,
         )
         self.loader = PortionLoader(
-            batches, optimisation.accumulate, self.world.rank, self.world.size
+            batches, recipe.optimisation.accumulate, self.world.rank, self.world.size
         )
         self.cursor = Cursor()
         """Where in the data the next step begins; the loader itself may be ahead."""
         config = recipe.network.config(
             self.tokenizers.source.vocabulary_size, self.tokenizers.target.vocabulary_size
         )
+        if self.world.first:
+            recipe = with_precision(recipe, run, config, device)
+        self.recipe = self.world.broadcast(recipe)
+        """What checkpoints say was trained, the precision included."""
+        optimisation = self.recipe.optimisation
         self.network = build(config, recipe.seed).to(device)
         self.schedule = schedule_of(recipe)
         self.learner = Learner(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from training.data.batching import Cursor, collate
 from training.data.portions import Amount, Portion
 from training.data.shards import Shards
 from training.disk import CannotWrite
+from training.loop import resuming
 from training.loop.execution import Execution
 from training.loop.learner import Diverged
+from training.loop.precision import AUTOCAST, Precision
 from training.loop.trainer import Trainer
 from training.loop.validation import Validation, Validator
 from training.recipe import InvalidRecipe, Recipe
@@ -196,29 +199,22 @@ def test_a_gradient_that_is_no_number_is_named_before_it_spoils_a_weight(
     assert torch.equal(trainer.network.generator.weight, before)
 
 
-@pytest.mark.parametrize(
-    ("precision", "native", "chosen"),
-    [
-        ("fp32", True, None),
-        ("bf16", False, torch.bfloat16),
-        ("auto", True, torch.bfloat16),
-        ("auto", False, None),
-    ],
-)
-def test_bf16_is_used_if_requested_or_native(
-    tiny_run: RunDirectory,
-    monkeypatch: pytest.MonkeyPatch,
-    precision: str,
-    native: bool,
-    chosen: torch.dtype | None,
+@pytest.mark.parametrize("begun", ["fp32", "bf16"])
+def test_a_resumed_run_keeps_the_precision_that_auto_chose(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, begun: Precision
 ) -> None:
-    assert (
-        "avx512_bf16" in torch.cpu.get_capabilities()
-        or torch.cpu.get_capabilities()["architecture"] != "x86_64"
-    )
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
-    recipe = with_optimisation(tiny_recipe(), precision=precision)
-    assert Trainer(recipe, tiny_run, CPU).learner.autocast_dtype == chosen
+    def choosing(precision: Precision) -> Callable[..., Precision]:
+        return lambda optimisation, *_: (
+            precision if optimisation.precision == "auto" else optimisation.precision
+        )
+
+    recipe = with_budget(with_optimisation(tiny_recipe(), precision="auto"), steps=4, save_every=2)
+    monkeypatch.setattr(resuming, "precision_for", choosing(begun))
+    Trainer(with_budget(recipe, steps=2), run, CPU).train()
+    monkeypatch.setattr(resuming, "precision_for", choosing("fp32" if begun == "bf16" else "bf16"))
+    resumed = Trainer(recipe, run, CPU)
+    assert resumed.learner.autocast_dtype == AUTOCAST[begun]
+    assert resumed.train().step == 4
 
 
 def test_weights_stay_fp32_when_products_are_bf16(tiny_run: RunDirectory) -> None:
