@@ -13,14 +13,23 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import TOKENIZER, Bundle
 from training.data.corpus import CorpusError, Pair, find_side, read_pairs
 from training.data.memories import Memory
 from training.data.seen import Seen
 from training.disk import writing
 from training.initial.bundle_weights import read_network
-from training.initial.pretrained import vocabularies_of
-from training.recipe import Budget, Corpus, Data, InvalidRecipe, Network, Optimisation, Recipe
+from training.initial.pretrained import has_directions
+from training.recipe import (
+    Budget,
+    Corpus,
+    Data,
+    InvalidRecipe,
+    Network,
+    Optimisation,
+    Recipe,
+    Vocabulary,
+)
 
 LEAST_PAIRS = 50
 TEST_PAIRS, TEST_SHARE = 500, 0.2
@@ -126,12 +135,11 @@ def corpora_of(bundle: Bundle, directory: Path, *, tests: bool) -> list[str]:
     return found
 
 
-def recipe_for(
-    name: str, bundle: Bundle, direction: tuple[str, str], own: Divided, general: Divided | None
-) -> Recipe:
-    """The recipe of a run that starts from a bundle; its corpora are those that were divided.
+def require_trainable(bundle: Bundle, direction: tuple[str, str]) -> Network:
+    """The network of a bundle as recipes describe it.
 
-    Raises ``InvalidRecipe`` if networks of the bundle's kind cannot be trained further.
+    Raises ``InvalidRecipe``, which names the reason, if such a bundle cannot be fine-tuned on pairs
+    of a direction.
     """
     manifest = bundle.manifest
     directions = [(each.source, each.target) for each in manifest.directions]
@@ -141,14 +149,40 @@ def recipe_for(
             f"{bundle.path} translates {offered}; a bundle is fine-tuned if it has one direction, "
             "or both of one pair"
         )
-    vocabulary, *others = vocabularies_of(bundle)
-    config, _ = read_network(bundle)
-    if others or (config.tying == "all" and not vocabulary.shared):
+    if len(directions) > 1 and TOKENIZER not in manifest.files:
         raise InvalidRecipe(
-            f"{bundle.path} has a tokenizer for each side, which share embeddings or differ in "
-            "kind; such networks are not trained further"
+            f"{bundle.path} has two directions and a tokenizer for each language; a bundle with "
+            "two tokenizers is fine-tuned if it has one direction"
         )
-    fields = {field: getattr(config, field) for field in Network.__slots__}
+    if not has_directions(bundle, directions):
+        raise InvalidRecipe(
+            f"{bundle.path} selects its languages by tokens that training does not write, such as "
+            ">>fra<< of OPUS-MT or __fr__ of M2M100, and cannot be fine-tuned"
+        )
+    config, _ = read_network(bundle)
+    network = Network(**{field: getattr(config, field) for field in Network.__slots__})
+    described = network.config(config.source_vocabulary, config.target_vocabulary)
+    if different := [
+        f"{field}={getattr(config, field)}"
+        for field in config.__slots__
+        if getattr(config, field) != getattr(described, field)
+    ]:
+        raise InvalidRecipe(
+            f"{bundle.path} has a network that no recipe describes ({', '.join(different)}), and "
+            "cannot be fine-tuned"
+        )
+    return network
+
+
+def recipe_for(
+    name: str, bundle: Bundle, direction: tuple[str, str], own: Divided, general: Divided | None
+) -> Recipe:
+    """The recipe of a run that starts from a bundle; its corpora are those that were divided.
+
+    Raises ``InvalidRecipe`` as ``require_trainable``.
+    """
+    manifest, network = bundle.manifest, require_trainable(bundle, direction)
+    directions = manifest.directions
     words = own.words + (general.words if general else 0)
     epoch = math.ceil(words * len(directions) * _PIECES_PER_WORD / _TOKENS_PER_BATCH)
     steps = min(max(_EPOCHS * epoch, _STEPS[0]), _STEPS[-1])
@@ -167,11 +201,11 @@ def recipe_for(
             valid=Corpus(name=f"{OWN}/valid", licence="the owner's"),
             test=Corpus(name=f"{OWN}/test", licence="the owner's"),
             bidirectional=len(directions) > 1,
-            max_length=min(128, config.max_length - 1),
+            max_length=min(128, network.max_length - 1),
             held_out=tests,
         ),
-        vocabulary=vocabulary,
-        network=Network(**fields),
+        vocabulary=Vocabulary(inherited=True),
+        network=network,
         optimisation=Optimisation(
             tokens_per_batch=_TOKENS_PER_BATCH,
             schedule="linear",

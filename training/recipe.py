@@ -202,6 +202,8 @@ class Vocabulary:
     lossless: bool = False
     """Keep the text unchanged, split numbers into digits, and spell characters without a piece as
     bytes, so that ``unk`` is never produced."""
+    inherited: bool = False
+    """The tokenizers of ``Recipe.initial``, of whatever kind. No other field is read."""
 
     def __post_init__(self) -> None:
         if self.lossless and self.kind == "word":
@@ -351,7 +353,11 @@ class Recipe:
                 f"recipe {self.name!r} trains on sequences of {longest} tokens; its network reads "
                 f"{self.network.max_length}"
             )
-        if not self.vocabulary.shared:
+        if self.vocabulary.inherited and self.initial is None:
+            raise InvalidRecipe(
+                f"recipe {self.name!r} inherits a vocabulary; name in initial from what"
+            )
+        if not (self.vocabulary.shared or self.vocabulary.inherited):
             if self.network.tying == "all":
                 raise InvalidRecipe(
                     f"recipe {self.name!r} has separate vocabularies, and ties all embeddings; "

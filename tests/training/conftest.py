@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from multiprocessing.context import ForkServerContext
+
 import pytest
 
 from training.evaluation import comparison, scores
@@ -13,3 +16,11 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "RESAMPLES", 20)
     for test in comparison.SAMPLES:
         monkeypatch.setitem(comparison.SAMPLES, test, 20)
+
+
+@pytest.fixture(scope="module")
+def context(request: pytest.FixtureRequest) -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    # An optimiser imports torch's compiler, which takes longer than a whole run here.
+    context.set_forkserver_preload([request.module.__name__, "torch._dynamo"])
+    return context

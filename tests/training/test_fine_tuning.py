@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from models.bundle.bundle import Bundle
+from models.importing.importing import import_model
+from tests.support.checkpoints import sentences, write_marian
 from training import checkpoint
 from training.averaged import interpolate
 from training.cli import main
@@ -61,13 +65,58 @@ def test_the_recipe_has_the_network_and_vocabulary_of_the_bundle() -> None:
     own = Divided(train=1_000, valid=100, test=200, words=20_000)
     recipe = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, own)
     assert (recipe.network.width, recipe.network.encoder_layers) == (256, 6)
-    assert recipe.vocabulary.size == 8_000
+    assert recipe.vocabulary.inherited
     assert recipe.budget.steps == 2 * 8 * 32
     assert recipe.data.held_out == ("own/test", "own/valid", "general/test")
     alone = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, None)
     assert [corpus.name for corpus in alone.data.train] == ["own/train"]
     with pytest.raises(InvalidRecipe, match="a bundle is fine-tuned if"):
         recipe_for("mine", Bundle.open(COMMITTED), ("de", "fr"), own, own)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_samples")
+@pytest.mark.parametrize("separate", [False, True], ids=["shared rows", "two vocabularies"])
+def test_imported_bundle_with_two_tokenizers_is_fine_tuned(separate: bool, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "opus"
+    write_marian(checkpoint, separate=separate, encoder_layers=1, decoder_layers=1)
+    bundles = tmp_path / "bundles"
+    memory = tmp_path / "memory.tsv"
+    sides = (sentences(side, 200, seed=3) for side in ("source", "target"))
+    memory.write_text("".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True)))
+    (tmp_path / "texts.de").write_text("\n".join(sentences("source", 12, seed=9)))
+    old, _ = import_model(checkpoint, bundles, texts=[(None, tmp_path / "texts.de")])
+    command = ["fine-tune", old.manifest.name, f"--data={memory}", "-o", "mine", "--no-general"]
+    command += ["--steps=4", "--threads=1", f"--bundles={bundles}", f"--runs={tmp_path / 'runs'}"]
+    assert main(command) == 0
+    new = Bundle.open(bundles / "mine")
+    for name in ("source.model", "target.model"):
+        assert (new.path / name).read_bytes() == (old.path / name).read_bytes()
+    before, after = (read_network(each)[1] for each in (old, new))
+    assert before.keys() == after.keys()
+    assert not torch.equal(before["generator.weight"], after["generator.weight"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        (partial(write_marian, tags=(">>eng<<",)), "selects its languages by tokens"),
+        (partial(write_marian, scale_embedding=False), r"\(scaled_embeddings=False\)"),
+    ],
+)
+def test_imported_bundle_that_cannot_be_trained_is_refused_before_any_work(
+    write: Callable[..., object],
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(tmp_path / "opus", encoder_layers=1, decoder_layers=1)
+    old, _ = import_model(tmp_path / "opus", tmp_path / "bundles")
+    command = ["fine-tune", str(old.path), "--data=unread.tsv", "-o", "mine"]
+    assert main([*command, f"--runs={tmp_path / 'runs'}"]) == 2
+    assert re.search(reason, capsys.readouterr().err)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.fixture
@@ -147,6 +196,17 @@ def test_the_bundle_that_training_starts_from_is_not_replaced(
     command = ["fine-tune", "general-de-en", f"--data={memory}", f"--bundles={BUNDLES}"]
     assert main([*command, "-o", "general-de-en"]) == 2
     assert "is the bundle to start from; choose another name" in capsys.readouterr().err
+
+
+def test_bundle_of_another_run_is_not_replaced(
+    memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bundles" / "mine").mkdir(parents=True)
+    command = ["fine-tune", str(COMMITTED), f"--data={memory}", "-o", "mine"]
+    command += [f"--bundles={tmp_path / 'bundles'}", f"--runs={tmp_path / 'runs'}"]
+    assert main(command) == 2
+    assert "mine has not made it; choose another name" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_averaged_weights_move_towards_those_of_the_start(tmp_path: Path) -> None:

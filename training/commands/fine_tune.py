@@ -96,6 +96,7 @@ def perform(options: argparse.Namespace) -> None:
         divide,
         new_pairs,
         recipe_for,
+        require_trainable,
         sample_general,
     )
     from training.initial.bundle_weights import read_network
@@ -105,12 +106,19 @@ def perform(options: argparse.Namespace) -> None:
     path = find_translator(options.start, options.bundles)
     if (options.bundles / options.name).resolve() == path.resolve():
         raise InvalidRecipe(f"-o {options.name} is the bundle to start from; choose another name")
+    run = RunDirectory(options.runs / options.name)
+    published = options.bundles / options.name
+    if published.exists() and not run.averaged.exists():
+        raise InvalidRecipe(
+            f"{published} exists, and {run.path} has not made it; choose another name, so that "
+            "either version can be served"
+        )
     bundle = Bundle.open(path)
     first = bundle.manifest.directions[0]
     languages = first.source, first.target
     if options.source == first.target:
         languages = languages[::-1]
-    run = RunDirectory(options.runs / options.name)
+    require_trainable(bundle, languages)
     corpora = run.path / "corpora"
 
     memories = [Memory(each, *languages) for each in options.memories]
@@ -155,7 +163,7 @@ def perform(options: argparse.Namespace) -> None:
             interpolate(run, read_network(bundle)[1], options.strength)
     report.perform(
         argparse.Namespace(
-            systems=[str(path), str(options.bundles / options.name)],
+            systems=[str(path), str(published)],
             bundles=options.bundles,
             test=[f"{OWN}/test", *([f"{GENERAL}/test"] if general else [])],
             source=languages[0],
@@ -166,4 +174,7 @@ def perform(options: argparse.Namespace) -> None:
             output=run.path / "report.html",
         )
     )
-    print(f'both are served; name one in the request: "model": "{options.name}"')
+    print(
+        f'both are served; name one in the request: "model": "{options.name}"; '
+        f"`dragoman models remove {options.name}` leaves {bundle.manifest.name} alone"
+    )

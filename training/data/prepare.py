@@ -31,7 +31,7 @@ from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.data.vocabulary import make_vocabularies, sampled
 from training.disk import writing
-from training.initial.pretrained import find_pretrained
+from training.initial.pretrained import find_pretrained, unwritable_ids
 from training.loop.resuming import trained_on
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
@@ -128,7 +128,9 @@ def _prepare(
         lambda: itertools.chain.from_iterable(text.read() for text in clean),
         kept,
     )
-    encoder = _Encoder(recipe, unfinished.tokenizers())
+    inherits = pretrained is not None and recipe.vocabulary.inherited
+    unwritable = unwritable_ids(pretrained) if pretrained and inherits else frozenset()
+    encoder = _Encoder(recipe, unfinished.tokenizers(), unwritable)
     augmenter = Augmenter(data.augmentation, data.source, data.target, recipe.seed)
     domains: Counter[str] = Counter()
     with ShardWriter(unfinished.shards("train")) as train:
@@ -150,12 +152,13 @@ def _prepare(
         "domains": _shares(domains, data.largest_domain),
         "pairs": encoder.kept,
         "too many pieces": encoder.too_long,
+        "pieces that are never written": encoder.unwritable,
         "examples in an epoch": train.pairs,
         "vocabulary": encoder.tokenizers.target.vocabulary_size,
         "source tokens": train.tokens[0],
         "target tokens": train.tokens[1],
     }
-    if not recipe.vocabulary.shared:
+    if encoder.tokenizers.source is not encoder.tokenizers.target:
         report["source vocabulary"] = encoder.tokenizers.source.vocabulary_size
     if pretrained is not None and pretrained.origin is not None:
         report["initial"] = pretrained.origin
@@ -163,7 +166,8 @@ def _prepare(
     report["shards"] = {
         path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())
     }
-    report |= _write_valid(recipe, unfinished, encoder.tokenizers, data_directory)
+    of_valid = _Encoder(recipe, encoder.tokenizers, unwritable)
+    report |= _write_valid(recipe, unfinished, of_valid, data_directory)
     unfinished.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
     unfinished.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
@@ -282,10 +286,13 @@ def _cleaned(
 class _Encoder:
     """Pairs of texts to pairs of token ids, one per direction, tags included."""
 
-    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers, unwritable: Set[int]) -> None:
+        """``unwritable`` are ids that the network never writes, and cannot learn to write."""
         self.tokenizers = tokenizers
         self.kept = 0
         self.too_long = 0
+        self.unwritable = 0
+        self._unwritable = unwritable
         self._max_length = recipe.data.max_length
         self._prefixes = [
             list(source_prefix(recipe.data, target, tokenizers.source))
@@ -294,19 +301,25 @@ class _Encoder:
         self._threads = os.cpu_count() or 1
 
     def encoded(self, pairs: Iterable[Pair]) -> Iterator[list[list[IdPair]]]:
-        """Part by part, each pair that is short enough in every direction."""
+        """Part by part, each pair that is short enough and writable in every direction."""
         pairs = iter(pairs)
         while part := list(itertools.islice(pairs, PART)):
             sources = self.tokenizers.source.encode_all((p.source for p in part), self._threads)
             targets = self.tokenizers.target.encode_all((p.target for p in part), self._threads)
             longest = self._max_length - len(self._prefixes[0])
-            kept = [
+            short = [
                 self._both_ways(source, target)
                 for source, target in zip(sources, targets, strict=True)
                 if max(len(source), len(target)) <= longest
             ]
+            kept = [
+                pairs
+                for pairs in short
+                if all(self._unwritable.isdisjoint(written) for _, written in pairs)
+            ]
             self.kept += len(kept)
-            self.too_long += len(part) - len(kept)
+            self.too_long += len(part) - len(short)
+            self.unwritable += len(short) - len(kept)
             yield kept
 
     def _both_ways(self, source: list[int], target: list[int]) -> list[IdPair]:
@@ -318,11 +331,10 @@ class _Encoder:
 
 
 def _write_valid(
-    recipe: Recipe, run: RunDirectory, tokenizers: Tokenizers, data_directory: Path
+    recipe: Recipe, run: RunDirectory, encoder: _Encoder, data_directory: Path
 ) -> dict[str, int]:
-    """The validation set as it is, but for what is empty or too long for the network."""
+    """The validation set as it is, but for what is empty or too long, or cannot be written."""
     data = recipe.data
-    encoder = _Encoder(recipe, tokenizers)
     found = list(read_pairs(data.valid, data.source, data.target, data_directory))
     full = [pair for pair in found if pair.source.strip() and pair.target.strip()]
     parts = list(encoder.encoded(full))
@@ -338,6 +350,7 @@ def _write_valid(
     return {
         "valid pairs": encoder.kept,
         "valid with too many pieces": encoder.too_long,
+        "valid with pieces that are never written": encoder.unwritable,
         "valid empty": len(found) - len(full),
     }
 

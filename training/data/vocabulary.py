@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from models.bundle.tokenizer import train_tokenizer
 from training.data.corpus import Pair
 from training.data.tags import tags_of
 from training.initial.pretrained import Pretrained
+from training.loop.resuming import vocabulary_of
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 
@@ -33,23 +33,30 @@ def make_vocabularies(
     count: int,
 ) -> RunDirectory:
     """Write the tokenizers of a recipe to ``directory``, as those of a run. They are copies of the
-    tokenizers of ``pretrained`` if it has the recipe's directions and described vocabulary, and
-    are otherwise learned from ``count`` pairs.
+    tokenizers of ``pretrained`` if it has the recipe's directions and described vocabulary, or if
+    the recipe inherits them, and are otherwise learned from ``count`` pairs.
 
-    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, or only one of the recipe and
+    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, if ``pretrained`` has other
+    directions than a recipe that inherits its vocabulary, or if only one of the recipe and
     ``pretrained`` shares a vocabulary between both sides.
     """
     made = RunDirectory(directory)
     if pretrained is not None:
-        shared = recipe.vocabulary.shared
-        if not pretrained.allows_sharing(shared):
+        shared, inherited = recipe.vocabulary.shared, recipe.vocabulary.inherited
+        same_directions = pretrained.has_directions_of(recipe)
+        if inherited and not same_directions:
+            raise InvalidRecipe(
+                f"recipe {recipe.name!r} inherits the vocabulary of {pretrained.label}, which has "
+                "other directions or marks them by other tokens"
+            )
+        if not inherited and not pretrained.allows_sharing(shared):
             raise InvalidRecipe(
                 f"one of recipe {recipe.name!r} and {pretrained.label} that it starts from has a "
                 "vocabulary for both sides, and the other one for each; let both share, or neither"
             )
-        if pretrained.has_vocabulary_of(recipe):
+        if same_directions and (inherited or pretrained.has_vocabulary_of(recipe)):
             logger.info("the vocabulary is that of %s", pretrained.label)
-            for name in [TOKENIZER] if shared else [SOURCE_TOKENIZER, TARGET_TOKENIZER]:
+            for name in vocabulary_of(RunDirectory(pretrained.path)):
                 shutil.copyfile(pretrained.path / name, directory / name)
             return made
         logger.info(

@@ -6,14 +6,17 @@ Both kinds provide tokenizers, a configuration and weights. A run is looked for 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+import torch
 from torch import Tensor
 
 from models.bundle.bundle import MANIFEST, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
 from models.bundle.tokenizer import Tokenizers
+from models.importing.network import HIDDEN
 from models.importing.vocabulary import parse, protocol
 from models.transformer.config import TransformerConfig
 from training import checkpoint
@@ -57,11 +60,12 @@ class PretrainedRun:
         """
         return self._prepared_recipe().vocabulary.shared == shared
 
+    def has_directions_of(self, recipe: Recipe) -> bool:
+        return self._prepared_recipe().data.directions == recipe.data.directions
+
     def has_vocabulary_of(self, recipe: Recipe) -> bool:
-        """Whether directions and vocabulary are described as in ``recipe``."""
-        other = self._prepared_recipe()
-        found = other.data.directions, other.vocabulary
-        return found == (recipe.data.directions, recipe.vocabulary)
+        """Whether the vocabulary is described as in ``recipe``."""
+        return self._prepared_recipe().vocabulary == recipe.vocabulary
 
     def network(self) -> tuple[TransformerConfig, dict[str, Tensor]]:
         """Configuration and state dict. Raises ``InvalidRecipe`` if they are missing or stale."""
@@ -134,21 +138,18 @@ class PretrainedBundle:
         )
         return source == target
 
+    def has_directions_of(self, recipe: Recipe) -> bool:
+        """Whether directions and the prefixes that select them are those of ``recipe``."""
+        return has_directions(self.bundle, recipe.data.directions)
+
     def has_vocabulary_of(self, recipe: Recipe) -> bool:
-        """Whether directions, their prefixes and the tokenizers are described as in ``recipe``.
+        """Whether the tokenizers are described as in ``recipe``.
 
         A manifest does not have the recipe, so the SentencePiece models describe themselves.
         """
-        pieces = self.tokenizers().source.pieces
-        found = {
-            (each.source, each.target): (pieces(each.source_prefix), each.target_prefix)
-            for each in self.bundle.manifest.directions
-        }
-        wanted: dict[tuple[str, str], tuple[tuple[str, ...], tuple[int, ...]]] = {
-            (source, target): ((tag_of(target),) if recipe.data.bidirectional else (), ())
-            for source, target in recipe.data.directions
-        }
-        return found == wanted and vocabularies_of(self.bundle) == {recipe.vocabulary}
+        shared = TOKENIZER in self.bundle.manifest.files
+        names = (TOKENIZER,) if shared else (SOURCE_TOKENIZER, TARGET_TOKENIZER)
+        return {_described(self.path / name, shared) for name in names} == {recipe.vocabulary}
 
     def network(self) -> tuple[TransformerConfig, dict[str, Tensor]]:
         """Configuration and state dict. Raises ``InvalidBundle`` if the graph has others."""
@@ -179,14 +180,34 @@ def find_pretrained(recipe: Recipe, run: RunDirectory, bundles: Path) -> Pretrai
     return PretrainedBundle(recipe, Bundle.open(bundle))
 
 
-def vocabularies_of(bundle: Bundle) -> set[Vocabulary]:
-    """The vocabularies of a bundle, as its SentencePiece models describe themselves.
+def unwritable_ids(pretrained: Pretrained) -> frozenset[int]:
+    """The target ids whose bias keeps the network from ever writing them.
 
-    There is one, unless those of both sides differ in more than their pieces.
+    Imported networks have such ids: pieces of the tokenizer that the checkpoint has no row for.
     """
-    shared = TOKENIZER in bundle.manifest.files
-    names = (TOKENIZER,) if shared else (SOURCE_TOKENIZER, TARGET_TOKENIZER)
-    return {_described(bundle.path / name, shared) for name in names}
+    _, weights = pretrained.network()
+    bias_V = weights.get("generator.bias")
+    if bias_V is None:
+        return frozenset()
+    return frozenset(torch.nonzero(bias_V < HIDDEN / 2).flatten().tolist())
+
+
+def has_directions(bundle: Bundle, directions: Sequence[tuple[str, str]]) -> bool:
+    """Whether a bundle has these directions, and selects them as training does.
+
+    Training writes a tag before each source if there are two directions, and nothing if there is
+    one. Imported networks may need other tokens, also at the beginning of the translation.
+    """
+    pieces = bundle.tokenizers().source.pieces
+    found = {
+        (each.source, each.target): (pieces(each.source_prefix), each.target_prefix)
+        for each in bundle.manifest.directions
+    }
+    wanted: dict[tuple[str, str], tuple[tuple[str, ...], tuple[int, ...]]] = {
+        (source, target): ((tag_of(target),) if len(directions) > 1 else (), ())
+        for source, target in directions
+    }
+    return found == wanted
 
 
 def _described(path: Path, shared: bool) -> Vocabulary:

@@ -1,0 +1,121 @@
+"""A fine-tuning command that is killed and repeated publishes the bundle of an unbroken one.
+
+Every command is a process of its own, killed by SIGKILL at one of its hops.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from models.bundle import bundle as bundles
+from models.bundle.bundle import Bundle, sha256_of
+from models.transformer.transformer import build
+from tests.support.tiny_training import prepared, tiny_recipe
+from training import averaged, checkpoint
+from training.cli import main
+from training.commands import evaluate, export, prepare, report
+from training.data import prepare as preparation
+from training.export.export import export as publish
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_SECONDS = 300.0
+"""Longer than any command takes on a busy machine."""
+MOMENTS: dict[str, tuple[object, str, int]] = {
+    "divided": (prepare, "perform", 1),
+    "half prepared": (preparation, "_replace", 1),
+    "training": (checkpoint, "prune", 4),
+    "averaged": (averaged, "interpolate", 1),
+    "interpolated": (evaluate, "perform", 1),
+    "evaluated": (export, "perform", 1),
+    "publishing": (bundles, "_publish", 1),
+    "published": (report, "perform", 1),
+}
+"""For each moment the function that is not entered any more, and on which call."""
+
+
+def fine_tune(directory: Path, moment: str | None = None) -> None:
+    torch.set_num_threads(1)
+    if moment is not None:
+        owner, name, number = MOMENTS[moment]
+        setattr(owner, name, dying(getattr(owner, name), number))
+    # The comparison reads both bundles and writes a page.
+    else:
+        report.perform = lambda options: None
+    command = ["fine-tune", "first", f"--data={directory.parent / 'memory.tsv'}", "-o", "mine"]
+    command += [f"--bundles={directory / 'bundles'}", f"--runs={directory / 'runs'}"]
+    raise SystemExit(main([*command, "--no-general", "--steps=10", "--threads=1"]))
+
+
+def dying(function: Callable[..., Any], number: int) -> Callable[..., Any]:
+    calls = 0
+
+    def counting(*arguments: object, **named: object) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **named)
+
+    return counting
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of random weights, and a memory of reversed digits."""
+    directory = tmp_path_factory.mktemp("places")
+    recipe = tiny_recipe()
+    run = prepared(directory / "gone", recipe)
+    network = build(recipe.network.config(run.tokenizers().source.vocabulary_size), seed=5).eval()
+    publish(recipe, run, network, directory / "published", directory, ("int8",))
+    rng = random.Random(4)
+    numbers = [rng.choices("0123456789", k=rng.randint(3, 8)) for _ in range(150)]
+    memory = "".join(f"{' '.join(each)}\t{' '.join(reversed(each))}\n" for each in numbers)
+    (directory / "memory.tsv").write_text(memory, encoding="utf-8")
+    return directory
+
+
+def finish(context: ForkServerContext, directory: Path, moment: str | None = None) -> int | None:
+    process = context.Process(target=fine_tune, args=(directory, moment))
+    process.start()
+    process.join(PATIENCE_SECONDS)
+    return process.exitcode
+
+
+def begun(places: Path, name: str) -> Path:
+    directory = places / name
+    (directory / "bundles").mkdir(parents=True)
+    (directory / "bundles" / "first").symlink_to(places / "published" / "tiny")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def unbroken(context: ForkServerContext, places: Path) -> str:
+    """The version of the bundle, which its weights determine."""
+    directory = begun(places, "unbroken")
+    assert finish(context, directory) == 0
+    return Bundle.open(directory / "bundles" / "mine").manifest.version
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_command_publishes_nothing_and_resumes_to_the_same_weights(
+    context: ForkServerContext, places: Path, unbroken: str, moment: str
+) -> None:
+    start = places / "published" / "tiny"
+    before = {path.name: sha256_of(path) for path in start.iterdir()}
+    directory = begun(places, moment)
+    assert finish(context, directory, moment) == -signal.SIGKILL
+    mine = directory / "bundles" / "mine"
+    assert mine.exists() == (moment == "published")
+    assert finish(context, directory) == 0
+    assert Bundle.open(mine).manifest.version == unbroken
+    assert {path.name: sha256_of(path) for path in start.iterdir()} == before
