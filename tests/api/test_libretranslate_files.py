@@ -10,7 +10,7 @@ import pytest
 from service.bootstrap import running
 from service.documents import open_document
 from service.settings import Settings
-from tests.documents.test_every_format import FILES
+from tests.documents.test_every_format import FILES, HOSTILE, hostile
 from tests.support.asgi import client_of, connected
 from tests.support.shouting import load_shouting
 
@@ -59,6 +59,19 @@ async def test_a_file_of_any_format_is_translated_through_both_apis(
     assert (
         open_document(name, (await client.post(f"{path}/result", json=key)).content).texts == after
     )
+
+
+async def test_hostile_files_are_refused_with_the_reason_by_both_apis(
+    client: httpx.AsyncClient,
+) -> None:
+    fields = {"source_lang": "DE", "target_lang": "EN-US"}
+    for extension, kind in HOSTILE:
+        content, reason = hostile(extension)[kind]
+        files = {"file": ("a" + extension, content)}
+        response = await client.post("/translate_file", files=files, data=DE_EN)
+        assert (response.status_code, reason in response.text) == (400, True), response.text
+        response = await client.post("/v2/document", files=files, data=fields)
+        assert (response.status_code, reason in response.text) == (400, True), response.text
 
 
 async def test_language_of_a_file_is_detected(client: httpx.AsyncClient) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import struct
 import zipfile
 from itertools import pairwise
 
@@ -17,6 +19,7 @@ from service.documents import (
     translate_document,
     worker,
 )
+from service.documents.lines import MOST_LINES
 from tests.documents.here import ReaderHere
 from tests.documents.test_bilingual import CATALOGUE, TMX, XLIFF
 from tests.documents.test_docx import report
@@ -28,7 +31,7 @@ from tests.documents.test_opendocument import letter, presentation, sheet
 from tests.documents.test_srt import FILM, VTT
 from tests.documents.test_through_markup import backwards, translated
 from tests.documents.translations import shout, unchanged
-from tests.documents.word import entries, zip_of
+from tests.documents.word import entries, with_entry, zip_of
 
 FILES = {
     ".txt": b"One. Two.\n",
@@ -51,6 +54,45 @@ FILES = {
 }
 ZIPPED = [extension for extension, content in FILES.items() if content.startswith(b"PK")]
 ENGLISH = Languages("en", "de")
+_ENCRYPTION = b'<encryption><EncryptionMethod Algorithm="http://www.w3.org/2001/04/xmlenc#aes"/>'
+_LARGE = struct.pack("<I", 300_000_000)
+
+
+def hostile(extension: str) -> dict[str, tuple[bytes, str]]:
+    """A damaged file, a bomb and a file with a password, as far as a format has them, each with the
+    reason that its refusal states."""
+    content = FILES[extension]
+    found = {"damaged": (b"\x81\x8d", "is not UTF-8 text")}
+    if extension in ZIPPED:
+        found["damaged"] = content[:-40], f"not a zip file, as every {extension} is"
+        zeros = zip_of(a=b"0" * 1000)
+        found["bomb"] = (
+            zeros.replace(struct.pack("<I", 1000), _LARGE),
+            "of 300000000 bytes",
+        )
+    if extension in (".docx", ".pptx", ".xlsx"):
+        found["password"] = b"\xd0\xcf\x11\xe0" + b"\0" * 600, "or has a password"
+    if extension in (".odt", ".ods", ".odp"):
+        name, closing = "META-INF/manifest.xml", b"</manifest:manifest>"
+        data = b"<manifest:encryption-data/>" + closing
+        protected = with_entry(content, name, lambda old: old.replace(closing, data))
+        found["password"] = protected, "protected by a password"
+    if extension == ".epub":
+        name = "META-INF/encryption.xml"
+        protected = with_entry(content, name, lambda _: _ENCRYPTION + b"</encryption>")
+        found["password"] = protected, "protected against copying"
+    if extension in (".srt", ".vtt", ".md", ".po"):
+        lines = b"WEBVTT" + b"\n" * (MOST_LINES + 1)
+        found["bomb"] = lines, f"has more than {MOST_LINES} lines"
+    if extension == ".po":
+        found["damaged"] = b"words\n", "no catalogue of gettext"
+    if extension in (".xliff", ".xlf", ".tmx"):
+        found["damaged"] = content[:-9], "not well-formed XML"
+        found["bomb"] = b'<!DOCTYPE a [<!ENTITY a "b">]><a/>', "declares entities"
+    return found
+
+
+HOSTILE = [(extension, kind) for extension in FILES for kind in hostile(extension)]
 
 
 def test_every_supported_format_has_a_file() -> None:
@@ -103,6 +145,13 @@ def test_hostile_archives_are_refused_by_name(
     monkeypatch.setattr(archive, "_MOST_BYTES", 1000)
     with pytest.raises(BrokenDocument, match="at most 10000 entries and 1000 bytes"):
         open_document(name, FILES[extension])
+
+
+@pytest.mark.parametrize(("extension", "kind"), HOSTILE)
+def test_hostile_files_are_refused_with_the_reason(extension: str, kind: str) -> None:
+    content, reason = hostile(extension)[kind]
+    with pytest.raises(BrokenDocument, match=re.escape(reason)):
+        open_document("a" + extension, content, ENGLISH)
 
 
 async def test_a_document_with_too_many_paragraphs_is_refused(
