@@ -16,12 +16,8 @@ RIDDLES = re.compile(
     r"(?<![^\W_])(whoever|nobody|somebody|everybody|told|newcomers?|company)(?![^\W_])",
     re.IGNORECASE,
 )
-EXCEPTIONS = {
-    "tests/test_language.py": "the words themselves",
-    "tests/training/figures/test_command.py": "an error message: runs that cannot be told apart",
-    "training/commands/figures.py": "an error message: runs that cannot be told apart",
-}
-"""Files in which such a word is right, and why."""
+OWN = "tests/test_language.py"
+"""Has the words themselves."""
 
 PROSE = ("*.py", "*.md", "*.yml", "*.yaml", "*.toml", "*.js", "*.html", "*.css", "Makefile")
 
@@ -36,13 +32,8 @@ def test_prose_has_no_pronoun_that_stands_for_a_part_of_the_system() -> None:
     found = {
         f"{name}:{number}: {line.strip()}"
         for name in paths
-        if name not in EXCEPTIONS and not name.startswith("bundles/")
+        if name != OWN and not name.startswith("bundles/")
         for number, line in enumerate((ROOT / name).read_text("utf-8").splitlines(), start=1)
         if RIDDLES.search(line)
     }
     assert not found, "\n".join(sorted(found))
-
-
-def test_every_exception_is_needed() -> None:
-    for name in EXCEPTIONS:
-        assert RIDDLES.search((ROOT / name).read_text("utf-8")), name

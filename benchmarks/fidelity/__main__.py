@@ -1,4 +1,4 @@
-"""Share of short inputs whose figures, symbols and placeholders a bundle keeps, through HTTP.
+"""Measures which figures, symbols and placeholders of short inputs and news a bundle keeps.
 
     python -m benchmarks.fidelity [--model NAME ... | --bundle PATH ...] [--direction de-en ...]
 

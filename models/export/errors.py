@@ -1,4 +1,4 @@
-"""Error of the parity proof."""
+"""``ParityError``: an exported graph or network differs from the reference."""
 
 from __future__ import annotations
 

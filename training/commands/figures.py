@@ -106,7 +106,7 @@ def _material(options: argparse.Namespace) -> Material:
 
     runs = tuple(dict.fromkeys(options.drawn or (RUN,)))
     if len(runs) > len(COLOURS):
-        raise TooManyRuns(f"{len(runs)} runs cannot be told apart; compare {len(COLOURS)} at most")
+        raise TooManyRuns(f"{len(runs)} runs share colours; compare {len(COLOURS)} at most")
     return Material(
         runs=tuple(map(RunDirectory, runs)),
         toy=RunDirectory(options.toy),

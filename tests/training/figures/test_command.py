@@ -78,7 +78,10 @@ def test_figures_without_input_are_skipped_and_reported(
     [
         (["mask"], "no figure is called 'mask'; there are masks, positions, schedules"),
         (["masks", "a", "b"], "no figure is called 'a', 'b'; there are masks"),
-        (["masks", *(f"--run={n}" for n in range(8))], "8 runs cannot be told apart; compare 7"),
+        (
+            ["masks", *(f"--run={n}" for n in range(8))],
+            "8 runs share colours; compare 7",
+        ),
         (["lengths", "--run", "absent"], "run `python -m training run absent` first"),
         (["attention-cross", "--layer", "2"], "has 1 layers, and none is number 2"),
         (["attention-cross", "--into", "fr"], "translates into x-reversed, not into 'fr'"),
