@@ -103,12 +103,6 @@ def test_averaged_network_keeps_tied_matrices(tmp_path: Path) -> None:
     assert network.generator.weight is network.source_embedding.tokens.weight
 
 
-def test_average_of_one_checkpoint_equals_it(tmp_path: Path) -> None:
-    network = tiny_network(1)
-    averaged = checkpoint.average(saved(tmp_path, [network]))["network"]
-    assert all(torch.equal(averaged[name], weight) for name, weight in network.state_dict().items())
-
-
 def test_average_of_no_checkpoints_is_refused() -> None:
     with pytest.raises(CheckpointError, match="run `python -m training train RECIPE` first"):
         checkpoint.average([])

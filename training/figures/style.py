@@ -145,13 +145,13 @@ def rows_ruled(axes: Axes) -> None:
     axes.grid(axis="y")
 
 
-def legend_above(axes: Axes, ncols: int, title: str | None = None, room: float = 0.3) -> None:
+def legend_above(axes: Axes, ncols: int) -> None:
     """A legend above the curves; makes room for it, so call it after other settings."""
     bottom, top = axes.get_ylim()
     ticks = [tick for tick in axes.get_yticks() if bottom <= tick <= top]
     axes.set_yticks(ticks)
-    axes.set_ylim(bottom, top + room * (top - bottom))
-    legend = axes.legend(loc="upper left", ncols=ncols, title=title, borderaxespad=0.1)
+    axes.set_ylim(bottom, top + 0.3 * (top - bottom))
+    legend = axes.legend(loc="upper left", ncols=ncols, borderaxespad=0.1)
     legend.set_alignment("left")
 
 

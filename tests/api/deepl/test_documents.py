@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -156,14 +155,6 @@ async def test_documents_can_be_switched_off(settings: Settings) -> None:
         response = await uploaded(client)
         assert response.status_code == 400
         assert "not translated on this server" in response.json()["message"]
-
-
-async def test_shutdown_removes_all_documents(settings: Settings) -> None:
-    async with connected(settings) as client:
-        handle = (await uploaded(client)).json()
-        await ended(client, handle)
-    left: list[Path] = list((settings.state / "documents").glob("*"))
-    assert left == []
 
 
 @pytest.mark.parametrize("source", ["EN", None])

@@ -157,11 +157,6 @@ def test_every_pair_is_kept_or_counted_as_dropped(pairs: list[tuple[str, str]]) 
     assert len(set(kept)) == len(kept)
 
 
-def test_cleaning_is_idempotent() -> None:
-    kept, _ = clean(("ein  Hund", "a dog"), ("", "x"), (words(30), "y"))
-    assert clean(*kept) == (kept, {})
-
-
 def noisy(*pairs: tuple[str, str]) -> tuple[list[Pair], dict[str, int]]:
     cleaner = Cleaner(max_words=50, max_ratio=4.0, noisy=("de", "en"))
     kept = list(cleaner.clean(Pair(*pair) for pair in pairs))
