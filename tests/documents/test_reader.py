@@ -110,19 +110,6 @@ async def test_a_document_with_too_long_a_paragraph_is_refused() -> None:
                 await reader.read(name, content)
 
 
-async def test_cancelling_a_read_kills_its_helper() -> None:
-    async with reading(at_once=1) as reader:
-        await reader.read("a.txt", b"one")
-        process = reader._helpers.processes
-        task = asyncio.create_task(reader.read("a.md", ENDLESS * 20))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        assert (await reader.read("a.txt", b"two")).sample == "two"
-        assert reader._helpers.processes != process
-
-
 async def test_a_file_that_cannot_be_read_again_is_not_written() -> None:
     async with reading() as reader:
         opened = replace(await reader.read("a.txt", b"one"), content=b"one\0 two")

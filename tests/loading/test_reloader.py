@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from models.bundle.manifest import InvalidBundle
 from service.loading.discovery import discover
 from service.loading.loader import announcing
 from service.loading.reloader import Reloader
@@ -190,20 +189,3 @@ async def test_exception_while_polling_is_logged_and_polling_continues(
         await until(lambda: calls > 2)
     assert "reloading failed unexpectedly" in caplog.text
     assert metrics.registry.get_sample_value("nmt_reloads_total", {"outcome": "error"}) >= 2
-
-
-async def test_temporarily_failing_bundle_is_loaded_by_a_retry(tmp_path: Path) -> None:
-    put_bundle(tmp_path, "a")
-    trouble = True
-
-    async def load(bundle: FoundBundle) -> LoadedModel:
-        if trouble:
-            raise InvalidBundle("no memory just now")
-        return await load_found(bundle)
-
-    repository = ModelRepository(lambda: discover(tmp_path), load)
-    await repository.reload()
-    trouble = False
-    assert (await repository.reload(retry=False)).failed == {"a": "no memory just now"}
-    assert (await repository.reload()).loaded == ("a",)
-    await repository.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 import torch
@@ -12,12 +10,7 @@ from hypothesis import strategies as st
 
 from models.bundle.bundle import Bundle
 from models.bundle.tokenizer import SPECIAL_IDS
-from service.engine.scheduler import Scheduler, Sequence
-from service.engine.types import DecodingOptions, FinishReason
 from service.runtime.attention import AttentionGraph
-from service.runtime.backend import AttentionMaps
-from service.runtime.onnx import OnnxBackend
-from tests.engine.batch_runner import decode_arriving
 from tests.support.networks import CONFIG, random_network, write_bundle
 
 TOLERANCE = 1e-4
@@ -37,11 +30,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def graph(bundle: Bundle) -> AttentionGraph:
     return AttentionGraph.load(bundle, "fp32")
-
-
-@pytest.fixture(scope="module")
-def integer_graph(bundle: Bundle) -> AttentionGraph:
-    return AttentionGraph.load(bundle, "int8")
 
 
 @settings(max_examples=60)
@@ -65,32 +53,6 @@ def test_attention_maps_and_log_probs_equal_pytorch(
         stacked_LHQK = torch.stack(expected, 1)[0].numpy()
         assert of_kind.shape == stacked_LHQK.shape
         np.testing.assert_allclose(of_kind, stacked_LHQK, atol=TOLERANCE)
-
-
-def check_maps(maps: AttentionMaps, sources: int, targets: int) -> None:
-    heads = CONFIG.heads
-    assert maps.encoder_LHSS.shape == (CONFIG.encoder_layers, heads, sources, sources)
-    assert maps.decoder_LHTT.shape == (CONFIG.decoder_layers, heads, targets, targets)
-    assert maps.cross_LHTS.shape == (CONFIG.decoder_layers, heads, targets, sources)
-    for of_kind in (maps.encoder_LHSS, maps.decoder_LHTT, maps.cross_LHTS):
-        assert of_kind.dtype == np.float32
-        assert of_kind.min() >= 0
-        np.testing.assert_allclose(of_kind.sum(-1), 1, atol=1e-5)
-    assert not np.triu(maps.decoder_LHTT, 1).any()
-    assert maps.log_probs_T.shape == (targets,)
-    assert maps.log_probs_T.max() <= 1e-6
-
-
-@settings(max_examples=30)
-@given(source_ids=sources, target_ids=targets)
-def test_map_rows_sum_to_one_and_decoder_attention_is_causal(
-    graph: AttentionGraph,
-    integer_graph: AttentionGraph,
-    source_ids: tuple[int, ...],
-    target_ids: tuple[int, ...],
-) -> None:
-    for each in (graph, integer_graph):
-        check_maps(each.run(source_ids, target_ids), len(source_ids), len(target_ids) + 1)
 
 
 @settings(max_examples=20)
@@ -117,21 +79,3 @@ def test_padding_gets_no_attention(
     assert not cross[..., real:].any()
     alone = graph.run(source_ids, target_ids)
     np.testing.assert_allclose(cross[0, ..., :real], alone.cross_LHTS, atol=TOLERANCE)
-
-
-@settings(max_examples=30)
-@given(source_ids=sources, beam_size=st.integers(1, 4))
-def test_graph_gives_a_hypothesis_the_score_of_the_search(
-    bundle: Bundle, graph: AttentionGraph, source_ids: tuple[int, ...], beam_size: int
-) -> None:
-    backend = OnnxBackend.load(bundle, "fp32", slots=1, rows_per_slot=4, threads=1)
-    scheduler = Scheduler(backend.limits, SPECIAL_IDS, max_padded_tokens=64)
-    # No minimum length: it would mask eos and give its probability to the other tokens.
-    options = DecodingOptions(beam_size=beam_size, length_penalty=1, min_decoding_length=0)
-    sequence = Sequence(0, source_ids, options)
-    decoded = decode_arriving(backend, scheduler, [sequence], random.Random(0))[0]
-    if decoded.finish_reason is not FinishReason.COMPLETE:
-        return
-    best = decoded.hypotheses[0]
-    log_probs_T = graph.run(source_ids, best.token_ids).log_probs_T
-    assert float(log_probs_T.mean()) == pytest.approx(best.score, abs=TOLERANCE)

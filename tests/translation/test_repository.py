@@ -11,11 +11,11 @@ from models.bundle.manifest import InvalidBundle
 from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
 from service.loading.discovery import discover
-from service.translation.errors import NotReady, UnknownLanguage, UnsupportedPair
+from service.translation.errors import NotReady, UnknownLanguage
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.types import Language, LanguagePair
-from tests.support.shouting import BROKEN, EOS, load_found, put_broken_bundle, put_bundle
+from service.translation.types import LanguagePair
+from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
 
 DE_EN = LanguagePair("de", "en")
 
@@ -56,31 +56,6 @@ async def test_missing_directory_raises_not_ready_naming_it(tmp_path: Path) -> N
         _ = repository.catalogue
 
 
-async def test_catalogue_follows_the_bundle_directory(
-    tmp_path: Path, repository: ModelRepository
-) -> None:
-    put_bundle(tmp_path, "b", "en", "de")
-    put_bundle(tmp_path, "a", "de", "en")
-    (tmp_path / ".hidden").mkdir()
-    (tmp_path / "README.md").touch()
-    await repository.reload()
-    assert names(repository) == ["a", "b"]
-    put_bundle(tmp_path, "c", "fr", "en")
-    shutil.rmtree(tmp_path / "a")
-    await repository.reload()
-    assert names(repository) == ["b", "c"]
-
-
-async def test_broken_bundle_does_not_affect_other_models(
-    tmp_path: Path, repository: ModelRepository
-) -> None:
-    put_broken_bundle(tmp_path, "a")
-    put_bundle(tmp_path, "b")
-    await repository.reload()
-    assert names(repository) == ["b"]
-    assert repository.failed == {"a": BROKEN}
-
-
 async def test_bundle_that_breaks_keeps_its_loaded_model_on_offer(
     tmp_path: Path, repository: ModelRepository
 ) -> None:
@@ -91,16 +66,6 @@ async def test_bundle_that_breaks_keeps_its_loaded_model_on_offer(
     assert names(repository) == ["a"]
     assert "a" in repository.failed
     assert await works(repository.catalogue.models[0])
-
-
-async def test_an_unchanged_bundle_is_not_loaded_again(
-    tmp_path: Path, repository: ModelRepository
-) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
-    (before,) = repository.catalogue.models
-    await repository.reload()
-    assert repository.catalogue.models == (before,)
 
 
 async def test_changed_bundle_replaces_its_model(
@@ -278,27 +243,3 @@ async def test_unknown_language_is_refused_with_those_on_offer(
     await repository.reload()
     with pytest.raises(UnknownLanguage, match="is not supported; on offer: de"):
         repository.catalogue.pair(code, "en")
-
-
-async def test_unsupported_direction_is_refused_with_the_targets_on_offer(
-    tmp_path: Path, repository: ModelRepository
-) -> None:
-    put_bundle(tmp_path, "a", "de", "en")
-    put_bundle(tmp_path, "b", "fr", "en")
-    await repository.reload()
-    with pytest.raises(UnsupportedPair) as caught:
-        repository.catalogue.pair("de", "fr")
-    assert str(caught.value) == (
-        "French (fr) is not available as a target language from German (de); on offer: English (en)"
-    )
-
-
-async def test_languages_are_listed_with_their_targets(
-    tmp_path: Path, repository: ModelRepository
-) -> None:
-    put_bundle(tmp_path, "a", "de", "en")
-    await repository.reload()
-    assert repository.catalogue.languages == (
-        Language("en", "English", ()),
-        Language("de", "German", ("en",)),
-    )
