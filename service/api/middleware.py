@@ -256,7 +256,8 @@ class CancelOnHangUp:
         def cancel(watch: asyncio.Task[Message]) -> None:
             nonlocal hung_up
             # A server also reports "disconnect" after the answer.
-            if not (watch.cancelled() or watch.exception() or answered or work.done()):
+            gone = not (watch.cancelled() or watch.exception() or answered)
+            if gone and work is not None and not work.done():
                 hung_up = True
                 work.cancel()
 
@@ -276,6 +277,7 @@ class CancelOnHangUp:
                 watch.add_done_callback(cancel)
             return message
 
+        work: asyncio.Future[None] | None
         work = asyncio.ensure_future(self.app(scope, receive_then_watch, send_and_note))
         try:
             await work
@@ -284,6 +286,9 @@ class CancelOnHangUp:
                 raise
             raise ClientDisconnect from None
         finally:
+            # The task keeps its error, whose traceback refers to this frame: otherwise only the
+            # garbage collector frees them, and all threads wait for it.
+            work = None
             if watch is not None:
                 watch.cancel()
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -223,10 +224,15 @@ class Stretches:
 
 
 def _view(stretches: Stretches, width: int, height: int) -> NDArray[np.uint8]:
-    length = stretches.pitch * (height - 1) + width
-    array = (ctypes.c_uint8 * length).from_address(stretches.address)
-    memory = np.frombuffer(memoryview(array), np.uint8)
-    return np.ndarray((height, width), np.uint8, memory, strides=(stretches.pitch, 1))
+    # Not by ctypes, which makes a type for each length, and only the garbage collector frees types.
+    interface = {
+        "version": 3,
+        "typestr": "|u1",
+        "shape": (height, width),
+        "strides": (stretches.pitch, 1),
+        "data": (stretches.address, False),
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=interface))
 
 
 def consecutive(slots: Sequence[int]) -> Iterator[tuple[int, int]]:

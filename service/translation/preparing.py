@@ -74,17 +74,18 @@ def prepare(
     Raises ``InvalidOption``, and ``SentenceTooLong`` for a word longer than the model can read.
     """
     manifest = directed.model.manifest
+    most = manifest.limits.source_length
     constraints = job.decoding.constraints(directed.model.tokenizers.target.encode)
     encoded: dict[str, tuple[int, ...]] = {}
 
     def count(sentence: str) -> int:
         check()
         source_ids = directed.source_ids(sentence)
-        if len(source_ids) <= limit.most:
+        if len(source_ids) <= most:
             encoded[sentence] = source_ids
         return len(source_ids)
 
-    limit = TokenLimit(count, manifest.limits.source_length)
+    limit = TokenLimit(count, most)
     copies = copies_verbatim(directed)
 
     def copied(sentence: str) -> bool:

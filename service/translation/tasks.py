@@ -15,12 +15,21 @@ async def together() -> AsyncIterator[asyncio.TaskGroup]:
 
     Further failures have the same cause, or are tasks cancelled because of the first failure.
     """
+    failure: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             yield group
-    except ExceptionGroup as failures:
-        first = failures.exceptions[0]
-        raise first from first.__cause__
+    except (ExceptionGroup, asyncio.CancelledError) as error:
+        failure = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+        # A frame of TaskGroup refers to the error, and the error's traceback to the frame. Without
+        # this, only the garbage collector frees the tasks, and all threads wait for it.
+        error.__traceback__ = None
+    if failure is not None:
+        try:
+            # Outside of the handler, because the group would become its context.
+            raise failure
+        finally:
+            del failure
 
 
 @asynccontextmanager

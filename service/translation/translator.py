@@ -123,9 +123,11 @@ class Translator:
             work.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([work])
-            if work.done() and not work.cancelled():
-                # Marks the exception as retrieved if the client has disconnected.
-                work.exception()
+            if work.done():
+                # Marks the exception as retrieved, and takes it out of the task, to which its
+                # traceback refers: otherwise only the garbage collector frees them.
+                with suppress(asyncio.CancelledError):
+                    work.exception()
 
     async def _translate(
         self,

@@ -4,18 +4,29 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from service.api.errors import RequestError, refusal_of
-from service.api.middleware import BodyLimit, Cors, RequestLog, answer_bug, facts_of
+from service.api.middleware import (
+    BodyLimit,
+    CancelOnHangUp,
+    Cors,
+    RequestLog,
+    answer_bug,
+    facts_of,
+)
 from service.bootstrap import Service
 from service.observability.metrics import Metrics
 from service.translation.types import Timing
+from tests.support.cycles import without_cycles
 
 DE_EN = {"source": "de", "target": "en"}
 
@@ -285,3 +296,27 @@ async def test_stalled_body_returns_408_and_closes_the_connection() -> None:
 
 async def refuse(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, refusal_of(error).status)
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+async def test_failed_request_leaves_nothing_to_the_garbage_collector(hangs_up: bool) -> None:
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        if hangs_up:
+            await asyncio.Event().wait()
+        raise ClientDisconnect
+
+    messages = [{"type": "http.request"}, {"type": "http.disconnect"}]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        pass
+
+    with without_cycles():
+        with suppress(ClientDisconnect):
+            await CancelOnHangUp(failing)({"type": "http"}, receive, send)
+        # The cancelled task that watches for a disconnect ends.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)

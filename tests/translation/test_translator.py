@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from service.translation.segmentation import SegmentedText, Splitting, TokenLimi
 from service.translation.translator import Translator
 from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
 from tests.engine.watching import GatedBackend
+from tests.support.cycles import without_cycles
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
 
@@ -185,6 +186,52 @@ async def test_cancelled_request_releases_its_tokens_and_slots() -> None:
         backend.gate.set()
         await translator.translate(request("b"))
     assert len(backend.batch_sizes) < 10
+
+
+async def test_requests_leave_nothing_to_the_garbage_collector() -> None:
+    backend = gated()
+    backend.gate.set()
+    async with translating(backend) as translator:
+        sentences = request("a\nb c\nd")
+        await translator.translate(sentences)
+
+        async def cancelled() -> None:
+            abandoned = asyncio.create_task(translator.translate(sentences))
+            while not translator.in_flight:
+                await asyncio.sleep(0.001)
+            abandoned.cancel()
+            with suppress(asyncio.CancelledError):
+                await abandoned
+
+        async def closed() -> None:
+            async with aclosing(translator.stream(sentences)) as stream:
+                waiting = asyncio.ensure_future(anext(stream))
+                while not translator.in_flight:
+                    await asyncio.sleep(0.001)
+                waiting.cancel()
+                with suppress(asyncio.CancelledError):
+                    await waiting
+
+        with without_cycles():
+            await translator.translate(sentences)
+        backend.gate.clear()
+        with without_cycles():
+            await cancelled()
+        with without_cycles():
+            await closed()
+        with without_cycles(), suppress(DeadlineExceeded):
+            await translator.translate(replace(sentences, deadline=0.05))
+        backend.gate.set()
+
+
+async def test_failed_request_leaves_nothing_to_the_garbage_collector() -> None:
+    class Broken(ScriptedBackend):
+        def step(self, batch: StepBatch) -> Candidates:
+            raise MemoryError
+
+    async with translating(Broken(shouting, make_limits())) as translator:
+        with without_cycles(), suppress(BackendFailed):
+            await translator.translate(request("a\nb\nc"))
 
 
 async def test_missed_deadline_raises_deadline_exceeded_and_releases_tokens_and_slots() -> None:

@@ -1,0 +1,20 @@
+"""Checks that objects are freed without the garbage collector, for which all threads wait."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def without_cycles() -> Iterator[None]:
+    """Fails if only the collector can free objects that the block has left."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        found = gc.collect()
+    finally:
+        gc.enable()
+    assert found == 0
