@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.api.errors import BadRequest
+from service.api.parameters import form_pairs
+
+TEXT = st.text(st.characters(codec="utf-8"))
+
+
+@given(st.lists(st.tuples(TEXT, TEXT).filter(any)))
+def test_form_pairs_are_those_that_were_encoded(pairs: list[tuple[str, str]]) -> None:
+    assert form_pairs(urlencode(pairs).encode()) == pairs
+
+
+@given(st.text("%+&=;aF04zZ é"))
+def test_form_pairs_are_those_of_the_standard_library(form: str) -> None:
+    plain = parse_qsl(form, keep_blank_values=True, errors="replace")
+    if any("\ufffd" in part for pair in plain for part in pair):
+        with pytest.raises(BadRequest, match="not UTF-8"):
+            form_pairs(form.encode())
+    else:
+        assert form_pairs(form.encode()) == plain
+
+
+def test_too_many_parameters_are_refused() -> None:
+    assert len(form_pairs(b"&".join([b"a=1"] * 4_000))) == 4_000
+    with pytest.raises(BadRequest, match="more than 4000 parameters"):
+        form_pairs(b"&".join([b"a=1"] * 4_001))
