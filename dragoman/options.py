@@ -65,6 +65,8 @@ class TranslateOptions(DecodingOptions, total=False):
 
     format: Literal["text", "html"]
     """With ``html``, tags are kept and placed around the aligned words."""
+    prefix: str
+    """Beginning of the translation of a single text, kept character by character."""
     alternatives: int
     """Number of alternative translations."""
     model: str

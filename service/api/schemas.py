@@ -178,9 +178,9 @@ def _limit(schema: dict[str, Any], name: str, limits: RequestLimits) -> None:
             schema["maximum"] = limits.alternatives + 1
         case "alternatives", "integer":
             schema["maximum"] = limits.alternatives
-        case "q" | "text" | "source_text" | "target_text" | "translation", "string":
+        case "q" | "text" | "source_text" | "target_text" | "translation" | "prefix", "string":
             schema["maxLength"] = limits.characters
-        case "q" | "text" | "source_text" | "target_text" | "translation", "array":
+        case "q" | "text" | "source_text" | "target_text", "array":
             schema["maxItems"] = limits.texts
             schema["items"]["maxLength"] = limits.characters
 

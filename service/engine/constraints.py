@@ -88,7 +88,8 @@ class Constraints:
     @property
     def candidates(self) -> int:
         """Number of candidates that the next step must return for every row, at least."""
-        return self.options.sampled_from
+        completing = self.options.completions and self.asked is not None
+        return MOST_SAMPLED if completing else self.options.sampled_from
 
     def edits(self, live_K: NDArray[np.bool_]) -> list[tuple[int, int, float, float]]:
         """Row, token, penalty and bias of each logit to change at the next step."""
@@ -125,7 +126,9 @@ class Constraints:
             # A forced token adds nothing to the sum.
             rows = np.flatnonzero(sums_K > _DEAD)
             return rows, np.full(len(rows), prefix[length]), np.zeros(len(rows), np.float32)
-        if length < len(prefix):
+        if length < len(prefix) and self.options.completions:
+            ids_KN, log_probs_KN = self._completed(ids_KN, log_probs_KN, asked_log_probs_K)
+        elif length < len(prefix):
             ids_KN, log_probs_KN = self._favoured(ids_KN, log_probs_KN, asked_log_probs_K)
         if self.options.samples:
             return self._drawn(ids_KN, log_probs_KN, sums_K)
@@ -205,6 +208,25 @@ class Constraints:
             log_probs.append(row_log_probs[order])
         return np.stack(ids), np.stack(log_probs)
 
+    def _completed(
+        self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray, asked_K: FloatArray
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """Candidates where the row that follows the prefix stays within it.
+
+        It goes on with the next token of the prefix, or with one of the ``completions``. One row
+        follows the prefix at most; others have completed it.
+        """
+        ids_KN, log_probs_KN = ids_KN[:, :MOST_SAMPLED], log_probs_KN[:, :MOST_SAMPLED]
+        length = self._written_KT.shape[1]
+        prefix = np.array(self.options.target_prefix)
+        following_K = (self._written_KT[: len(ids_KN)] == prefix[:length]).all(axis=1)
+        allowed = np.array(sorted(self.options.completions[length - self._forced]), np.int64)
+        barred_KN = ~np.isin(ids_KN, allowed) | (ids_KN == prefix[length])
+        log_probs_KN = np.where(following_K[:, None] & barred_KN, _DEAD, log_probs_KN)
+        wanted_K = np.where(following_K, asked_K, _DEAD).astype(np.float32)
+        ids_KN = np.column_stack((ids_KN, np.full(len(ids_KN), prefix[length])))
+        return ids_KN, np.column_stack((log_probs_KN, wanted_K))
+
     def _drawn(
         self, ids_KN: NDArray[np.int64], log_probs_KN: FloatArray, sums_K: FloatArray
     ) -> Ranked:
@@ -261,6 +283,8 @@ class AlternativeWords(Constraints):
         length = self._written_KT.shape[1]
         if length < self._forced:
             return super().choose(ids_KN, log_probs_KN, asked_log_probs_K, sums_K, ranks)
+        # More candidates may have been asked for another sentence.
+        ids_KN, log_probs_KN = ids_KN[:, :MOST_SAMPLED], log_probs_KN[:, :MOST_SAMPLED]
         log_probs_KN = self._allowed(ids_KN, log_probs_KN)
         log_probs_KN[sums_K == _DEAD] = _DEAD
         starts_KN = np.isin(ids_KN, self._starts)

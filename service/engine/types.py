@@ -76,6 +76,9 @@ class DecodingOptions:
     """Prefix of the translation; its tokens add nothing to the score."""
     forced_prefix_length: int = 0
     """Number of ``target_prefix`` tokens that come from the model and are always forced."""
+    completions: tuple[frozenset[int], ...] = ()
+    """For each of the last tokens of ``target_prefix``, in order: tokens that may stand in place of
+    it and of all tokens after it. These last tokens are written with their log-probabilities."""
     prefix_bias_beta: float = 0.0
     """0 forces all of ``target_prefix``. Above 0 is CTranslate2's biased decoding: a position that
     has followed the prefix gives this share β of the probability to its next token."""
@@ -162,6 +165,13 @@ class DecodingOptions:
             0 <= self.forced_prefix_length <= len(self.target_prefix),
             "forced_prefix_length must be of a part of target_prefix",
         )
+        if self.completions:
+            require(
+                len(self.completions) <= len(self.target_prefix) - self.forced_prefix_length,
+                "completions must be of a part of target_prefix",
+            )
+            require(self.prefix_bias_beta == 0, "completions have no prefix_bias_beta")
+            require(not self.independent, "completions need beam or greedy search")
         require(
             not self.target_prefix or len(self.target_prefix) < self.max_decoding_length,
             "target_prefix must be shorter than max_decoding_length",
@@ -170,7 +180,9 @@ class DecodingOptions:
     @property
     def forced_tokens(self) -> int:
         """Number of ``target_prefix`` tokens that are forced."""
-        return self.forced_prefix_length if self.prefix_bias_beta else len(self.target_prefix)
+        if self.prefix_bias_beta:
+            return self.forced_prefix_length
+        return len(self.target_prefix) - len(self.completions)
 
     @property
     def samples(self) -> bool:

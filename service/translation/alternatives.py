@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from service.engine.types import MOST_ALTERNATIVES, Decoded, DecodingOptions, WordPieces
 from service.translation.admission import Admission
+from service.translation.beginning import begun_sentence
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.errors import InvalidOption
-from service.translation.leg import Standing, decode_sentence
+from service.translation.glossary.term_insertion import Forced
+from service.translation.leg import Standing, decode_sentence, final_text, rendered_text
 from service.translation.loaded_model import DirectedModel
-from service.translation.output_text import output_text, with_beginning, without_added_full_stop
+from service.translation.markup import PLAIN, fragment
 from service.translation.preparing import Job, Sentence
 from service.translation.repository import ModelRepository
 from service.translation.target_sentences import TargetSentence, target_sentences
@@ -111,14 +113,14 @@ class AlternativeFinder:
                 lambda _: _part_at(
                     place.position,
                     translation,
-                    target_sentences(translation, text, directed, request.splitting),
+                    target_sentences(translation, text, directed, request.splitting, PLAIN),
                 ),
                 caller=request.caller or None,
             )
-            sentence = text.sentences[part.source]
-            beginning = translation[part.start : place.position].rstrip()
+            beginning = fragment(translation[part.start : place.position].rstrip(), PLAIN)
             pieces = await asyncio.to_thread(lambda: directed.model.vocabulary().words)
-            options = _options(directed, sentence, beginning, place, pieces)
+            sentence = begun_sentence(text.sentences[part.source], beginning, directed)
+            options = _options(sentence, place, pieces)
             work = math.ceil(len(sentence.source_ids) * options.rows)
             standing = Standing(request.priority, 0, request.cache_scope, request.caller)
             with self._admission.admitted(work, request.caller):
@@ -126,7 +128,7 @@ class AlternativeFinder:
             before, after = translation[: part.start], translation[part.end :]
             found = [
                 Alternative(word, math.exp(score), before + target + after)
-                for word, score, target in await _words(directed, sentence, decoded, beginning)
+                for word, score, target in await _words(directed, sentence, decoded, request.caller)
             ]
             return Alternatives(
                 translation,
@@ -156,47 +158,33 @@ def _part_at(position: int, translation: str, parts: Sequence[TargetSentence]) -
     )
 
 
-def _options(
-    directed: DirectedModel,
-    sentence: Sentence,
-    beginning: str,
-    place: WordPlace,
-    pieces: WordPieces,
-) -> DecodingOptions:
-    target_prefix = directed.written(directed.model.tokenizers.target.encode(beginning))
-    longest = directed.model.manifest.limits.target_length
-    if len(target_prefix) >= longest:
-        raise InvalidOption(
-            f"the sentence has {len(target_prefix)} tokens before position {place.position}; the "
-            f"model writes at most {longest}"
-        )
-    return DecodingOptions(
+def _options(sentence: Sentence, place: WordPlace, pieces: WordPieces) -> DecodingOptions:
+    return replace(
+        sentence.options,
         beam_size=min(2 * place.limit, MOST_ALTERNATIVES),
         num_hypotheses=place.limit,
         length_penalty=0.0,
-        target_prefix=target_prefix,
-        forced_prefix_length=len(directed.direction.target_prefix),
+        completions=(),
         min_decoding_length=0,
-        max_decoding_length=min(longest, len(target_prefix) + sentence.options.max_decoding_length),
+        all_finished=False,
         alternative_words=pieces,
         min_alternative_expansion_prob=place.min_probability,
     )
 
 
 async def _words(
-    directed: DirectedModel, sentence: Sentence, decoded: Decoded, beginning: str
+    directed: DirectedModel, sentence: Sentence, decoded: Decoded, caller: str
 ) -> list[tuple[str, float, str]]:
     """The next word of each hypothesis, its log-probability, and the text of the sentence."""
-    tokenizer = directed.model.tokenizers.target
-    given = len(tokenizer.encode(beginning))
+    beginning = sentence.beginning.text
+    given = len(directed.model.tokenizers.target.encode(beginning))
     found = []
     for hypothesis in decoded.hypotheses:
-        output = await output_text(directed, sentence, hypothesis, beginning)
-        output = with_beginning(output, hypothesis.token_ids, beginning, tokenizer)
-        target = without_added_full_stop(output, sentence, beginning).text
-        following = target[len(beginning) :]
+        output = await final_text(directed, sentence, hypothesis, beginning, caller)
+        following = output.text[len(beginning) :]
         # Without a likely word, the search returns the beginning alone.
         if len(hypothesis.token_ids) > given and (spans := words(following)):
+            target = await rendered_text(directed, sentence, hypothesis, output, Forced(), caller)
             found.append((following[slice(*spans[0])], hypothesis.score, target))
     return found
 

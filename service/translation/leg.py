@@ -17,6 +17,7 @@ from service.translation.output_text import (
     OutputText,
     aligned,
     output_text,
+    with_beginning,
     without_added_full_stop,
 )
 from service.translation.preparing import Sentence, Text
@@ -93,15 +94,11 @@ async def _sentence(
         decoded, forced = await _with_terms(directed, sentence, decoded, standing)
         prefix = forced.beginning
     outputs = [
-        without_added_full_stop(
-            await output_text(directed, sentence, hypothesis, prefix, standing.caller),
-            sentence,
-            prefix,
-        )
+        await final_text(directed, sentence, hypothesis, prefix, standing.caller)
         for hypothesis in decoded.hypotheses
     ]
     rendered = [
-        await _rendered(directed, sentence, hypothesis, output, forced, standing.caller)
+        await rendered_text(directed, sentence, hypothesis, output, forced, standing.caller)
         for hypothesis, output in zip(decoded.hypotheses, outputs, strict=True)
     ]
     return TranslatedSentence(
@@ -140,7 +137,20 @@ async def decode_sentence(
     return decoded
 
 
-async def _rendered(
+async def final_text(
+    directed: DirectedModel, sentence: Sentence, hypothesis: Hypothesis, prefix: str, caller: str
+) -> OutputText:
+    """The text of a hypothesis as users get it, but for glossary terms and markup.
+
+    Raises the errors of ``AttentionReader.read``.
+    """
+    output = await output_text(directed, sentence, hypothesis, prefix, caller)
+    tokenizer = directed.model.tokenizers.target
+    output = with_beginning(output, hypothesis.token_ids, sentence.beginning.text, tokenizer)
+    return without_added_full_stop(output, sentence, prefix)
+
+
+async def rendered_text(
     directed: DirectedModel,
     sentence: Sentence,
     hypothesis: Hypothesis,
@@ -148,13 +158,17 @@ async def _rendered(
     forced: Forced,
     caller: str,
 ) -> str:
-    """The text of a hypothesis with its glossary terms and the markup of the source."""
+    """The text of a hypothesis with its glossary terms and the markup of the source.
+
+    Raises the errors of ``AttentionReader.read``.
+    """
+    beginning = sentence.beginning
     if not (sentence.marked.marked or sentence.occurrences):
-        return sentence.marked.render(output.text, None)
+        return sentence.marked.render(output.text, None, beginning=beginning)
     found = await aligned(directed, sentence, hypothesis, output, caller)
     if sentence.occurrences:
         found = insert_terms(found.text, sentence.occurrences, found.alignment, forced)
-    return sentence.marked.render(found.text, found.alignment, found.written)
+    return sentence.marked.render(found.text, found.alignment, found.written, beginning)
 
 
 async def _with_terms(
@@ -183,6 +197,7 @@ async def _with_terms(
         options = replace(
             sentence.options,
             target_prefix=token_ids,
+            completions=(),
             prefix_bias_beta=0.0,
             max_decoding_length=max(longest, len(token_ids) + 1),
         )

@@ -153,6 +153,12 @@ def added_full_stop(source: str, target: str) -> int | None:
     return end - 1
 
 
+def ends_sentence(text: str) -> bool:
+    """Whether a text ends with a mark that ends sentences or clauses."""
+    end = _without_closing(text)
+    return bool(end) and text[end - 1] in _FINAL
+
+
 def _without_closing(text: str) -> int:
     """The end of a text before trailing blanks, closing quotation marks and closing brackets."""
     end = len(text)

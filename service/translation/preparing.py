@@ -14,7 +14,14 @@ from service.translation.decoding import DecodingOverrides
 from service.translation.figure_agreement import has_figures
 from service.translation.glossary.term_index import TermIndex, TermOccurrence
 from service.translation.loaded_model import DirectedModel
-from service.translation.markup import MarkedSentence, MarkedText
+from service.translation.markup import (
+    NO_FRAGMENT,
+    PLAIN,
+    Fragment,
+    MarkedSentence,
+    MarkedText,
+    Markup,
+)
 from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.text_pool import Check, unchecked
 from service.translation.types import Term
@@ -28,12 +35,15 @@ class Job:
     decoding: DecodingOverrides
     splitting: Splitting
     terms: tuple[Term, ...]
+    prefix: str = ""
+    """The beginning of the translation of the only text, see ``service.translation.beginning``."""
+    markup: Markup = PLAIN
 
     @property
     def extra_characters(self) -> int:
         """Characters that are processed besides the texts, roughly."""
         constraints = self.decoding.target_prefix, *self.decoding.suppress_sequences
-        return sum(map(len, constraints)) + len(self.terms)
+        return sum(map(len, constraints)) + len(self.terms) + len(self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,9 @@ class Sentence:
     """The glossary terms that occur in it."""
     prefix: str = ""
     """The beginning of the translation that the request forces."""
+    beginning: Fragment = NO_FRAGMENT
+    """The beginning of the translation that is kept character by character; its text is then
+    ``prefix``."""
 
     @property
     def text(self) -> str:
@@ -58,6 +71,8 @@ class Text:
 
     separators: tuple[str, ...]
     sentences: tuple[Sentence, ...]
+    lines: tuple[int, ...] = ()
+    """The number of the line, or of the part between tags that end sentences, of each sentence."""
 
 
 def prepare(
@@ -109,18 +124,29 @@ def prepare(
     def text(marked: MarkedText) -> Text:
         sentences: list[Sentence] = []
         separators = [marked.between[0]]
+        lines: list[int] = []
         for run, after in zip(marked.runs, marked.between[1:], strict=True):
             source = directed.direction.source
             cut = run.cut(segment(run.text, source, limit, job.splitting, copied).spans)
+            lines += lines_of(cut.separators, lines)
             for each in cut.sentences:
                 sentences.append(sentence(each, len(sentences)))
             first, *others = cut.separators
             separators[-1] += first
             separators += others
             separators[-1] += after
-        return Text(tuple(separators), tuple(sentences))
+        return Text(tuple(separators), tuple(sentences), tuple(lines))
 
     return [text(marked) for marked in texts]
+
+
+def lines_of(separators: Sequence[str], before: Sequence[int]) -> list[int]:
+    """The number of the line of each sentence of a run; ``before`` are those of earlier runs."""
+    line, lines = (before[-1] + 1 if before else 0), []
+    for separator in separators[:-1]:
+        line += separator.count("\n")
+        lines.append(line)
+    return lines
 
 
 def copies_verbatim(directed: DirectedModel) -> bool:

@@ -131,6 +131,7 @@ def _size(question: _Question, decoded: Decoded) -> int:
         source_ids,
         options.target_prefix,
         *options.suppress_sequences,
+        *options.completions,
         *(hypothesis.token_ids for hypothesis in decoded.hypotheses),
     ]
     tokens = sum(map(len, sequences))

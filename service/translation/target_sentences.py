@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.translation.loaded_model import DirectedModel
-from service.translation.preparing import Text, copies_verbatim
+from service.translation.markup import NO_FRAGMENT, Fragment, Markup, fragment, parse
+from service.translation.output_text import ends_sentence
+from service.translation.preparing import Text, copies_verbatim, lines_of
 from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.verbatim import is_verbatim
 
@@ -26,8 +28,24 @@ class TargetSentence:
     source: int
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The beginning of a translation, divided at the sentence in which it ends."""
+
+    before: str
+    """What is before that sentence."""
+    source: int
+    """The number of the source sentence."""
+    fragment: Fragment
+    """The beginning of the translation of that sentence; may be empty."""
+
+
 def target_sentences(
-    translation: str, text: Text, directed: DirectedModel, splitting: Splitting
+    translation: str,
+    text: Text,
+    directed: DirectedModel,
+    splitting: Splitting,
+    markup: Markup,
 ) -> list[TargetSentence]:
     """The parts of ``translation``, or of its beginning, that translate sentences of ``text``.
 
@@ -40,15 +58,71 @@ def target_sentences(
     def copied(sentence: str) -> bool:
         return copies and is_verbatim(sentence)
 
+    marked = parse(translation, markup)
     language = directed.direction.target
-    segmented = segment(translation, language, _ANY_LENGTH, splitting, copied)
-    sources = _sources(_lines(segmented.separators), _lines(text.separators))
+    separators, raws, lines = [marked.between[0]], list[str](), list[int]()
+    for run, after in zip(marked.runs, marked.between[1:], strict=True):
+        cut = run.cut(segment(run.text, language, _ANY_LENGTH, splitting, copied).spans)
+        lines += lines_of(cut.separators, lines)
+        raws += [sentence.raw for sentence in cut.sentences]
+        first, *others = cut.separators
+        separators[-1] += first
+        separators += others
+        separators[-1] += after
+    sources = _sources(lines, text.lines)
     found: list[TargetSentence] = []
-    for (start, end), source in zip(segmented.spans, sources, strict=True):
+    end = 0
+    for separator, raw, source in zip(separators[:-1], raws, sources, strict=True):
+        start = end + len(separator)
+        end = start + len(raw)
         if found and found[-1].source == source:
             start = found.pop().start
         found.append(TargetSentence(start, end, source))
     return found
+
+
+def divide(
+    prefix: str, text: Text, directed: DirectedModel, splitting: Splitting, markup: Markup
+) -> Beginning:
+    """Divide the beginning of a translation of ``text``, which has sentences.
+
+    ``before`` and the raw fragment are ``prefix``, but for the text that the source has between
+    two sentences where ``prefix`` ends in it.
+    """
+    parts = target_sentences(prefix, text, directed, splitting, markup)
+    if not parts:
+        return _first(prefix, text, markup)
+    last = parts[-1]
+    after = prefix[last.end :]
+    if last.source + 1 < len(text.sentences):
+        separator = text.separators[last.source + 1]
+        completed = after.strip() or ends_sentence(prefix[: last.end])
+        ended = after and separator.startswith(after) and completed
+        if ended or _has_text(after, markup):
+            before = prefix[: last.end] + _completed(after, separator)
+            return Beginning(before, last.source + 1, NO_FRAGMENT)
+    begun = fragment(prefix[last.start :], markup)
+    return Beginning(prefix[: last.start], last.source, begun)
+
+
+def _first(prefix: str, text: Text, markup: Markup) -> Beginning:
+    """A beginning without words of its own."""
+    before = _completed(prefix, text.separators[0])
+    if before != prefix or not prefix.strip():
+        return Beginning(before, 0, NO_FRAGMENT)
+    start = len(text.separators[0]) if prefix.startswith(text.separators[0]) else 0
+    start += len(prefix[start:]) - len(prefix[start:].lstrip())
+    return Beginning(prefix[:start], 0, fragment(prefix[start:], markup))
+
+
+def _has_text(after: str, markup: Markup) -> bool:
+    """Whether text after a sentence shows that the sentence has ended."""
+    return (markup.kind == "text" and "\n" in after) or bool(fragment(after, markup).text.strip())
+
+
+def _completed(given: str, separator: str) -> str:
+    """The text between two sentences that begins with ``given``."""
+    return separator if separator.startswith(given) else given
 
 
 def _sources(target_lines: Sequence[int], source_lines: Sequence[int]) -> list[int]:
@@ -60,19 +134,13 @@ def _sources(target_lines: Sequence[int], source_lines: Sequence[int]) -> list[i
     for number, line in enumerate(source_lines):
         by_line.setdefault(line, []).append(number)
     found: list[int] = []
-    for number, line in enumerate(target_lines):
+    ordinal, before = 0, -1
+    for line in target_lines:
+        ordinal = ordinal + 1 if line == before else 0
+        before = line
         of_line = by_line.get(line)
         if of_line is None:
             found.append(found[-1] if found else 0)
         else:
-            found.append(of_line[min(number - target_lines.index(line), len(of_line) - 1)])
+            found.append(of_line[min(ordinal, len(of_line) - 1)])
     return found
-
-
-def _lines(separators: Sequence[str]) -> list[int]:
-    """The number of the line in which each sentence begins, from the text around sentences."""
-    lines, line = [], 0
-    for separator in separators[:-1]:
-        line += separator.count("\n")
-        lines.append(line)
-    return lines

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from service.engine.errors import SentenceTooLong
 from service.translation.admission import Admission
+from service.translation.beginning import begun
 from service.translation.catalogue import Catalogue, Route
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
@@ -237,6 +238,10 @@ class Translator:
         turn: Turn | None,
     ) -> list[tuple[int, Translation]]:
         """Translate the texts of one language pair; without a route they stay unchanged."""
+        if not route and request.prefix:
+            raise InvalidOption(
+                f"prefix needs two languages; source and target are {read[0].pair.source}"
+            )
         if not route:
             for each in read:
                 if order is not None:
@@ -283,7 +288,11 @@ class Translator:
         extra = job.extra_characters + sum(len(run.atoms) for run in runs)
 
         def prepared(check: Check) -> list[Text]:
-            return prepare(marked, directed, job, self._terms.of(job.terms), check)
+            texts = prepare(marked, directed, job, self._terms.of(job.terms), check)
+            if not job.prefix:
+                return texts
+            (text,) = texts
+            return [begun(text, job.prefix, directed, job.splitting, job.markup)]
 
         return await self.texts.run([run.text for run in runs], prepared, extra, caller or None)
 
@@ -324,7 +333,9 @@ def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> tup
 
 def _job(request: TranslateRequest, *, last: bool) -> Job:
     if last:
-        return Job(request.decoding, request.splitting, request.terms)
+        return Job(
+            request.decoding, request.splitting, request.terms, request.prefix, request.markup
+        )
     # Prefix, lengths and number of hypotheses apply to the last leg only.
     asked = request.decoding
     decoding = DecodingOverrides(beam_size=asked.beam_size, keep_figures=asked.keep_figures)

@@ -77,6 +77,8 @@ class TranslateRequest:
     """Whose share of the service is used; empty if unknown."""
     deadline: float | None = None
     """Time limit of the whole request, in seconds."""
+    prefix: str = ""
+    """The beginning of the translation of the only text, kept character by character."""
 
 
 @dataclass(frozen=True, slots=True)

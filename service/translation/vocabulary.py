@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import cached_property
 
 from models.bundle.manifest import SpecialIds
@@ -12,6 +14,10 @@ from service.translation.words import words
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _BLANK = "▁"
 _LETTER = "a"
+_HIGHEST = b"\xff"
+"""No UTF-8 text has this byte."""
+_MOST_COMPLETED = 8
+"""Tokens at the end of a text that others may stand for."""
 
 
 class Vocabulary:
@@ -37,6 +43,45 @@ class Vocabulary:
                 closes.add(token_id)
         return WordPieces(frozenset(starts), frozenset(closes))
 
+    def completions(self, ids: Sequence[int], text: str) -> tuple[frozenset[int], ...]:
+        """The tokens that may stand for the end of ``text``, and go on from there.
+
+        ``ids`` are the tokens of ``text``. For each token of the last word, the result has the
+        tokens that begin with what it and the tokens after it spell. It is empty where tokens do
+        not spell the text, as with unknown or normalised characters.
+        """
+        spelled = [self._bytes[token_id] for token_id in ids]
+        whole = b"".join(spelled)
+        if whole.removeprefix(b" ") != text.encode("utf-8").removeprefix(b" "):
+            return ()
+        first = len(spelled) - 1
+        while first > 0 and spelled[first][:1] != b" " and len(spelled) - first < _MOST_COMPLETED:
+            first -= 1
+        return tuple(
+            self._beginning_with(b"".join(spelled[number:]))
+            for number in range(max(first, 0), len(spelled))
+        )
+
+    def _beginning_with(self, spelling: bytes) -> frozenset[int]:
+        spellings, ids = self._sorted
+        found = slice(bisect_left(spellings, spelling), bisect_left(spellings, spelling + _HIGHEST))
+        return frozenset(ids[found])
+
+    @cached_property
+    def _bytes(self) -> tuple[bytes, ...]:
+        """What each token spells; nothing for special tokens."""
+        return tuple(
+            b"" if token_id in self._special else _spelling(piece)
+            for token_id, piece in enumerate(self._pieces)
+        )
+
+    @cached_property
+    def _sorted(self) -> tuple[list[bytes], list[int]]:
+        """The spellings in order, and their tokens."""
+        order = sorted(range(len(self._bytes)), key=self._bytes.__getitem__)
+        order = [token_id for token_id in order if self._bytes[token_id]]
+        return [self._bytes[token_id] for token_id in order], order
+
 
 def _text(piece: str) -> str | None:
     """The text of a piece; ``None`` for a byte of a longer character, and for an empty piece."""
@@ -44,3 +89,9 @@ def _text(piece: str) -> str | None:
         code = int(byte[1], 16)
         return chr(code) if code < 0x80 else None
     return piece.replace(_BLANK, " ") or None
+
+
+def _spelling(piece: str) -> bytes:
+    if byte := _BYTE.fullmatch(piece):
+        return bytes([int(byte[1], 16)])
+    return piece.replace(_BLANK, " ").encode("utf-8")

@@ -96,7 +96,7 @@ async def test_language_is_detected(client: httpx.AsyncClient) -> None:
         ({"position": 0, "target": "de"}, "source and target are both de"),
         (
             {"position": 200, "translation": "x " * 120},
-            "before position 200; the model writes at most",
+            "the beginning of the translation has 199 tokens in one sentence",
         ),
     ],
 )

@@ -48,7 +48,9 @@ class ByteTokenizer:
         return tuple(_FIRST_BYTE + byte for byte in text.encode())
 
     def decode(self, ids: tuple[int, ...]) -> str:
-        return bytes(i - _FIRST_BYTE for i in ids).decode(errors="replace")
+        """Special tokens are dropped."""
+        text = bytes(i - _FIRST_BYTE for i in ids if i >= _FIRST_BYTE)
+        return text.decode(errors="replace")
 
     def spans(self, text: str) -> tuple[Span, ...]:
         """Every byte of a character has the span of the whole character."""

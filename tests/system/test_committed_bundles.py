@@ -93,3 +93,24 @@ def test_committed_bundle_is_complete_and_states_its_quality() -> None:
         "BLEU",
         "chrF",
     }
+
+
+def test_any_beginning_is_kept(client: httpx.Client) -> None:
+    wholes = [translate(client, caption) for caption in CAPTIONS[:4]]
+    beginnings = [whole[:length] for whole in wholes for length in (1, 2, 5, 9, 14, 23)]
+    for caption in CAPTIONS[:4]:
+        for prefix in [*beginnings, "Xq zz ß漢\t", "The  "]:
+            body = {"q": caption, "source": "de", "target": "en", "prefix": prefix}
+            found = client.post("/translate", json=body).json()["translatedText"]
+            assert found.startswith(prefix)
+    for caption, whole in zip(CAPTIONS[:4], wholes, strict=True):
+        body = {"q": caption, "source": "de", "target": "en", "prefix": whole[: len(whole) // 2]}
+        assert client.post("/translate", json=body).json()["translatedText"] == whole
+
+
+def test_alternatives_are_whole_words_at_their_place(client: httpx.Client) -> None:
+    body = {"q": CAPTIONS[1], "source": "de", "target": "en", "position": 6}
+    answer = client.post("/alternatives", json=body).json()
+    found = {each["word"]: each for each in answer["alternatives"]}
+    assert {"walks", "runs"} <= set(found)
+    assert found["runs"]["translation"].startswith("A dog runs ")

@@ -64,6 +64,11 @@ class TranslateParameters(DecodingParameters):
     format: Annotated[Literal["text", "html"] | None, BeforeValidator(_format)] = Field(
         None, description="`text` if not given; in `html`, tags stay where they belong."
     )
+    prefix: str | None = Field(
+        None,
+        description="The beginning of the translation, of one text; kept character by character.",
+        examples=["Two boys"],
+    )
     alternatives: Annotated[int, Field(ge=0), WHOLE, BeforeValidator(_number_as_text)] | None = (
         Field(None, description="How many other translations to return.")
     )
@@ -98,6 +103,7 @@ class TranslateParameters(DecodingParameters):
             self.overrides(self.hypotheses),
             _HTML if self.format == "html" else PLAIN,
             priority=self.priority or "interactive",
+            prefix=self.prefix or "",
         )
 
 
@@ -107,6 +113,13 @@ def _parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
         raise BadRequest(
             f"Invalid request: alternatives parameter must be at most {limits.alternatives}"
         )
+    if parameters.prefix:
+        limits.check([parameters.prefix])
+        if len(parameters.texts) != 1:
+            raise BadRequest("Invalid request: prefix parameter is of one text; q has others")
+        for name in ("target_prefix", "prefix_bias_beta"):
+            if getattr(parameters, name):
+                raise BadRequest(f"Invalid request: prefix parameter excludes {name}")
     return parameters
 
 

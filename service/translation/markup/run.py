@@ -16,11 +16,13 @@ from service.translation.alignment import Span
 from service.translation.markup import html_tokens, xml_tokens
 from service.translation.markup.atoms import Atom, atoms, settle
 from service.translation.markup.marks import Mark
-from service.translation.markup.sentence import MarkedSentence
+from service.translation.markup.sentence import Fragment, MarkedSentence
 from service.translation.markup.tokens import Decoder, Token, gathered, literal, whole_links
 from service.translation.markup.types import MOST_MARKS, PLAIN, Markup, TooMuchMarkup
 
 _LINE_BREAK = re.compile(r"(<[bB][rR] ?/?>)")
+
+_LETTER = "x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,17 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
     end_run()
     between.append("".join(outside))
     return MarkedText(tuple(runs), tuple(between))
+
+
+def fragment(raw: str, markup: Markup) -> Fragment:
+    """A given beginning of a sentence, with its markup removed."""
+    # A letter after the last tag makes the tag one of a run. An address at the end would take it.
+    runs, end = parse(raw + _LETTER, markup).runs, len(_LETTER)
+    if not runs or not runs[-1].text.endswith(_LETTER):
+        runs, end = parse(raw, markup).runs, 0
+    text = "".join(run.text for run in runs)
+    marks = [atom.raw for run in runs for atom in run.atoms if atom.kind != "text"]
+    return Fragment(raw, text[: len(text) - end], tuple(marks))
 
 
 def _lines(text: str) -> Iterator[Token]:

@@ -25,9 +25,15 @@ class _Tag:
 _Event = _Tag | Zero
 
 
-def write(root: Element, target: str, target_words: Sequence[Span], escaped: bool) -> str:
-    """The translation with the marks of ``root``, whose elements must all be placed."""
-    written = _Writer(target, target_words, escaped)
+def write(
+    root: Element, target: str, target_words: Sequence[Span], escaped: bool, start: int = 0
+) -> str:
+    """The translation from character ``start``, with the marks of ``root``, which must be placed.
+
+    Elements that begin before ``start`` are left out, and placeholders there are written at
+    ``start``.
+    """
+    written = _Writer(target, target_words, escaped, start)
     for event in _events(root):
         written.add(event)
     return written.text()
@@ -67,31 +73,59 @@ def _tag(mark: Mark) -> _Tag:
 class _Writer:
     """Writes word by word; a gap is written once the word after it is known."""
 
-    def __init__(self, target: str, target_words: Sequence[Span], escaped: bool) -> None:
+    def __init__(
+        self, target: str, target_words: Sequence[Span], escaped: bool, start: int
+    ) -> None:
         self._target = target
         self._words = target_words
         self._escaped = escaped
         self._parts: list[str] = []
         self._between: list[_Event] = []
-        self._last: str | None = None
-        self._end = 0
+        self._last: str | None = target[:start] or None
+        self._end = start
+        self._open = 0
+        """Number of open elements whose start tags have been written."""
+        self._left_out = 0
+        """Number of open elements whose start tags have been left out."""
 
     def add(self, event: _Event | int) -> None:
         if not isinstance(event, int):
             self._between.append(event)
             return
         start, end = self._words[event]
+        if start < self._end:
+            self._leave_out()
+            if end > self._end:
+                # Placeholders go behind the word, the rest of which is written.
+                held, self._between = self._between, []
+                self._write(self._end, end)
+                self._between = held
+            return
+        self._write(start, end)
+
+    def _write(self, start: int, end: int) -> None:
         word = self._target[start:end]
         self._write_gap(self._target[self._end : start], word)
         self._parts.append(escape(word) if self._escaped else word)
         self._last, self._end = word, end
+
+    def _leave_out(self) -> None:
+        """Leave out the start tags so far, and their end tags."""
+        between, self._between = self._between, []
+        for event in between:
+            if isinstance(event, _Tag) and event.opens:
+                self._left_out += 1
+            elif isinstance(event, _Tag) and self._left_out:
+                self._left_out -= 1
+            else:
+                self._between.append(event)
 
     def text(self) -> str:
         self._write_gap(self._target[self._end :], None)
         return "".join(self._parts)
 
     def _write_gap(self, blank: str, following: str | None) -> None:
-        between, self._between = self._between, []
+        between, self._between = self._kept(), []
         points: list[Zero] = []
         sides: list[list[_Event]] = [[]]
         for event in between:
@@ -105,6 +139,21 @@ class _Writer:
             self._parts.extend(_with_blank(side, chosen))
             if number < len(points):
                 self._parts.append(points[number].raw)
+
+    def _kept(self) -> list[_Event]:
+        """The events without end tags of elements whose start tags have been left out."""
+        kept: list[_Event] = []
+        for event in self._between:
+            if isinstance(event, _Tag):
+                if event.opens:
+                    self._open += 1
+                elif self._open:
+                    self._open -= 1
+                elif self._left_out:
+                    self._left_out -= 1
+                    continue
+            kept.append(event)
+        return kept
 
     def _blanks(self, points: list[Zero], blank: str, following: str | None) -> list[str]:
         """Blanks before the first point, between each two, and after the last."""
