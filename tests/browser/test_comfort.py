@@ -32,7 +32,7 @@ CONTRASTS = """() => {
     while (walker.nextNode()) {
         const element = walker.currentNode.parentElement;
         if (!walker.currentNode.data.trim() || !element.checkVisibility()) continue;
-        if (element.closest(":disabled, noscript, .visually-hidden")) continue;
+        if (element.closest(":disabled, noscript, .visually-hidden, .mirror")) continue;
         const ground = grounds(element);
         const [ink, paper] = [mixed([...ground, getComputedStyle(element).color]), mixed(ground)];
         const [low, high] = [luminance(ink), luminance(paper)].sort((one, two) => one - two);

@@ -18,7 +18,7 @@ export function showAlternatives(store, { use, wanted }) {
     if (box.open) wanted();
   });
   store.watch(({ result, listed }) => ({ result, listed }), ({ result }) => {
-    box.hidden = !result;
+    box.hidden = !result || (result.own && !result.alternatives?.length);
     const texts = result?.alternatives;
     if (!texts) {
       list.replaceChildren();

@@ -25,6 +25,7 @@ export class Attention {
   #subject = null;
   #legs = [];
   #wordOf = { source: [], target: [] };
+  #shown = 0;
   #counts = { source: 0, target: 0 };
 
   /** `wanted` is called when the panel is open and needs a translation with an id. */
@@ -38,8 +39,14 @@ export class Attention {
       pointed: (place) => this.#pointed(place),
     });
     this.#leg.addEventListener("change", () => this.#showLeg());
-    this.#sentence.addEventListener("change", () => this.#showSentence());
-    store.watch(({ why, result }) => ({ why, result }), () => this.#follow());
+    this.#sentence.addEventListener("change", () => store.change({ sentence: Number(this.#sentence.value) }));
+    store.watch(({ sentence }) => ({ sentence }), ({ sentence }) => {
+      if (!this.#sentence.options[sentence] || sentence === this.#shown) return;
+      this.#sentence.value = sentence;
+      this.#showSentence();
+    });
+    store.watch(({ why, result }) => ({ why, id: result?.id, own: result?.own, text: result?.translation, inputs: result?.inputs }),
+      () => this.#follow());
     store.watch((state) => ({ note: noteOf(state) }), ({ note }) => { this.#note.textContent = note; });
     store.watch((state) => ({ old: state.running || stale(state) }), ({ old }) => {
       if (old) this.#body.setAttribute("aria-busy", "true");
@@ -94,7 +101,7 @@ export class Attention {
   async #showLeg() {
     const { sentences } = this.#legs[this.#leg.value];
     const names = sentences.map(({ target }, i) => [i, `${i + 1} · ${shortened(target)}`]);
-    fill(this.#sentence, names, Math.min(Number(this.#sentence.value || 0), sentences.length - 1));
+    fill(this.#sentence, names, Math.min(this.#store.state.sentence, sentences.length - 1));
     this.#sentence.parentElement.hidden = sentences.length === 1;
     element("place-pickers").hidden = this.#legs.length === 1 && sentences.length === 1;
     await this.#showSentence();
@@ -104,6 +111,7 @@ export class Attention {
     const request = this.#begin();
     this.#body.setAttribute("aria-busy", "true");
     const leg = this.#legs[this.#leg.value];
+    this.#shown = Number(this.#sentence.value);
     const sentence = leg.sentences[this.#sentence.value];
     const place = { text: 0, leg: this.#leg.value, sentence: this.#sentence.value };
     try {

@@ -47,6 +47,29 @@ export function localise(root) {
   }
 }
 
+/** Offset of the caret in the only text of `box`, in UTF-16 units; null if it is elsewhere. */
+export function caretIn(box) {
+  const { focusNode, focusOffset, rangeCount } = getSelection();
+  if (!rangeCount || !box.contains(focusNode)) return null;
+  const before = document.createRange();
+  before.setStart(box, 0);
+  before.setEnd(focusNode, focusOffset);
+  return before.toString().length;
+}
+
+export function placeCaret(box, offset) {
+  const node = box.firstChild ?? box;
+  getSelection().collapse(node, Math.min(offset, node.length ?? 0));
+}
+
+/** The range of a span in UTF-16 units of a text node. */
+export function rangeIn(node, { start, end }) {
+  const range = document.createRange();
+  range.setStart(node, start);
+  range.setEnd(node, end);
+  return range;
+}
+
 export const sentenceCase = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const percent = (part) => `${Math.round(part * 100)} %`;

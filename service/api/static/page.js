@@ -8,7 +8,7 @@ import { showLanguages } from "./languages.js";
 import { recall, recallDraft, remember, rememberDraft } from "./memory.js";
 import { Key, announce, showHints, showProblem } from "./notices.js";
 import { copy, dropLink, readLink, writeLink } from "./sharing.js";
-import { DETECT, Store, inputs, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, undoable, undone } from "./state.js";
+import { DETECT, Store, edited, inputs, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
 import { TABLES, language, nativeName, speak, t } from "./strings.js";
 import { scrollTogether, showSource, showTranslation } from "./texts.js";
 import { Translating } from "./translating.js";
@@ -25,7 +25,7 @@ showLanguages(store, (source, target) => choose(pair(store.state, source, target
 showSource(store, typed);
 showTranslation(store);
 scrollTogether();
-showAlternatives(store, { use: useAlternative, wanted: () => translating.now() });
+showAlternatives(store, { use: useAlternative, wanted: () => { if (!store.state.result?.own) translating.now(); } });
 showProblem(store, again);
 showHints(store, { format: setFormat, translateTo: (target) => choose(pair(store.state, store.state.source, target)) });
 announce(store);
@@ -43,7 +43,8 @@ function typed(text) {
 function apply(patch) {
   dropLink();
   store.change({ unknownLink: [], ...patch });
-  translating.now();
+  if (patch.result && !stale(store.state)) translating.stop();
+  else translating.now();
 }
 
 function choose(languages) {
@@ -72,9 +73,10 @@ function swap() {
 
 /** Take the alternative; the former translation becomes one, so that both remain available. */
 function useAlternative(text) {
-  const { result } = store.state;
-  const alternatives = result.alternatives.map((each) => (each === text ? result.translation : each));
-  store.change({ result: { ...result, translation: text, alternatives, id: null, own: true } });
+  const { state } = store;
+  const { result } = edited(state, text);
+  const alternatives = result.alternatives.map((each) => (each === text ? state.result.translation : each));
+  store.change(undoable(state, { result: { ...result, alternatives, typed: false } }));
 }
 
 /** Undo with the keyboard what a button did; the browser undoes typing. */
@@ -109,7 +111,7 @@ document.addEventListener("keydown", (event) => {
 });
 window.addEventListener("hashchange", restore);
 
-/* The attention panel, whose modules are loaded when the page is ready */
+/* The attention panel, and steering, whose modules are loaded when the page is ready */
 
 store.watch(({ why }) => ({ why }), ({ why }) => {
   element("attention").hidden = !why;
@@ -117,7 +119,11 @@ store.watch(({ why }) => ({ why }), ({ why }) => {
   element("why").textContent = t(why ? "hideWhy" : "seeWhy");
 });
 
-async function addAttention() {
+async function addPanels() {
+  const { Steering } = await import("./steering.js");
+  new Steering(server, store, translating);
+  const { Sentences } = await import("./sentences.js");
+  new Sentences(server, store);
   const { Attention } = await import("./attention.js");
   new Attention(server, store, () => translating.now());
 }
@@ -163,4 +169,4 @@ async function begin() {
   store.watch(inputs, (draft) => rememberDraft(draft.text ? draft : null));
 }
 
-begin().then(addAttention);
+begin().then(addPanels);

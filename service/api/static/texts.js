@@ -1,6 +1,6 @@
 /** The two texts: the one that is written, with its length, and its translation. */
 
-import { element } from "./dom.js";
+import { caretIn, element, placeCaret } from "./dom.js";
 import { length, looksLikeHtml, spoken, stale, tooLong } from "./state.js";
 import { t } from "./strings.js";
 
@@ -43,7 +43,10 @@ function fit(area) {
 export function showTranslation(store) {
   const box = element("target-text");
   store.watch((state) => ({ text: state.partial || state.result?.translation || "" }), ({ text }) => {
-    if (box.textContent !== text) box.textContent = text;
+    if (box.textContent === text) return;
+    const caret = document.activeElement === box ? caretIn(box) : null;
+    box.textContent = text;
+    if (caret !== null) placeCaret(box, caret);
   });
   store.watch((state) => ({ target: state.result?.inputs.target ?? state.target }),
     ({ target }) => { box.lang = target; });

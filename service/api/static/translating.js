@@ -22,6 +22,14 @@ export class Translating {
     this.#pause = setTimeout(() => this.now(), PAUSE_MS);
   }
 
+  /** Abort the request in progress, and forget the one that was to come. */
+  stop() {
+    clearTimeout(this.#pause);
+    this.#underWay?.abort();
+    this.#underWay = null;
+    this.#store.change({ running: false, partial: null, error: null });
+  }
+
   async now() {
     clearTimeout(this.#pause);
     this.#underWay?.abort();

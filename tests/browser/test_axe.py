@@ -1,0 +1,68 @@
+"""Tests of the page with axe-core, an accessibility checker from npm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.support import TWO_SENTENCES, Visit, Visitor, sync_api
+
+expect = sync_api.expect
+pytestmark = pytest.mark.slow
+VERSION = "4.14.1"
+RULES = """async () => {
+    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+    return violations.filter(({ impact }) => ["serious", "critical"].includes(impact))
+        .map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
+}"""
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core; skips the test without npm or its registry."""
+    npm = shutil.which("npm")
+    if not npm:
+        pytest.skip("axe-core comes from npm, which is not installed")
+    directory = tmp_path_factory.mktemp("axe")
+    command = [npm, "install", "--prefix", str(directory), "--no-audit", "--no-fund"]
+    done = subprocess.run(
+        [*command, f"axe-core@{VERSION}"], check=False, capture_output=True, text=True, timeout=120
+    )
+    if done.returncode:
+        pytest.skip(f"npm cannot install axe-core: {done.stderr.strip().splitlines()[-1]}")
+    return Path(directory, "node_modules", "axe-core", "axe.min.js").read_text(encoding="utf-8")
+
+
+def serious(visit: Visit, axe: str) -> list[Any]:
+    visit.page.evaluate(f"() => {{ {axe} }}")
+    found: list[Any] = visit.page.evaluate(RULES)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"color_scheme": "light"},
+        {"color_scheme": "dark"},
+        {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True},
+    ],
+    ids=["light", "dark", "phone"],
+)
+def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str, Any]) -> None:
+    visit = visitor(reduced_motion="reduce", **options)
+    visit.open()
+    assert serious(visit, axe) == []
+    visit.explain(TWO_SENTENCES)
+    visit.find("#alternatives summary").click()
+    expect(visit.find("#alternative-list button").first).to_be_visible()
+    visit.find("#numbers-button").click()
+    expect(visit.find("#heads .head").first).to_be_visible()
+    assert serious(visit, axe) == []
+    visit.find("#target-text").focus()
+    visit.page.keyboard.press("Alt+ArrowDown")
+    expect(visit.find(".likely").first).to_be_visible()
+    assert serious(visit, axe) == []
