@@ -41,7 +41,8 @@ OWN, GENERAL = "own", "general"
 _TOKENS_PER_BATCH = 2_000
 _PIECES_PER_WORD = 1.6
 """Of both committed bundles on text of other subjects, rounded up."""
-_EPOCHS = 8
+_EPOCHS = 1.25
+"""More steps learn more of one's own text, and forget more (docs/own-data.md)."""
 _STEPS = range(60, 3_001)
 
 
@@ -185,7 +186,7 @@ def recipe_for(
     directions = manifest.directions
     words = own.words + (general.words if general else 0)
     epoch = math.ceil(words * len(directions) * _PIECES_PER_WORD / _TOKENS_PER_BATCH)
-    steps = min(max(_EPOCHS * epoch, _STEPS[0]), _STEPS[-1])
+    steps = min(max(round(_EPOCHS * epoch), _STEPS[0]), _STEPS[-1])
     kept = 3
     mixed = (Corpus(name=f"{GENERAL}/train", licence=_licence(bundle), domain=GENERAL),)
     tests = (f"{OWN}/test", f"{OWN}/valid", *((f"{GENERAL}/test",) if general else ()))

@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 300.0
 MOMENTS: dict[str, tuple[object, str, int]] = {
     "divided": (prepare, "perform", 1),
     "half prepared": (preparation, "_replace", 1),
-    "training": (checkpoint, "prune", 4),
+    "training": (checkpoint, "prune", 1),
     "averaged": (averaged, "interpolate", 1),
     "interpolated": (evaluate, "perform", 1),
     "evaluated": (export, "perform", 1),

@@ -48,15 +48,15 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--strength",
         type=share,
-        default=0.75,
+        default=0.5,
         help="share of the fine-tuned weights; the remainder are those of BUNDLE, so that less is "
-        "forgotten (default: 0.75)",
+        "forgotten (default: 0.5)",
     )
     parser.add_argument("--from", dest="source", metavar="CODE", help="else the bundle's first")
     parser.add_argument(
         "-o", "--output", dest="name", required=True, metavar="NAME", help="of the run and bundle"
     )
-    parser.add_argument("--steps", type=int, help="train so many steps (default: eight epochs)")
+    parser.add_argument("--steps", type=int, help="train so many steps (default: 1.25 epochs)")
     parser.add_argument(
         "--corpora",
         type=Path,
