@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 # Hypothesis imports this in the middle of the first test that needs it. Should the collector then
 # report a task that failed, CPython 3.11 parses source for the traceback while it parses this
@@ -35,6 +36,16 @@ def restored_process_state() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     sys.setswitchinterval(interval)
+
+
+@pytest.fixture(scope="session")
+def small_marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A MarianMT checkpoint of one layer with random weights. Tests change copies of it only."""
+    from tests.support.checkpoints import write_marian
+
+    directory = tmp_path_factory.mktemp("marian") / "Opus-MT_de en"
+    write_marian(directory, encoder_layers=1, decoder_layers=1)
+    return directory
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The table of models that are added by a language pair, ``catalogue.csv``.
 
-It names one repository of the Hugging Face hub for a pair. Its licence is in the model card, which
-is fetched with it.
+It names one repository of the Hugging Face hub for a pair. The licence of a model is the one in its
+card, which is fetched with it; the table repeats those that the hub's pages name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ class Entry:
     target: str
     repository: str
     architecture: str
+    licence: str
+    """Empty if none was found."""
 
     @property
     def pair(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -134,15 +134,17 @@ def _network(
     config = checkpoint.config
     tied = bool(config.get("tie_word_embeddings", True))
     described = sizes(config)
-    learned = _tables_of_positions(checkpoint, described["max_length"], described["width"])
     config_of_network = configuration(
         **described,
         source_vocabulary=len(source),
         target_vocabulary=len(target),
         norm="after",
-        positions="learned" if learned else "sinusoidal_halves",
+        positions="sinusoidal_halves",
         tying=("all" if shared else "decoder") if tied else "none",
     )
+    learned = _tables_of_positions(checkpoint, described["max_length"], described["width"])
+    if learned:
+        config_of_network = replace(config_of_network, positions="learned")
     width, source_size = described["width"], number(config, "vocab_size")
     target_size = source_size if shared else config.get("decoder_vocab_size") or source_size
     # A file may hold any one of tied tensors; untied embeddings are up to three tensors.

@@ -25,6 +25,11 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "swish": "silu",
     "gelu": "gelu",
 }
+LARGEST_NUMBER = 2_000_000
+"""Of any number in a configuration, such as the size of a vocabulary."""
+MOST_LAYERS = 1000
+LARGEST_TABLE = 1 << 26
+"""Numbers of a table of positions, which is computed before tensors of that size are seen."""
 HIDDEN = -1e4
 """A logit bias that masks a piece, and that fp16 can represent."""
 
@@ -65,6 +70,10 @@ def number(config: Mapping[str, Any], name: str) -> int:
     found = config.get(name)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise UnsupportedCheckpoint(f"config.json has {name} {found!r}, which is not a number")
+    if found > LARGEST_NUMBER:
+        raise UnsupportedCheckpoint(
+            f"config.json has {name} {found}; at most {LARGEST_NUMBER} can be imported"
+        )
     return found
 
 
@@ -99,6 +108,18 @@ def sizes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def configuration(**config: Any) -> TransformerConfig:
+    """The configuration of a network; raises ``UnsupportedCheckpoint`` for one that is too large.
+
+    The file's numbers are not to be trusted with memory before this.
+    """
+    layers = max(config["encoder_layers"], config["decoder_layers"])
+    table = config["max_length"] * config["width"]
+    if layers > MOST_LAYERS or table > LARGEST_TABLE:
+        raise UnsupportedCheckpoint(
+            f"it has {layers} layers, and {config['max_length']} positions of width "
+            f"{config['width']}; {MOST_LAYERS} layers and {LARGEST_TABLE} numbers of positions "
+            "can be imported"
+        )
     try:
         return TransformerConfig(**config)
     except (ValueError, ZeroDivisionError) as error:

@@ -28,7 +28,7 @@ CALIBRATING = 400
 """Number of sentences for calibration, over all directions."""
 GENERATED = 64
 """Number of generated sentences for calibration, over all directions, each of at most
-``LONGEST_GENERATED`` pieces. More of them change no score (docs/log.md)."""
+``LONGEST_GENERATED`` pieces, as measured in docs/log.md."""
 LONGEST_GENERATED = 30
 
 LONGEST_TEXT = 10_000

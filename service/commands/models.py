@@ -116,7 +116,9 @@ def _add(options: argparse.Namespace) -> int:
         wanted = _missing(names, settings.bundles)
     elif not wanted:
         raise CommandFailed("name a model: a pair such as de-en, hf:REPOSITORY, argos:PAIR, a path")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    # Not the root logger: HTTP clients would report every request.
+    logging.getLogger("models").setLevel(logging.INFO)
     for model in wanted:
         try:
             _add_one(model, settings, options)
@@ -219,7 +221,8 @@ def _search(options: argparse.Namespace) -> int:
     codes = {code.lower() for code in options.codes}
     for entry in read_catalogue():
         if codes <= {entry.source, entry.target}:
-            print(f"{entry.pair}\t{HUB}{entry.repository}\t{entry.architecture}")
+            licence = entry.licence or "licence: see its card"
+            print(f"{entry.pair}\t{HUB}{entry.repository}\t{entry.architecture}\t{licence}")
     try:
         packages = read_index(settings.argos_index)
     except FetchFailed as error:

@@ -13,8 +13,8 @@ import pytest
 from models.importing.argos import is_argos, read_argos
 from models.importing.importing import import_model
 from models.importing.refusals import NotACheckpoint, UnknownLanguages, UnsupportedCheckpoint
-from tests.models.importing.test_ctranslate2 import hypotheses, saved
 from tests.support.checkpoints import sentences
+from tests.support.ctranslate2_models import hypotheses, saved
 
 METADATA = {
     "package_version": "1.9",

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import ctranslate2
-import numpy as np
 import pytest
 import sentencepiece
-from ctranslate2.specs import common_spec, transformer_spec
+from ctranslate2.specs import common_spec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,21 +20,17 @@ from models.bundle.tokenizer import SPECIAL_IDS
 from models.importing.ctranslate2 import read_ctranslate2
 from models.importing.ctranslate2_file import ModelFile
 from models.importing.importing import import_model
-from models.importing.model import Imported
 from models.importing.refusals import ImportRefused, NotACheckpoint, UnsupportedCheckpoint
-from models.reference.beam import Searching
-from models.reference.decoding import ReferenceDecoder
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import DecodingOptions
 from service.runtime.onnx import OnnxBackend
 from tests.engine.batch_runner import decode_arriving
 from tests.support.checkpoints import sentences, train_spm
+from tests.support.ctranslate2_models import WIDTH, hypotheses, random_spec, saved
 
 FOREIGN = Path(__file__).parents[4] / "shared" / "data" / "ctranslate2-models"
 """Models that CTranslate2 is tested with."""
 needs_foreign = pytest.mark.skipif(not FOREIGN.is_dir(), reason="the models are not here")
-
-WIDTH, HEADS, INNER = 16, 4, 24
 
 
 def opened(directory: Path) -> ctranslate2.Translator:
@@ -92,102 +87,6 @@ def test_engine_gives_the_n_best_lists_of_ctranslate2(
             pieces = [list(tokenizers.target.pieces(each.token_ids)) for each in ours]
             assert pieces == result.hypotheses, texts[i]
             assert [each.score for each in ours] == pytest.approx(result.scores, abs=1e-4)
-
-
-def random_spec(
-    pieces: list[str],
-    *,
-    pre_norm: bool = False,
-    activation: common_spec.Activation = common_spec.Activation.RELU,
-    positions: bool = True,
-    scale: bool | float = True,
-    tying: str = "all",
-    biases: bool = True,
-    layers: tuple[int, int] = (2, 2),
-    **attributes: Any,
-) -> transformer_spec.TransformerSpec:
-    """A network with random weights, as a converter would describe it."""
-    rng = np.random.default_rng(3)
-
-    def matrix(*shape: int) -> Any:
-        return (rng.normal(size=shape) * shape[-1] ** -0.5 * 1.5).astype(np.float32)
-
-    def vector(size: int, around: float = 0.0) -> Any:
-        return (around + rng.normal(size=size) * 0.2).astype(np.float32)
-
-    def linear(spec: Any, outputs: int, inputs: int) -> None:
-        spec.weight = matrix(outputs, inputs)
-        if biases:
-            spec.bias = vector(outputs)
-
-    def norm(spec: Any) -> None:
-        spec.gamma, spec.beta = vector(WIDTH, 1.0), vector(WIDTH)
-
-    spec = transformer_spec.TransformerSpec.from_config(
-        layers, HEADS, pre_norm=pre_norm, activation=activation
-    )
-    tables = [matrix(len(pieces), WIDTH) for _ in range(3)]
-    if tying != "none":
-        tables[2] = tables[1]
-    if tying == "all":
-        tables[0] = tables[1]
-    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = tables[:2]
-    spec.decoder.projection.weight = tables[2]
-    if biases:
-        spec.decoder.projection.bias = vector(len(pieces))
-    for side in (spec.encoder, spec.decoder):
-        side.scale_embeddings = scale
-        if positions:
-            side.position_encodings.encodings = matrix(64, WIDTH)
-        if pre_norm:
-            norm(side.layer_norm)
-        for layer in side.layer:
-            linear(layer.self_attention.linear[0], 3 * WIDTH, WIDTH)
-            linear(layer.self_attention.linear[1], WIDTH, WIDTH)
-            norm(layer.self_attention.layer_norm)
-            if side is spec.decoder:
-                for part, outputs in zip(layer.attention.linear, (1, 2, 1), strict=True):
-                    linear(part, outputs * WIDTH, WIDTH)
-                norm(layer.attention.layer_norm)
-            linear(layer.ffn.linear_0, INNER, WIDTH)
-            linear(layer.ffn.linear_1, WIDTH, INNER)
-            norm(layer.ffn.layer_norm)
-    for name, value in attributes.items():
-        setattr(spec.decoder if hasattr(spec.decoder, name) else spec.config, name, value)
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
-    return spec
-
-
-def saved(directory: Path, *, quantization: str | None = None, **options: Any) -> Path:
-    """A model directory with its SentencePiece model."""
-    directory.mkdir()
-    texts = [*sentences("source", 100), *sentences("target", 100)]
-    pieces = train_spm(texts, directory / "sentencepiece.model", 80)
-    assert pieces[:3] == ["<unk>", "<s>", "</s>"]
-    spec = random_spec(["<blank>", *pieces], **options)
-    spec.validate()
-    spec.optimize(quantization=quantization)
-    spec.save(str(directory))
-    return directory
-
-
-def hypotheses(
-    imported: Imported, texts: list[str], beam_size: int, longest: int = 64
-) -> list[tuple[list[str], float]]:
-    """The best of each text."""
-    source, target = (
-        sentencepiece.SentencePieceProcessor(model_proto=content)
-        for content in (imported.source_model, imported.target_model)
-    )
-    decoder = ReferenceDecoder(imported.network)
-    searching = Searching(SPECIAL_IDS, beam_size, 1.0)
-    end = [SPECIAL_IDS.eos] if imported.source_eos else []
-    found = []
-    for text in texts:
-        best = searching.best(decoder, [*source.encode(text), *end], longest)[0]
-        found.append(([target.id_to_piece(i) for i in best.token_ids], best.score))
-    return found
 
 
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -38,13 +38,6 @@ TAGS = (">>fra<<", ">>pt_BR<<", ">>xx_Deva1<<")
 
 
 @pytest.fixture(scope="module")
-def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("marian") / "Opus-MT_de en"
-    write_marian(directory, encoder_layers=1, decoder_layers=1)
-    return directory
-
-
-@pytest.fixture(scope="module")
 def m2m100(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("m2m100") / "m2m"
     write_m2m100(directory, encoder_layers=1, decoder_layers=1)
@@ -64,9 +57,9 @@ def rewritten(directory: Path, file: str, **changes: Any) -> None:
 
 
 def test_published_bundle_matches_the_checkpoint_and_its_card(
-    marian: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_marian: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [*ADD, str(marian), "--bundles", str(tmp_path), "--calibrate", str(text)]
+    arguments = [*ADD, str(small_marian), "--bundles", str(tmp_path), "--calibrate", str(text)]
     assert main([*arguments, "--precisions", "int8", "fp32"]) == 0
     assert "published" in capsys.readouterr().out
     bundle = Bundle.open(tmp_path / "opus-mt_de-en")
@@ -131,8 +124,10 @@ def test_ranges_of_generated_sentences_are_close_to_those_of_real_ones(tmp_path:
     assert 0.8 < float(np.median(ratios)) < 1.5
 
 
-def test_no_sentence_is_generated_without_pieces_or_positions(marian: Path, tmp_path: Path) -> None:
-    imported = read_checkpoint(marian)
+def test_no_sentence_is_generated_without_pieces_or_positions(
+    small_marian: Path, tmp_path: Path
+) -> None:
+    imported = read_checkpoint(small_marian)
     tokenizer = source_tokenizer(imported, tmp_path)
     model = parse(imported.source_model, "source.spm")
     with pytest.raises(UnsupportedCheckpoint, match="positions for 0 of them"):
@@ -142,11 +137,13 @@ def test_no_sentence_is_generated_without_pieces_or_positions(marian: Path, tmp_
         generated(model, tokenizer, 1, 1, 8)
 
 
-def test_calibration_text_of_one_line_is_too_little_for_int8(marian: Path, tmp_path: Path) -> None:
+def test_calibration_text_of_one_line_is_too_little_for_int8(
+    small_marian: Path, tmp_path: Path
+) -> None:
     text = tmp_path / "one.de"
     text.write_text(sentences("source", 1, seed=9)[0])
     with pytest.raises(NeedsTexts, match="1 are too few"):
-        import_model(marian, tmp_path, texts=[(None, text)])
+        import_model(small_marian, tmp_path, texts=[(None, text)])
 
 
 def test_every_target_that_a_tag_names_is_a_direction(tmp_path: Path, text: Path) -> None:
@@ -210,15 +207,19 @@ def test_texts_need_a_known_language(m2m100: Path, text: Path, tmp_path: Path) -
         ({"d_model": 16}, r"implies \["),
         ({"encoder_layers": 2}, r"has no tensor model\.encoder\.layers\.1"),
         ({"decoder_layers": 0}, "no supported network has|at least"),
+        ({"encoder_layers": 10**6}, "it has 1000000 layers"),
+        ({"decoder_layers": 10**12}, "decoder_layers 1000000000000; at most 2000000"),
+        ({"max_position_embeddings": 10**6, "d_model": 10**6}, "1000000 positions of width"),
+        ({"vocab_size": 10**9, "decoder_vocab_size": 10**9}, "vocab_size 1000000000; at most"),
         ({"vocab_size": 7}, "the configuration says that it has 7 ids"),
         ({"eos_token_id": 5}, "calls .* 5 eos"),
     ],
 )
 def test_unsupported_checkpoints_are_refused_by_name(
-    marian: Path, tmp_path: Path, change: dict[str, Any], complaint: str
+    small_marian: Path, tmp_path: Path, change: dict[str, Any], complaint: str
 ) -> None:
     directory = tmp_path / "changed"
-    shutil.copytree(marian, directory)
+    shutil.copytree(small_marian, directory)
     rewritten(directory, "config.json", **change)
     with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
         read_checkpoint(directory)
@@ -242,28 +243,30 @@ def test_unsupported_checkpoints_are_refused_by_name(
     ],
 )
 def test_missing_or_inconsistent_files_are_named(
-    marian: Path, tmp_path: Path, break_it: Callable[[Path], object], complaint: str
+    small_marian: Path, tmp_path: Path, break_it: Callable[[Path], object], complaint: str
 ) -> None:
     directory = tmp_path / "broken"
-    shutil.copytree(marian, directory)
+    shutil.copytree(small_marian, directory)
     break_it(directory)
     with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
         read_checkpoint(directory)
 
 
 def test_refusal_is_one_line_on_the_command_line(
-    tmp_path: Path, marian: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, small_marian: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*ADD, str(tmp_path / "absent")]) == 2
     assert capsys.readouterr().err.startswith("dragoman: ")
-    assert main([*ADD, str(marian), "--name", "Über"]) == 2
+    assert main([*ADD, str(small_marian), "--name", "Über"]) == 2
     assert "a bundle cannot be called 'Über'" in capsys.readouterr().err
-    assert main([*ADD, str(marian), "--languages", "de", "--to", "en"]) == 2
+    assert main([*ADD, str(small_marian), "--languages", "de", "--to", "en"]) == 2
 
 
-def test_options_that_a_bundle_cannot_express_are_on_its_card(marian: Path, tmp_path: Path) -> None:
+def test_options_that_a_bundle_cannot_express_are_on_its_card(
+    small_marian: Path, tmp_path: Path
+) -> None:
     directory = tmp_path / "changed"
-    shutil.copytree(marian, directory)
+    shutil.copytree(small_marian, directory)
     rewritten(directory, "generation_config.json", early_stopping=False, no_repeat_ngram_size=3)
     unmapped = read_checkpoint(directory).unmapped
     assert unmapped == ("no_repeat_ngram_size 3", "early_stopping False")

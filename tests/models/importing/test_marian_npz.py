@@ -25,8 +25,8 @@ from models.importing.model import Imported
 from models.importing.npz import Npz
 from models.importing.refusals import ImportRefused, NotACheckpoint, UnsupportedCheckpoint
 from models.reference.transformer import ReferenceTransformer, sinusoids, weight_shapes
-from tests.models.importing.test_ctranslate2 import hypotheses
 from tests.support.checkpoints import LONGEST, sentences, train_spm, write_marian
+from tests.support.ctranslate2_models import hypotheses
 from tests.support.marian import (
     arrays_of,
     options_of,
@@ -197,6 +197,7 @@ def test_sentencepiece_vocabulary_is_read(plain: Original, tmp_path: Path) -> No
         ({"transformer-heads": "many"}, "transformer-heads 'many', which is not a number"),
         ({"right-left": True}, "right-left 'true'"),
         ({"enc-depth": 3}, "has no encoder_l3_self_Wq"),
+        ({"dec-depth": 9999999}, "it has 9999999 layers"),
         ({"enc-depth": 1}, "what no supported network has: encoder_l2"),
         ({"dim-emb": 16}, r"Wemb has the shape .* implies \["),
         ({"dim-emb": 9999999999}, "which is not a number"),

@@ -1,0 +1,159 @@
+"""Tests of fetching, importing and serving a model of a stand-in hub with one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from models.bundle.bundle import Bundle
+from tests.support.checkpoints import sentences, write_marian
+from tests.support.ctranslate2_models import package
+from tests.support.hub import Hub, running_hub
+from tests.support.server import ROOT, running
+
+NAME = "Helsinki-NLP/opus-mt-fr-en"
+WEIGHTS = "model.safetensors"
+PACKAGE = "fr_en.argosmodel"
+TEXT = sentences("source", 1, seed=11)[0]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained model. Its words are German; it calls its languages French and English."""
+    directory = tmp_path_factory.mktemp("repository") / "opus"
+    write_marian(directory, taught=True, languages=("fra", "eng"))
+    return directory
+
+
+@pytest.fixture
+def hub(checkpoint: Path) -> Iterator[Hub]:
+    with running_hub() as hub:
+        hub.repositories[NAME] = checkpoint
+        yield hub
+
+
+@pytest.fixture
+def bundles(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a service without bundles, which asks the stand-in."""
+    for name, value in {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}.items():
+        monkeypatch.setenv(name, value)
+    directory = tmp_path / "bundles"
+    directory.mkdir()
+    return directory
+
+
+def translated(address: str) -> str:
+    answer = httpx.post(f"{address}/translate", json={"q": TEXT, "source": "fr", "target": "en"})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["translatedText"])
+
+
+def added(bundles: Path, settings: dict[str, str], **options: Any) -> list[str]:
+    """Error lines of the command that ``serve`` runs before it serves."""
+    environment = {f"DRAGOMAN_{name.upper()}": value for name, value in settings.items()}
+    outcome = subprocess.run(
+        [sys.executable, "-m", "service", "models", "add", "--missing", "--bundles", str(bundles)],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        **options,
+    )
+    return [line for line in outcome.stderr.splitlines() if line.startswith("dragoman: ")]
+
+
+@pytest.mark.slow
+def test_pair_is_fetched_despite_an_interruption_imported_and_served(
+    hub: Hub, bundles: Path, checkpoint: Path
+) -> None:
+    # The connection breaks in the middle of the weights.
+    hub.cut[WEIGHTS] = (checkpoint / WEIGHTS).stat().st_size // 2
+    with running(bundles, "--real", models="fr-en") as server:
+        first_answer = translated(server.address)
+        assert "licence: cc-by-4.0" in server.log.read_text(encoding="utf-8")
+    # The library keeps chunks of 10 MB, more than this file has; test_hub has smaller ones.
+    assert len(hub.ranges_of(WEIGHTS)) == 2
+    manifest = Bundle.open(bundles / "opus-mt-fr-en").manifest
+    assert manifest.precisions == ("int8", "fp16")
+    # The second start needs no hub.
+    hub.requests.clear()
+    with running(bundles, "--real", models="fr-en") as server:
+        assert translated(server.address) == first_answer
+    assert hub.requests == []
+
+
+@pytest.mark.slow
+def test_package_of_argos_is_fetched_imported_and_served(
+    hub: Hub, bundles: Path, tmp_path: Path
+) -> None:
+    content = package(tmp_path)
+    entry = {
+        "from_code": "fr",
+        "to_code": "en",
+        "package_version": "1.9",
+        "links": [f"{hub.address}/files/{PACKAGE}"],
+    }
+    hub.files |= {"index.json": json.dumps([entry]).encode(), PACKAGE: content}
+    settings = {"models": "argos:fr-en", "argos_index": f"{hub.address}/files/index.json"}
+    # An earlier command was interrupted.
+    hub.cut[PACKAGE] = len(content) // 2
+    (error,) = added(bundles, settings)
+    assert "the same command continues where this one stopped" in error
+    with running(bundles, "--real", **settings) as server:
+        assert translated(server.address)
+    assert hub.ranges_of(PACKAGE) == ["", f"bytes={len(content) // 2}-"]
+    origin = Bundle.open(bundles / "argos-fr-en").manifest.provenance.origin
+    assert origin == "argos:fr-en, version 1.9"
+
+
+def limit_file_sizes() -> None:
+    """The kernel refuses to write further bytes, as on a full disk."""
+    size = 20_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.slow
+def test_each_failure_is_one_line_and_leaves_nothing_half_imported(
+    hub: Hub, bundles: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"models": "fr-en"}
+
+    def refusal(home: str, **options: Any) -> str:
+        monkeypatch.setenv("HF_HOME", str(tmp_path / home))
+        (line,) = added(bundles, settings, **options)
+        assert line.startswith("dragoman: fr-en is not added: ")
+        assert list(bundles.iterdir()) == []
+        return line
+
+    with monkeypatch.context() as offline:
+        offline.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        assert "cannot be fetched from http://127.0.0.1:9" in refusal("offline")
+    hub.absent.add("source.spm")
+    assert "it answers 404" in refusal("absent")
+    hub.absent.clear()
+    assert "cannot be stored" in refusal("full", preexec_fn=limit_file_sizes)
+    hub.wrong.add(WEIGHTS)
+    assert f"{WEIGHTS} of {NAME} has another hash" in refusal("wrong")
+    hub.wrong.clear()
+    incomplete = tmp_path / "incomplete"
+    shutil.copytree(checkpoint, incomplete)
+    (incomplete / "vocab.json").unlink()
+    hub.repositories[NAME] = incomplete
+    assert "has no vocab.json" in refusal("incomplete")
+    hub.repositories[NAME] = checkpoint
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    assert added(tmp_path / "other", settings) == []
+    assert [each.name for each in (tmp_path / "other").iterdir()] == ["opus-mt-fr-en"]
+    # Everything is fetched, and the bundle does not fit.
+    assert "File too large" in refusal("home", preexec_fn=limit_file_sizes)
