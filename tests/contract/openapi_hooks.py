@@ -29,6 +29,7 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 NESTED = ("POST /v3/glossaries", "PATCH /v3/glossaries/{glossary_id}")
 """Forms of these have fields such as ``dictionaries[0].entries``, which OpenAPI cannot express."""
 PAIRS = ("POST /attention", "POST /score")
+ALTERNATIVES = ("POST /alternatives",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Refusal:
 
 REFUSALS = (
     Refusal(
-        (*TRANSLATING, *FILES, *PAIRS, *DICTIONARIES, "POST /suggest"),
+        (*TRANSLATING, *FILES, *PAIRS, *ALTERNATIVES, *DICTIONARIES, "POST /suggest"),
         "is not supported|'(source|target)_lang' not supported|are not supported for"
         "|is not available as a target language",
         "the document describes languages as text, because those on offer change",
@@ -69,19 +70,29 @@ REFUSALS = (
         "only the tokenizer knows what a text becomes",
     ),
     Refusal(
-        (*TRANSLATING, *FILES, *PAIRS),
+        (*TRANSLATING, *FILES, *PAIRS, *ALTERNATIVES),
         "has [0-9]+ tokens",
         "JSON Schema counts characters, models read tokens",
     ),
     Refusal(
-        (*TRANSLATING, *FILES, *PAIRS),
+        (*TRANSLATING, *FILES, *PAIRS, *ALTERNATIVES),
         "is not available as a target language .* with ",
         "a model that is asked for by name has a pair of its own",
     ),
     Refusal(
-        (*TRANSLATING, *FILES),
+        (*TRANSLATING, *FILES, *ALTERNATIVES),
         "cannot be detected",
         "some texts are in no language on offer",
+    ),
+    Refusal(
+        ALTERNATIVES,
+        "is not the beginning of a word|is copied from the text|source and target are both",
+        "JSON Schema does not compare a position with a text, nor languages with each other",
+    ),
+    Refusal(
+        ("POST /translate",),
+        "prefix (needs|parameter (is of one text|excludes))",
+        "what a prefix goes with depends on other fields",
     ),
     Refusal(
         ("GET /v2/translate", "POST /v2/translate"),
