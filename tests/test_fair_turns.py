@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 from service.fair_turns import FairTurns
 
@@ -85,3 +86,21 @@ async def test_cancelled_calls_free_their_place() -> None:
     assert calls.running == ["a"]
     await calls.release()
     await third
+
+
+async def test_callers_without_calls_take_no_memory() -> None:
+    turns = FairTurns(2)
+
+    async def call(numbers: range) -> None:
+        for number in numbers:
+            async with turns.turn(f"address {number}"):
+                pass
+
+    await call(range(10))
+    tracemalloc.start()
+    try:
+        await call(range(10, 2_000))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 10_000

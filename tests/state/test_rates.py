@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +98,23 @@ def test_limit_holds_when_only_one_caller_is_tracked() -> None:
     limits.hit("ann", 1)
     with pytest.raises(RateLimited):
         limits.hit("ann", 1)
+
+
+def test_memory_of_many_callers_is_bounded() -> None:
+    limits = RateLimits(clock=lambda: 0.0, most_callers=500)
+
+    def hit(callers: range) -> None:
+        for number in callers:
+            limits.hit(f"address {number:0>64}", per_minute=10)
+
+    hit(range(1_000))
+    tracemalloc.start()
+    try:
+        hit(range(1_000, 2_000))
+        once, _ = tracemalloc.get_traced_memory()
+        hit(range(2_000, 10_000))
+        often, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(limits) == 500
+    assert often < 1.1 * once
