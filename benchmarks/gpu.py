@@ -38,7 +38,7 @@ from benchmarks.workloads import (
     random_words,
 )
 from models.bundle.bundle import Bundle
-from models.bundle.manifest import Precision
+from models.bundle.manifest import Dimensions, Precision
 from service.engine.beam_scheduler import BeamScheduler
 from service.engine.engine import Engine
 from service.engine.scheduler import Scheduler
@@ -51,6 +51,7 @@ from service.runtime.resident import ResidentBackend
 from service.runtime.sessions import Device, available_device, usable_gpus
 
 BEAM_SIZE = 4
+SENTENCES = (1, 8, 32, 128, 256)
 PARITY_SENTENCES = 64
 RUNS = 5
 ARRIVING = 4
@@ -301,7 +302,9 @@ def measure(
         step_milliseconds=statistics.median(steps[2:]) * 1e3,
         host_milliseconds=statistics.median(host[2:]) * 1e3,
         launches=launches,
-        roofline_milliseconds=step_bytes(bundle, precision, sentences) / bandwidth * 1e3,
+        roofline_milliseconds=step_bytes(bundle.manifest.dimensions, precision, sentences)
+        / bandwidth
+        * 1e3,
         torch_milliseconds=torch_step_seconds(device, sentences) * 1e3,
         memory_megabytes=used,
     )
@@ -327,9 +330,8 @@ def _launches(work: Callable[[], object], device: Device) -> int:
     return sum(not event.name.startswith(("Memcpy", "Memset", "cuda")) for event in events)
 
 
-def step_bytes(bundle: Bundle, precision: Precision, sentences: int) -> int:
+def step_bytes(dimensions: Dimensions, precision: Precision, sentences: int) -> int:
     """Bytes that a step must read: the decoder's weights, and half the final keys and values."""
-    dimensions = bundle.manifest.dimensions
     size = {"fp32": 4, "fp16": 2, "int8": 1}[precision]
     width, inner = dimensions.width, dimensions.feed_forward
     of_a_layer = 6 * width * width + 2 * width * inner
@@ -376,7 +378,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bundle", type=Path, help="a bundle (default: the base network)")
     parser.add_argument("--precision", choices=("fp16", "fp32", "int8"), default="fp16")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--sentences", type=int, nargs="+", default=[1, 8, 32, 128, 256])
+    parser.add_argument("--sentences", type=int, nargs="+", default=SENTENCES)
     parser.add_argument("--record", type=Path, help="file that gets a line of JSON for each result")
     parser.add_argument("--cache", type=Path, default=CACHE)
     return parser

@@ -56,7 +56,9 @@ def test_step_bytes_are_those_of_weights_and_caches(bundle: Bundle) -> None:
     width, inner, layers = CONFIG.width, CONFIG.feed_forward, CONFIG.decoder_layers
     weights = layers * (6 * width**2 + 2 * width * inner) + width * CONFIG.target_vocabulary
     entries = gpu.FIXED_TOKENS // 2 + gpu.BEAM_SIZE + gpu.FIXED_TOKENS
-    one, two = (gpu.step_bytes(bundle, "fp16", sentences) for sentences in (1, 2))
+    one, two = (
+        gpu.step_bytes(bundle.manifest.dimensions, "fp16", sentences) for sentences in (1, 2)
+    )
     assert two - one == 2 * 2 * layers * width * entries
     assert one - (two - one) == 2 * weights
 
