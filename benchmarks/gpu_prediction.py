@@ -50,8 +50,8 @@ GPUS = {"h100": Gpu(3.35e12, 989e12), "h200": Gpu(4.8e12, 989e12)}
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a step is executed."""
+class StepKind:
+    """How a step is executed, and what it costs apart from the network."""
 
     launches: int
     """Kernels and products of a step."""
@@ -64,8 +64,8 @@ class Way:
     """Whether the host reads a step while the GPU computes the next."""
 
 
-SYNCHRONOUS = Way(208, 32, 0.10e-3, 1.1e-6, overlaps=False)
-RESIDENT = Way(182, 10, 0.03e-3, 0.2e-6, overlaps=True)
+SYNCHRONOUS = StepKind(172, 32, 0.10e-3, 1.1e-6, overlaps=False)
+RESIDENT = StepKind(182, 10, 0.03e-3, 0.2e-6, overlaps=True)
 ENCODER_LAUNCHES = 165
 ENCODE, ENCODE_SENTENCE = 0.1e-3, 5e-6
 """Seconds of the host for an encode without its launches, and for each of its sentences."""
@@ -75,18 +75,18 @@ REPLACED = 0.11e-3
 """Seconds of the host for a sentence that ends and another one that begins, its encode apart."""
 
 
-class Work(NamedTuple):
-    """Seconds of the device and of the host."""
+class Seconds(NamedTuple):
+    """What a part of an iteration takes."""
 
     device: float
     host: float
 
 
-NOTHING = Work(0.0, 0.0)
+NO_SECONDS = Seconds(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PredictedRow:
     capture: bool
     resident: bool
     sentences: int
@@ -134,19 +134,19 @@ def table(gpu: Gpu) -> Iterator[str]:
         yield f"| {name} | {max(SENTENCES)}, arriving | | | | | | {rate:,.0f} |"
 
 
-def rows(gpu: Gpu) -> Iterator[Row]:
+def rows(gpu: Gpu) -> Iterator[PredictedRow]:
     for capture, resident in _VARIANTS:
         for sentences in SENTENCES:
             yield predict(gpu, sentences, capture=capture, resident=resident)
 
 
-def predict(gpu: Gpu, sentences: int, *, capture: bool, resident: bool) -> Row:
+def predict(gpu: Gpu, sentences: int, *, capture: bool, resident: bool) -> PredictedRow:
     """A row of sentences that begin and end together."""
     step, host = step_seconds(gpu, sentences, capture=capture, resident=resident)
-    encode = max(encode_work(gpu, sentences, FIXED_TOKENS))
+    encode = max(encode_seconds(gpu, sentences, FIXED_TOKENS))
     # A beam search needs all its hypotheses, and a step on the device is read after the next.
     seconds = encode + (FIXED_TOKENS + resident) * step
-    return Row(
+    return PredictedRow(
         capture,
         resident,
         sentences,
@@ -160,32 +160,34 @@ def predict(gpu: Gpu, sentences: int, *, capture: bool, resident: bool) -> Row:
 
 
 def step_seconds(
-    gpu: Gpu, sentences: int, *, capture: bool, resident: bool, further: Work = NOTHING
+    gpu: Gpu, sentences: int, *, capture: bool, resident: bool, further: Seconds = NO_SECONDS
 ) -> tuple[float, float]:
-    """Seconds of a step with ``further`` work, and of the host in it."""
-    way = RESIDENT if resident else SYNCHRONOUS
-    launching = 0.0 if capture else way.launches * HOST_PER_LAUNCH
-    host = way.host + way.host_per_sentence * sentences + further.host
+    """Seconds of a step with ``further`` ones, and of the host in it."""
+    kind = RESIDENT if resident else SYNCHRONOUS
+    launching = 0.0 if capture else kind.launches * HOST_PER_LAUNCH
+    host = kind.host + kind.host_per_sentence * sentences + further.host
     d, rows = _DIMENSIONS, sentences * BEAM_SIZE
     weights = d.decoder_layers * (6 * d.width**2 + 2 * d.width * d.feed_forward)
     weights += d.width * d.vocabulary_size
     entries = FIXED_TOKENS // 2 + BEAM_SIZE + FIXED_TOKENS
     operations = 2 * rows * weights + 4 * rows * d.decoder_layers * d.width * entries
-    moved = step_bytes(d, "fp16", sentences) + rows * d.vocabulary_size * way.logit_bytes
-    device = _device_seconds(gpu, way.launches, moved, operations) + further.device
-    if way.overlaps:
+    moved = step_bytes(d, "fp16", sentences) + rows * d.vocabulary_size * kind.logit_bytes
+    device = _device_seconds(gpu, kind.launches, moved, operations) + further.device
+    if kind.overlaps:
         return max(launching + host, device), launching + host
     # The host waits for the device and then reads.
     return max(launching, device) + host, launching + host
 
 
-def encode_work(gpu: Gpu, sentences: int, length: float) -> Work:
+def encode_seconds(gpu: Gpu, sentences: int, length: float) -> Seconds:
     """An encode, keys and values of cross-attention counted."""
     d = _DIMENSIONS
     weights = d.encoder_layers * (4 * d.width**2 + 2 * d.width * d.feed_forward)
     weights += d.decoder_layers * 2 * d.width**2
     device = _device_seconds(gpu, ENCODER_LAUNCHES, 2 * weights, 2 * sentences * length * weights)
-    return Work(device, ENCODER_LAUNCHES * HOST_PER_LAUNCH + ENCODE + ENCODE_SENTENCE * sentences)
+    return Seconds(
+        device, ENCODER_LAUNCHES * HOST_PER_LAUNCH + ENCODE + ENCODE_SENTENCE * sentences
+    )
 
 
 def arriving(gpu: Gpu, slots: int, *, capture: bool, resident: bool) -> float:
@@ -198,11 +200,11 @@ def arriving(gpu: Gpu, slots: int, *, capture: bool, resident: bool) -> float:
         admitted = [waiting.pop() for _ in range(min(slots - len(ends), len(waiting)))]
         for length in admitted:
             heapq.heappush(ends, steps + length + resident)
-        work = NOTHING
+        work = NO_SECONDS
         if admitted:
-            encode = encode_work(gpu, len(admitted), max(admitted))
+            encode = encode_seconds(gpu, len(admitted), max(admitted))
             scattered = SCATTERED if resident else 0.0
-            work = Work(encode.device, encode.host + len(admitted) * (REPLACED + scattered))
+            work = Seconds(encode.device, encode.host + len(admitted) * (REPLACED + scattered))
         seconds += step_seconds(gpu, len(ends), capture=capture, resident=resident, further=work)[0]
         steps += 1
         while ends and ends[0] <= steps:
@@ -240,7 +242,7 @@ def _device_seconds(gpu: Gpu, launches: int, moved: float, operations: float) ->
     )
 
 
-def _name(row: Row) -> str:
+def _name(row: PredictedRow) -> str:
     return f"{'device' if row.resident else 'host'}{', captured' if row.capture else ''}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import onnx
@@ -146,8 +147,7 @@ class Emitter:
 
         def inner_and_outer(y: str) -> str:
             if self.precision != "int8" or self.config.activation != "relu":
-                inner = self.activation(self.linear(y, f"{name}.inner", name))
-                return self.linear(inner, f"{name}.outer", f"{name}.outer")
+                return self.linear(self._inner(layer, y), f"{name}.outer", f"{name}.outer")
             # uint8 with zero point 0 clips negative values, so quantising is the ReLU.
             scale, zero = self._input(name)
             into = self._input(f"{name}.outer")
@@ -156,6 +156,48 @@ class Emitter:
             return self._integer_product(inner, *into, f"{name}.outer")
 
         return self.residual(x, name, inner_and_outer)
+
+    def fused_decoder(
+        self, x: str, attend: Callable[[int, str], str], cross: Callable[[int, str], str]
+    ) -> str:
+        """The layers of the decoder and its last norm, ``[R, W]``, with few launches on a GPU.
+
+        One operator adds the bias of a sub-layer's last product and the residual, and normalises.
+        ``attend`` and ``cross`` return the joined heads for the number of a layer and its input.
+        """
+        g, before = self.graph, self.config.norm == "before"
+        parts: list[tuple[str, Callable[[str], str], str]] = []
+        for i in range(self.config.decoder_layers):
+            name = f"decoder.{i}"
+            parts += [
+                (f"{name}.attention", partial(attend, i), f"{name}.attention.output"),
+                (f"{name}.cross", partial(cross, i), f"{name}.cross.output"),
+                (f"{name}.feed_forward", partial(self._inner, name), f"{name}.feed_forward.outer"),
+            ]
+        norms = [f"{name}.norm" for name, _, _ in parts]
+        y = self.norm(x, norms[0]) if before else x
+        if before:
+            norms = [*norms[1:], "decoder.norm"]
+        for (_, sublayer, output), norm in zip(parts, norms, strict=True):
+            added = [self.weight(f"{norm}.scale"), self.weight(f"{norm}.bias")]
+            if g.has_weight(f"{output}.bias"):
+                added.append(self.weight(f"{output}.bias", output))
+            product = g.op("Gemm", sublayer(y), self.weight(f"{output}.weight"), transB=1)
+            y, total = g.ops(
+                "SkipLayerNormalization",
+                x,
+                product,
+                *added,
+                domain=MICROSOFT,
+                into=["", None, None, ""],
+                epsilon=1e-5,
+            )
+            x = total if before else y
+        return y if before else self.norm(x, "decoder.norm")
+
+    def _inner(self, layer: str, y: str) -> str:
+        name = f"{layer}.feed_forward"
+        return self.activation(self.linear(y, f"{name}.inner", name))
 
     def activation(self, x: str) -> str:
         """The activation as one node. QuickGelu is x · sigmoid(alpha · x); SiLU is alpha = 1."""

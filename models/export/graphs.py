@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -84,8 +84,8 @@ def _step(e: Emitter) -> None:
     width_shape = e.shape_with("token_ids", e.config.width)
     head_shape = e.shape_with("token_ids", *e.head_sizes)
 
-    def look(name: str, query: str, keys: str, values: str, bias: str) -> str:
-        """Attention of a sentence's rows over the sentence's shared cache."""
+    def look(query: str, keys: str, values: str, bias: str) -> str:
+        """Attention of a sentence's rows over the sentence's shared cache: the joined heads."""
         query = g.op("Reshape", query, width_shape)
         heads = e.config.heads
         joined = g.op(
@@ -99,7 +99,7 @@ def _step(e: Emitter) -> None:
             domain=MICROSOFT,
             num_heads=heads,
         )
-        return e.linear(e.flat(joined), f"{name}.output", f"{name}.output")
+        return e.flat(joined)
 
     def attend(i: int, y: str) -> str:
         name = f"decoder.{i}.attention"
@@ -114,21 +114,29 @@ def _step(e: Emitter) -> None:
             )
             for kind, part in (("keys", key), ("values", value))
         )
-        return look(name, query, keys, values, "self_bias")
+        return look(query, keys, values, "self_bias")
 
     def cross(i: int, y: str) -> str:
         name = f"decoder.{i}.cross"
         query = e.linear(y, f"{name}.query", name)
         if i == e.config.decoder_layers - 1:
             _source_attention(e, query, f"cross_keys.{i}")
-        return look(name, query, f"cross_keys.{i}", f"cross_values.{i}", "cross_bias")
+        return look(query, f"cross_keys.{i}", f"cross_values.{i}", "cross_bias")
 
     x = e.flat(e.embed("target", "token_ids", "positions"))
+    if e.precision == "fp16":
+        _candidates(e, _logits(e, e.fused_decoder(x, attend, cross)))
+        return
+
+    def with_output(sublayer: Callable[[int, str], str], i: int, name: str, y: str) -> str:
+        return e.linear(sublayer(i, y), f"{name}.output", f"{name}.output")
+
     for i in range(e.config.decoder_layers):
-        name = f"decoder.{i}"
-        x = e.residual(x, f"{name}.attention", partial(attend, i))
-        x = e.residual(x, f"{name}.cross", partial(cross, i))
-        x = e.feed_forward(x, name)
+        layer = f"decoder.{i}"
+        for kind, sublayer in (("attention", attend), ("cross", cross)):
+            name = f"{layer}.{kind}"
+            x = e.residual(x, name, partial(with_output, sublayer, i, name))
+        x = e.feed_forward(x, layer)
     _candidates(e, _logits(e, e.norm(x, "decoder.norm")))
 
 

@@ -12,9 +12,6 @@ time the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -114,43 +111,9 @@ class _Resident:
         g.op("Gather", g.tensor("position_after", after), "positions", into="next_positions")
 
     def decoder(self) -> str:
-        """As the decoder of ``step``, but one operator adds a sub-layer's bias, the residual and
-        normalises."""
-        e, g, config = self.e, self.g, self.config
-        before = config.norm == "before"
-        parts: list[tuple[str, Callable[[str], str], str]] = []
-        for i in range(config.decoder_layers):
-            name = f"decoder.{i}"
-            parts += [
-                (f"{name}.attention", partial(self._attend, i), f"{name}.attention.output"),
-                (f"{name}.cross", partial(self._cross, i), f"{name}.cross.output"),
-                (f"{name}.feed_forward", partial(self._inner, name), f"{name}.feed_forward.outer"),
-            ]
-        norms = [f"{name}.norm" for name, _, _ in parts]
+        e = self.e
         x = e.flat(e.embed("target", self.tokens, "positions"))
-        y = e.norm(x, norms[0]) if before else x
-        if before:
-            norms = [*norms[1:], "decoder.norm"]
-        for (_, sublayer, output), norm in zip(parts, norms, strict=True):
-            added = [e.weight(f"{norm}.scale"), e.weight(f"{norm}.bias")]
-            if g.has_weight(f"{output}.bias"):
-                added.append(e.weight(f"{output}.bias", output))
-            product = g.op("Gemm", sublayer(y), e.weight(f"{output}.weight"), transB=1)
-            y, total = g.ops(
-                "SkipLayerNormalization",
-                x,
-                product,
-                *added,
-                domain=MICROSOFT,
-                into=["", None, None, ""],
-                epsilon=1e-5,
-            )
-            x = total if before else y
-        return y if before else e.norm(x, "decoder.norm")
-
-    def _inner(self, name: str, y: str) -> str:
-        inner = self.e.linear(y, f"{name}.feed_forward.inner", f"{name}.feed_forward")
-        return self.e.activation(inner)
+        return e.fused_decoder(x, self._attend, self._cross)
 
     def _attend(self, i: int, y: str) -> str:
         e, g = self.e, self.g

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -202,6 +203,15 @@ def test_the_graphs_of_a_precision_share_one_file_of_weights(graphs: Path) -> No
             if entry.key == "location"
         }
         assert locations == {f"weights.{precision}.bin"}
+
+
+def test_step_in_fp16_adds_and_normalises_in_one_operator(graphs: Path) -> None:
+    step = onnx.load(graphs / "step.fp16.onnx", load_external_data=False)
+    operators = Counter(node.op_type for node in step.graph.node)
+    assert operators["SkipLayerNormalization"] == 3 * CONFIG.decoder_layers
+    assert operators["LayerNormalization"] <= 1
+    # Of the positions, and of the edits.
+    assert operators["Add"] <= 2 + 1
 
 
 def test_int8_is_a_fraction_of_the_size(tmp_path: Path) -> None:
