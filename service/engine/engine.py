@@ -21,7 +21,14 @@ from typing import Any, assert_never
 from service.engine.errors import BackendFailed, EngineError, EngineStopped
 from service.engine.iteration import NO_CACHE, Departure, Finished, Iteration, LeaveReason, Observe
 from service.engine.scheduler import BatchScheduler, Plan, Sequence
-from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Priority
+from service.engine.types import (
+    DEFAULT_ORIGIN,
+    Decoded,
+    DecodingOptions,
+    Durations,
+    FinishReason,
+    Origin,
+)
 from service.runtime.backend import (
     Admission,
     Backend,
@@ -118,15 +125,12 @@ class Engine:
         self,
         source_ids: tuple[int, ...],
         options: DecodingOptions,
-        priority: Priority = "interactive",
-        request: int = 0,
-        caller: str = "",
+        origin: Origin = DEFAULT_ORIGIN,
     ) -> Decoded:
         """Decode one sentence. Cancelling the call removes it from the batch.
 
-        ``source_ids`` ends with ``eos``. Sentences of one ``request`` share its turns in the
-        waiting line, and those of one ``caller`` its share of the batch. Raises an ``EngineError``
-        if the sentence is refused, if the model fails on it, or if the engine stops first.
+        ``source_ids`` ends with ``eos``. Raises an ``EngineError`` if the sentence is refused, if
+        the model fails on it, or if the engine stops first.
         """
         if self._stopped or self._loop is None:
             raise EngineStopped("the engine is not running")
@@ -134,9 +138,9 @@ class Engine:
             next(self._ids),
             source_ids,
             options,
-            priority,
-            request,
-            caller,
+            origin.priority,
+            origin.request,
+            origin.caller,
             arrived=time.perf_counter(),
         )
         future: asyncio.Future[Decoded] = self._loop.create_future()

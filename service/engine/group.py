@@ -11,12 +11,12 @@ sentences. Its first success ends this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from service.engine.engine import Engine
 from service.engine.errors import BackendFailed, EngineStopped
-from service.engine.types import Decoded, DecodingOptions, Priority
+from service.engine.types import DEFAULT_ORIGIN, Decoded, DecodingOptions, Origin
 
 _MOST_DOUBLINGS = 10
 """A device that failed this often in a row is tried again at a thousandth of the others' load."""
@@ -53,34 +53,24 @@ class EngineGroup:
         self,
         source_ids: tuple[int, ...],
         options: DecodingOptions,
-        priority: Priority = "interactive",
-        request: int = 0,
-        caller: str = "",
+        origin: Origin = DEFAULT_ORIGIN,
     ) -> Decoded:
         """As ``Engine.decode``. Raises the error of the second engine if two have failed."""
         fitting = self._fitting(options)
         first = self._least_loaded(fitting)
         try:
-            return await self._decode(first, source_ids, options, priority, request, caller)
+            return await self._counted(first, first.decode(source_ids, options, origin))
         except (BackendFailed, EngineStopped):
             others = [e for e in {*fitting, *self._general} if e is not first and e.alive]
             if self._closed or not others:
                 raise
-        return await self._decode(
-            self._least_loaded(others), source_ids, options, priority, request, caller
-        )
+        second = self._least_loaded(others)
+        return await self._counted(second, second.decode(source_ids, options, origin))
 
-    async def _decode(
-        self,
-        engine: Engine,
-        source_ids: tuple[int, ...],
-        options: DecodingOptions,
-        priority: Priority,
-        request: int,
-        caller: str,
-    ) -> Decoded:
+    async def _counted(self, engine: Engine, decoding: Awaitable[Decoded]) -> Decoded:
+        """The result of a decoding, whose failure or success counts for its engine."""
         try:
-            decoded = await engine.decode(source_ids, options, priority, request, caller)
+            decoded = await decoding
         except BackendFailed:
             self._failures[engine] = min(self._failures[engine] + 1, _MOST_DOUBLINGS)
             raise

@@ -34,6 +34,20 @@ Priority = Literal["interactive", "bulk"]
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a sentence comes from, which decides its turn and its share of the batch."""
+
+    priority: Priority = "interactive"
+    request: int = 0
+    """Number of the request, whose sentences share its turns in the waiting line."""
+    caller: str = ""
+    """Whose request it is. The sentences of a caller share its part of the batch."""
+
+
+DEFAULT_ORIGIN = Origin()
+
+
+@dataclass(frozen=True, slots=True)
 class WordPieces:
     """How the tokens of a vocabulary make words; ``service.translation.vocabulary`` derives it."""
 

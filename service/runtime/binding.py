@@ -9,8 +9,9 @@ memory.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import onnxruntime
@@ -21,6 +22,10 @@ from service.runtime.backend import BARRED, Candidates, Edits, FloatArray, IntAr
 from service.runtime.memory import ALIGNMENT, Exchange, Memory, Pool
 
 Ids = NDArray[np.int64]
+K = TypeVar("K")
+V = TypeVar("V")
+
+_KEPT_BINDINGS = 64
 
 HIDDEN = {"float32": -1e9, "float16": -6e4}
 """Bias of a masked attention score. Finite, because infinities could produce NaN."""
@@ -161,6 +166,25 @@ class Layout:
         self.places[name] = self.end, shape, dtype
         size = math.prod(shape) * np.dtype(dtype).itemsize
         self.end += -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class KeptBindings(Generic[K, V]):
+    """The bindings of the shapes used last, which ``clear`` forgets when arrays have moved."""
+
+    def __init__(self) -> None:
+        self._bindings: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, shape: K, bind: Callable[[], V]) -> V:
+        """The binding of a shape, made by ``bind`` if none is kept."""
+        if shape not in self._bindings:
+            self._bindings[shape] = bind()
+            if len(self._bindings) > _KEPT_BINDINGS:
+                self._bindings.popitem(last=False)
+        self._bindings.move_to_end(shape)
+        return self._bindings[shape]
+
+    def clear(self) -> None:
+        self._bindings.clear()
 
 
 class StepBinding:

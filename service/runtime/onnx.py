@@ -9,8 +9,6 @@ I/O bindings of a step are kept for later steps of the same shape. Shapes: backe
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from functools import partial
 
 import numpy as np
 import onnxruntime
@@ -19,14 +17,12 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import Dimensions, Precision
 from models.bundle.shortlist import Shortlist
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
-from service.runtime.binding import Ancestry, BatchShortlist, StepBinding
+from service.runtime.binding import Ancestry, BatchShortlist, KeptBindings, StepBinding
 from service.runtime.encoder import SourceEncoder
 from service.runtime.memory import Budget, HostMemory, Memory
-from service.runtime.sessions import int8_saturates, open_session
+from service.runtime.sessions import int8_saturates, opener
 
 logger = logging.getLogger(__name__)
-
-_KEPT_BINDINGS = 64
 
 
 class OnnxBackend:
@@ -62,7 +58,7 @@ class OnnxBackend:
         """Whether keys or values may contain NaN."""
         self._membership = 0
         """Counter that changes with the sentences in the slots."""
-        self._bindings: OrderedDict[tuple[int, int, int], StepBinding] = OrderedDict()
+        self._bindings: KeptBindings[tuple[int, int, int], StepBinding] = KeptBindings()
 
     @classmethod
     def load(
@@ -90,15 +86,7 @@ class OnnxBackend:
         memory = memory or HostMemory()
         if precision == "int8" and int8_saturates():
             logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
-        opened = partial(
-            open_session,
-            bundle,
-            precision=precision,
-            threads=threads,
-            device="cuda" if memory.device == "cuda" else "cpu",
-            device_id=memory.device_id,
-            stream=memory.stream,
-        )
+        opened = opener(bundle, precision, threads=threads, memory=memory)
         # The graphs of other precisions have branches, which cannot be captured.
         capture = memory.captures and precision == "fp16"
         encoder, step = opened(graph="encoder"), opened(graph="step", capture=capture)
@@ -210,9 +198,9 @@ class OnnxBackend:
             # Only steps in fp16 are captured. Others may have a shortlist for each sentence.
             batch = self._memory.batch_size(sentences, self.limits.slots)
         key = batch, rows, min(num_candidates, columns)
-        binding = self._bindings.get(key)
-        if binding is None:
-            binding = StepBinding(
+        return self._bindings.get(
+            key,
+            lambda: StepBinding(
                 self._step,
                 self._own,
                 self._cross,
@@ -220,10 +208,5 @@ class OnnxBackend:
                 self._inputs,
                 self._outputs,
                 *key,
-            )
-            self._bindings[key] = binding
-            if len(self._bindings) > _KEPT_BINDINGS:
-                self._bindings.popitem(last=False)
-        else:
-            self._bindings.move_to_end(key)
-        return binding
+            ),
+        )

@@ -8,7 +8,6 @@ too, and its numbers are ignored. Shapes: backend.py, memory.py, models/bundle/g
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,12 +20,11 @@ from models.bundle.bundle import Bundle
 from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES
 from models.bundle.manifest import Dimensions, Precision
 from service.runtime.backend import Admission, CacheUse, Launch, Limits, Ranked
-from service.runtime.binding import HIDDEN, Layout, visible_source
+from service.runtime.binding import HIDDEN, KeptBindings, Layout, visible_source
 from service.runtime.encoder import SourceEncoder
 from service.runtime.memory import Budget, HostMemory, Memory, consecutive
-from service.runtime.sessions import open_session
+from service.runtime.sessions import opener
 
-_KEPT_BINDINGS = 64
 _ORDERED_ENTRIES = 256
 """Up to this length, CUDA's TopK takes the lowest free entries of a cache first."""
 _MOST_SPARE = 4
@@ -89,7 +87,7 @@ class ResidentBackend:
         self._turn = 0
         self._stale_P = np.ones(slots, np.bool_), np.ones(slots, np.bool_)
         """Slots whose membership each block lacks."""
-        self._bindings: OrderedDict[tuple[int, int], _Bound] = OrderedDict()
+        self._bindings: KeptBindings[tuple[int, int], _Bound] = KeptBindings()
         self._launched_P = np.zeros(slots, np.bool_)
         """Slots of the last launch whose sentences are still there."""
         self._lengths_P = np.zeros(slots, np.int64)
@@ -144,15 +142,7 @@ class ResidentBackend:
         """
         manifest = bundle.manifest
         memory = memory or HostMemory()
-        opened = partial(
-            open_session,
-            bundle,
-            precision=precision,
-            threads=threads,
-            device="cuda" if memory.device == "cuda" else "cpu",
-            device_id=memory.device_id,
-            stream=memory.stream,
-        )
+        opened = opener(bundle, precision, threads=threads, memory=memory)
         encoder = opened(graph="encoder")
         step = opened(graph="resident", capture=memory.captures)
         rows = {node.name: node for node in step.get_inputs()}["sums"].shape[1]
@@ -204,7 +194,7 @@ class ResidentBackend:
         used = int(self._highest_P[slots].max())
         self._fit(used + 1 + 2 * self.limits.rows_per_slot)
         turn, other = self._turn, 1 - self._turn
-        bound = self._binding(sentences, turn)
+        bound = self._bindings.get((sentences, turn), partial(self._bound, sentences, turn))
         if self._stale_P[turn].any():
             self._send(turn)
         self._step.run_with_iobinding(bound.binding, bound.options)
@@ -313,17 +303,8 @@ class ResidentBackend:
         block.send(0, self._places.end)
         self._stale_P[turn][...] = False
 
-    def _binding(self, sentences: int, turn: int) -> _Bound:
-        """The binding of a turn for the first slots, and the options of its runs."""
-        key = sentences, turn
-        if key not in self._bindings:
-            self._bindings[key] = self._bound(sentences, turn)
-            if len(self._bindings) > _KEPT_BINDINGS:
-                self._bindings.popitem(last=False)
-        self._bindings.move_to_end(key)
-        return self._bindings[key]
-
     def _bound(self, sentences: int, turn: int) -> _Bound:
+        """The binding of a turn for the first slots, and the options of its runs."""
         binding = self._step.io_binding()
         memory = self._memory
         places = [address for pool in (self._own, self._cross) for _, address in pool.arrays()]

@@ -6,8 +6,8 @@ import logging
 import os
 import platform
 import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from models.bundle.graphs import (
 )
 from models.bundle.manifest import GraphName, InvalidBundle, Precision
 from service.runtime.cuda import ARCHITECTURES, CudaError, Gpu, find_gpus
+from service.runtime.memory import Memory
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +176,21 @@ def open_session(
         expected = signature(graph, manifest.dimensions, precision)
     check_signature(str(path), expected, found)
     return session
+
+
+def opener(
+    bundle: Bundle, precision: Precision, *, threads: int, memory: Memory
+) -> Callable[..., onnxruntime.InferenceSession]:
+    """``open_session`` for graphs that run where ``memory`` is, in the order of its work."""
+    return partial(
+        open_session,
+        bundle,
+        precision=precision,
+        threads=threads,
+        device="cuda" if memory.device == "cuda" else "cpu",
+        device_id=memory.device_id,
+        stream=memory.stream,
+    )
 
 
 def _beam_of(resident: Signature) -> int:

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from service.engine.types import Decoded, DecodingOptions, Durations, Priority
+from service.engine.types import Decoded, DecodingOptions, Durations, Origin, Priority
 
 Lookup = Literal["hit", "miss", "coalesced"]
-Decode = Callable[[tuple[int, ...], DecodingOptions, Priority, int, str], Awaitable[Decoded]]
-"""Token ids, options, priority, and number and caller of the request, for the engine's fairness."""
+Decode = Callable[[tuple[int, ...], DecodingOptions, Origin], Awaitable[Decoded]]
 
 _Question = tuple[tuple[int, ...], DecodingOptions, str]
 """Token ids, options, and the scope within which results are shared."""
@@ -73,7 +72,7 @@ class ResultCache:
         running = self._running.get((question, priority))
         if running is None:
             self._observe("miss")
-            running = self._start(question, priority, request, caller)
+            running = self._start(question, Origin(priority, request, caller))
         else:
             self._observe("coalesced")
         running.waiting += 1
@@ -85,12 +84,9 @@ class ResultCache:
                 self._forget(question, priority, running)
                 running.task.cancel()
 
-    def _start(
-        self, question: _Question, priority: Priority, request: int, caller: str
-    ) -> _Running:
-        task: asyncio.Task[Decoded] = asyncio.create_task(
-            _run(self._decode, question, priority, request, caller)
-        )
+    def _start(self, question: _Question, origin: Origin) -> _Running:
+        priority = origin.priority
+        task: asyncio.Task[Decoded] = asyncio.create_task(_run(self._decode, question, origin))
         running = self._running[question, priority] = _Running(task)
 
         def finish(task: asyncio.Task[Decoded]) -> None:
@@ -118,11 +114,9 @@ class ResultCache:
             self._bytes -= _size(oldest, forgotten)
 
 
-async def _run(
-    decode: Decode, question: _Question, priority: Priority, request: int, caller: str
-) -> Decoded:
+async def _run(decode: Decode, question: _Question, origin: Origin) -> Decoded:
     source_ids, options, _ = question
-    return await decode(source_ids, options, priority, request, caller)
+    return await decode(source_ids, options, origin)
 
 
 def _size(question: _Question, decoded: Decoded) -> int:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from service.engine.errors import BackendFailed
-from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Priority
+from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Origin
 from service.translation.result_cache import Lookup, ResultCache
 
 GREEDY = DecodingOptions(beam_size=1)
@@ -25,12 +25,7 @@ class Engine:
         self.error: Exception | None = None
 
     async def decode(
-        self,
-        source_ids: tuple[int, ...],
-        options: DecodingOptions,
-        priority: Priority,
-        request: int = 0,
-        caller: str = "",
+        self, source_ids: tuple[int, ...], options: DecodingOptions, origin: Origin
     ) -> Decoded:
         self.asked.append(source_ids)
         try:
