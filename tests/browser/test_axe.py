@@ -61,6 +61,7 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     expect(visit.find("#alternative-list button").first).to_be_visible()
     visit.find("#numbers-button").click()
     expect(visit.find("#heads .head").first).to_be_visible()
+    expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
     assert serious(visit, axe) == []
     visit.find("#target-text").focus()
     visit.page.keyboard.press("Alt+ArrowDown")

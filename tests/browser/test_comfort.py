@@ -255,16 +255,17 @@ def test_feet_of_both_texts_align(visit: Visit) -> None:
 
 def test_long_texts_scroll_together(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + "Ein Mann schläft. Eine Frau liest ein Buch. " * 40)
+    expect(visit.find("#copy")).to_be_visible()
     expect(visit.find("#copy")).to_be_enabled()
-    position = "e => e.scrollTop / (e.scrollHeight - e.clientHeight)"
+    scrolled = """([e, part]) =>
+        Math.abs(e.scrollTop / (e.scrollHeight - e.clientHeight) - part) <= 0.02"""
     source, target = visit.find("#source-text"), visit.find("#target-text")
     for led, other in ((source, target), (target, source)):
         for part in (1, 0.5):
             led.evaluate(
                 "(e, part) => { e.scrollTop = part * (e.scrollHeight - e.clientHeight); }", part
             )
-            visit.page.wait_for_timeout(100)
-            assert other.evaluate(position) == pytest.approx(part, abs=0.02)
+            visit.page.wait_for_function(scrolled, arg=[other.element_handle(), part])
 
 
 def test_theme_chosen_in_one_tab_is_followed_by_others(visitor: Visitor) -> None:

@@ -38,6 +38,9 @@ NOT_BY_NAME = {
     "return_scores",
     "forced_prefix_length",
     "all_finished",
+    "completions",
+    "alternative_words",
+    "min_alternative_expansion_prob",
 }
 
 

@@ -68,10 +68,10 @@ def test_service_withstands_every_attack_of_a_class_at_once(kind: str, service: 
 def test_honest_requests_are_answered_among_attacks(service: Service) -> None:
     traffic = run(service, TRAFFIC_SECONDS, seed=1)
     honest = traffic.honest
-    assert honest["silent"] == 0 and honest["lost"] == []
-    assert sum(honest["heard"].values()) == honest["asked"]
+    assert honest["unanswered"] == 0 and honest["lost"] == []
+    assert sum(honest["answers"].values()) == honest["sent"]
     # A request in a language without a model is among them.
-    assert honest["heard"]["200"] > 0 and honest["heard"].keys() <= {"200", "400", "503"}
+    assert honest["answers"]["200"] > 0 and honest["answers"].keys() <= {"200", "400", "503"}
     assert set(traffic.hostile) <= {"200", "201", "204", *REFUSALS, *NO_ANSWER}, traffic.hostile
     books = traffic.books
     assert accepted(books) == sum(outcomes(books).values()) + 1, "plus that for the metrics"

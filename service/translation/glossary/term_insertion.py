@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.translation.alignment import Alignment, Floats, Span
 from service.translation.edits import Edit, Edited, edited
@@ -63,7 +62,7 @@ def insert_terms(
             start, end = words.best(each.span, len(translation))
         else:
             start, end = place
-            end = words.end_after(each.span, end, translation, forced.displaced)
+            end = words.end_after(end, translation, forced.displaced)
         words.take((start, end))
         edits.append(Edit(start, end, each.term.target, each.span))
     return edited(translation, alignment, sorted(edits, key=lambda edit: (edit.start, edit.end)))
@@ -122,37 +121,37 @@ class _AlignedWords:
         """
         if self.taken_T.all():
             return end, end
-        attention_T, most_T = self._attention(span)
+        attention_T, elsewhere_T = self._attention(span)
         best = int(np.where(self.taken_T, -np.inf, attention_T).argmax())
-        if not most_T[best]:
+        if attention_T[best] <= elsewhere_T[best]:
             return (self._starts[best],) * 2
+        joins_T = (attention_T > elsewhere_T) & ~self.taken_T
         first = last = best
-        while first > 0 and most_T[first - 1] and not self.taken_T[first - 1]:
+        while first > 0 and joins_T[first - 1]:
             first -= 1
-        while last + 1 < len(most_T) and most_T[last + 1] and not self.taken_T[last + 1]:
+        while last + 1 < len(joins_T) and joins_T[last + 1]:
             last += 1
         return self._starts[first], self._ends[last]
 
-    def end_after(
-        self, span: Span, place: int, translation: str, displaced: Collection[str]
-    ) -> int:
-        """The end of the free words after ``place`` that attend to the span or are displaced."""
-        _, most_T = self._attention(span)
+    def end_after(self, place: int, translation: str, displaced: Collection[str]) -> int:
+        """The end of the free words after ``place`` that the first translation has for the term.
+
+        Attention does not tell: after a term of rare pieces, the next word may attend to its
+        source.
+        """
         end = place
         for number in range(bisect_left(self._starts, place), len(self._words)):
             word = self._words[number]
             text, gap = translation[slice(*word)], translation[end : word[0]]
-            belongs = most_T[number] or text in displaced
             taken = self.taken_T[number]
-            if gap.strip() or not gap or not belongs or is_punctuation(text) or taken:
+            if gap.strip() or not gap or text not in displaced or is_punctuation(text) or taken:
                 break
             end = word[1]
         return end
 
-    def _attention(self, span: Span) -> tuple[Floats, NDArray[np.bool_]]:
-        """Each word's attention to a source span; whether it is more than to a word elsewhere."""
+    def _attention(self, span: Span) -> tuple[Floats, Floats]:
+        """Each word's attention to a source span, and the most to a word elsewhere."""
         first = bisect_right(self._source_ends, span[0])
         last = max(first, bisect_left(self._source_starts, span[1]))
         attention_T = self._weights_TS[:, first:last].sum(axis=1)
-        elsewhere_T = np.maximum(self._before_TS[:, first], self._after_TS[:, last + 1])
-        return attention_T, attention_T > elsewhere_T
+        return attention_T, np.maximum(self._before_TS[:, first], self._after_TS[:, last + 1])

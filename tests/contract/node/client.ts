@@ -38,6 +38,7 @@ const translated = await said(
     'POST /translate',
     client.POST('/translate', { body: { q: text, ...pair, attention: true, alternatives: 1 } }),
 );
+await said('POST /alternatives', client.POST('/alternatives', { body: { q: text, ...pair, position: 0 } }));
 const id = (translated as { id: string }).id;
 const known = { params: { path: { id } } };
 await said('GET /translations/{id}', client.GET('/translations/{id}', known));
