@@ -118,10 +118,10 @@ class AlternativeFinder:
                 caller=request.caller or None,
             )
             beginning = fragment(translation[part.start : place.position].rstrip(), PLAIN)
-            pieces = await asyncio.to_thread(lambda: directed.model.vocabulary().words)
+            vocabulary = await asyncio.to_thread(directed.model.vocabulary)
             sentence = begun_sentence(text.sentences[part.source], beginning, directed)
-            options = _options(sentence, place, pieces)
-            work = math.ceil(len(sentence.source_ids) * options.rows)
+            options = _options(sentence, place, vocabulary.words)
+            work = len(sentence.source_ids) * options.rows
             standing = Standing(request.priority, 0, request.cache_scope, request.caller)
             with self._admission.admitted(work, request.caller):
                 decoded = await decode_sentence(directed, sentence, options, standing)
@@ -164,7 +164,6 @@ def _options(sentence: Sentence, place: WordPlace, pieces: WordPieces) -> Decodi
         beam_size=min(2 * place.limit, MOST_ALTERNATIVES),
         num_hypotheses=place.limit,
         length_penalty=0.0,
-        completions=(),
         min_decoding_length=0,
         all_finished=False,
         alternative_words=pieces,

@@ -26,16 +26,16 @@ def begun(
     if not text.sentences:
         raise InvalidOption("prefix needs a text that is translated; this one is copied")
     beginning = divide(prefix, text, directed, splitting, markup)
-    sentence, *others = text.sentences[beginning.source :]
+    first, *others = text.sentences[beginning.source :]
+    sentence = begun_sentence(first, beginning.fragment, directed)
+    if not sentence.options.samples:
+        sentence = _completable(sentence, directed)
     separators = beginning.before, *text.separators[beginning.source + 1 :]
-    return Text(separators, (begun_sentence(sentence, beginning.fragment, directed), *others))
+    return Text(separators, (sentence, *others))
 
 
 def begun_sentence(sentence: Sentence, fragment: Fragment, directed: DirectedModel) -> Sentence:
-    """The sentence whose translation begins with ``fragment``; raises ``InvalidOption``.
-
-    A word at the end of ``fragment`` may go on, so other tokens may stand for that word.
-    """
+    """The sentence whose translation begins with ``fragment``; raises ``InvalidOption``."""
     token_ids = directed.model.tokenizers.target.encode(fragment.text)
     longest = directed.model.manifest.limits.target_length
     written = directed.written(token_ids)
@@ -44,15 +44,21 @@ def begun_sentence(sentence: Sentence, fragment: Fragment, directed: DirectedMod
             f"the beginning of the translation has {len(written)} tokens in one sentence; the "
             f"model writes at most {longest}"
         )
-    completions: tuple[frozenset[int], ...] = ()
-    if not sentence.options.samples:
-        completions = directed.model.vocabulary().completions(token_ids, fragment.text)
     options = replace(
         sentence.options,
         target_prefix=written,
-        completions=completions,
         max_decoding_length=min(
             longest, max(sentence.options.max_decoding_length, len(written) + _TOKENS_BEYOND)
         ),
     )
     return replace(sentence, options=options, prefix=fragment.text, beginning=fragment)
+
+
+def _completable(sentence: Sentence, directed: DirectedModel) -> Sentence:
+    """The sentence, whose beginning may go on within its last word.
+
+    Other tokens may then stand for that word.
+    """
+    token_ids = sentence.options.target_prefix[len(directed.written(())) :]
+    completions = directed.model.vocabulary().completions(token_ids, sentence.prefix)
+    return replace(sentence, options=replace(sentence.options, completions=completions))

@@ -284,6 +284,9 @@ class Translator:
         self, marked: Sequence[MarkedText], directed: DirectedModel, job: Job, caller: str = ""
     ) -> list[Text]:
         """The texts as tokenised sentences; raises the errors of ``prepare``."""
+        if job.prefix:
+            # Short texts are prepared on the event loop, where the vocabulary must not be made.
+            await asyncio.to_thread(directed.model.vocabulary)
         runs = [run for text in marked for run in text.runs]
         extra = job.extra_characters + sum(len(run.atoms) for run in runs)
 

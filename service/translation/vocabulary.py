@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 
 from models.bundle.manifest import SpecialIds
 from service.engine.types import WordPieces
@@ -21,27 +20,21 @@ _MOST_COMPLETED = 8
 
 
 class Vocabulary:
-    """The text of each token id, in order. The properties are computed once, which takes a while
-    for large vocabularies."""
+    """The spelling of each token, and the tokens by their spelling."""
 
     def __init__(self, pieces: tuple[str, ...], special_ids: SpecialIds) -> None:
-        self._pieces = pieces
-        self._special = {special_ids.pad, special_ids.unk, special_ids.bos, special_ids.eos}
-        self._eos = special_ids.eos
-
-    @cached_property
-    def words(self) -> WordPieces:
+        """``pieces`` are those of the token ids, in order. Blocks for a while if they are many."""
+        special = {special_ids.pad, special_ids.unk, special_ids.bos, special_ids.eos}
+        ordinary = [(i, piece) for i, piece in enumerate(pieces) if i not in special]
+        self.words = _word_pieces(ordinary, special_ids.eos)
         """The tokens that begin words and those that end words. ``eos`` counts as the former."""
-        starts, closes = {self._eos}, set[int]()
-        for token_id, piece in enumerate(self._pieces):
-            text = _text(piece)
-            if token_id in self._special or text is None:
-                continue
-            if words(_LETTER + text)[0] == (0, 1):
-                starts.add(token_id)
-            if not text.isspace() and words(text + _LETTER)[-1] == (len(text), len(text) + 1):
-                closes.add(token_id)
-        return WordPieces(frozenset(starts), frozenset(closes))
+        self._bytes = [b""] * len(pieces)
+        """What each token spells; nothing for special tokens."""
+        for token_id, piece in ordinary:
+            self._bytes[token_id] = _spelling(piece)
+        self._ids = sorted((i for i, _ in ordinary if self._bytes[i]), key=self._bytes.__getitem__)
+        """Tokens in the order of ``_spellings``."""
+        self._spellings = [self._bytes[token_id] for token_id in self._ids]
 
     def completions(self, ids: Sequence[int], text: str) -> tuple[frozenset[int], ...]:
         """The tokens that may stand for the end of ``text``, and go on from there.
@@ -63,24 +56,21 @@ class Vocabulary:
         )
 
     def _beginning_with(self, spelling: bytes) -> frozenset[int]:
-        spellings, ids = self._sorted
-        found = slice(bisect_left(spellings, spelling), bisect_left(spellings, spelling + _HIGHEST))
-        return frozenset(ids[found])
+        first = bisect_left(self._spellings, spelling)
+        return frozenset(self._ids[first : bisect_left(self._spellings, spelling + _HIGHEST)])
 
-    @cached_property
-    def _bytes(self) -> tuple[bytes, ...]:
-        """What each token spells; nothing for special tokens."""
-        return tuple(
-            b"" if token_id in self._special else _spelling(piece)
-            for token_id, piece in enumerate(self._pieces)
-        )
 
-    @cached_property
-    def _sorted(self) -> tuple[list[bytes], list[int]]:
-        """The spellings in order, and their tokens."""
-        order = sorted(range(len(self._bytes)), key=self._bytes.__getitem__)
-        order = [token_id for token_id in order if self._bytes[token_id]]
-        return [self._bytes[token_id] for token_id in order], order
+def _word_pieces(pieces: Iterable[tuple[int, str]], eos: int) -> WordPieces:
+    starts, closes = {eos}, set[int]()
+    for token_id, piece in pieces:
+        text = _text(piece)
+        if text is None:
+            continue
+        if words(_LETTER + text)[0] == (0, 1):
+            starts.add(token_id)
+        if not text.isspace() and words(text + _LETTER)[-1] == (len(text), len(text) + 1):
+            closes.add(token_id)
+    return WordPieces(frozenset(starts), frozenset(closes))
 
 
 def _text(piece: str) -> str | None:
