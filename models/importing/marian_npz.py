@@ -57,8 +57,8 @@ _NORMS: Mapping[tuple[str, str, str], Literal["before", "after"]] = {
 _LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)")
 _PARTS = {
     **{
-        f"{ours}.{part}": (f"{theirs}_W{part[0]}", f"{theirs}_b{part[0]}")
-        for ours, theirs in (("attention", "self"), ("cross", "context"))
+        f"{layer}.{part}": (f"{stored}_W{part[0]}", f"{stored}_b{part[0]}")
+        for layer, stored in (("attention", "self"), ("cross", "context"))
         for part in ("query", "key", "value", "output")
     },
     "feed_forward.inner": ("ffn_W1", "ffn_b1"),

@@ -67,26 +67,26 @@ def arrays_of(
     if config.tying == "none":
         found["decoder_ff_logit_out_W"] = output[rows[1]].T
 
-    def norm(ours: str, theirs: str) -> None:
-        suffix = "_pre" if config.norm == "before" and "_top" not in theirs else ""
-        found[f"{theirs}_ln_scale{suffix}"] = weights[f"{ours}.weight"][None]
-        found[f"{theirs}_ln_bias{suffix}"] = weights[f"{ours}.bias"][None]
+    def norm(layer: str, stored: str) -> None:
+        suffix = "_pre" if config.norm == "before" and "_top" not in stored else ""
+        found[f"{stored}_ln_scale{suffix}"] = weights[f"{layer}.weight"][None]
+        found[f"{stored}_ln_bias{suffix}"] = weights[f"{layer}.bias"][None]
 
-    def linear(ours: str, theirs: str, letter: str) -> None:
-        found[f"{theirs}_W{letter}"] = weights[f"{ours}.weight"].T
-        found[f"{theirs}_b{letter}"] = weights[f"{ours}.bias"][None]
+    def linear(layer: str, stored: str, letter: str) -> None:
+        found[f"{stored}_W{letter}"] = weights[f"{layer}.weight"].T
+        found[f"{stored}_b{letter}"] = weights[f"{layer}.bias"][None]
 
     for side, attentions in SIDES.items():
         layers = config.encoder_layers if side == "encoder" else config.decoder_layers
         for i in range(layers):
-            ours, theirs = f"{side}.{i}", f"{side}_l{i + 1}"
+            layer, stored = f"{side}.{i}", f"{side}_l{i + 1}"
             for own, name in zip(("attention", "cross"), attentions, strict=False):
                 for part, letter in LETTERS.items():
-                    linear(f"{ours}.{own}.{part}", f"{theirs}_{name}", letter)
-                norm(f"{ours}.{own}_residual.norm", f"{theirs}_{name}_Wo")
+                    linear(f"{layer}.{own}.{part}", f"{stored}_{name}", letter)
+                norm(f"{layer}.{own}_residual.norm", f"{stored}_{name}_Wo")
             for part, letter in (("inner", "1"), ("outer", "2")):
-                linear(f"{ours}.feed_forward.{part}", f"{theirs}_ffn", letter)
-            norm(f"{ours}.feed_forward_residual.norm", f"{theirs}_ffn_ffn")
+                linear(f"{layer}.feed_forward.{part}", f"{stored}_ffn", letter)
+            norm(f"{layer}.feed_forward_residual.norm", f"{stored}_ffn_ffn")
         if config.norm == "before":
             norm(f"{side}_norm", f"{side}_top")
     return {name: np.ascontiguousarray(array) for name, array in found.items()}

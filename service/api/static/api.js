@@ -30,7 +30,7 @@ export class Refused extends Error {
 }
 
 /** The server did not answer. */
-export class Unreachable extends Error {
+class Unreachable extends Error {
   constructor() {
     super(t("unreachable"));
     this.retryAfter = UNREACHABLE_SECONDS;

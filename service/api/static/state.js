@@ -16,7 +16,7 @@ const WORD = new RegExp(
 /** What decides a translation, besides what the user changes in it. */
 const INPUTS = ["source", "target", "text", "format"];
 
-export const START = Object.freeze({
+const START = Object.freeze({
   /* Of the server: languages, most characters of a text, API keys, file extensions. */
   offered: [],
   limit: -1,
