@@ -12,7 +12,7 @@ from service.api import pages
 
 STATIC = Path(pages.__file__).parent / "static"
 IMPORT = re.compile(r'^import .* from "\./([a-z]+\.js)";$', re.MULTILINE)
-LATER = re.compile(r'await import\("\./([a-z]+\.js)"\)')
+LATER = re.compile(r'[ \[(]import\("\./([a-z]+\.js)"\)')
 PRELOAD = re.compile(r'<link rel="modulepreload" href="static/([a-z]+\.js)">')
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:(]\s*["']?([^"'\s)>]+)""")
 ELSEWHERE = re.compile(r"https?:|^//")

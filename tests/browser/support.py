@@ -126,6 +126,35 @@ class Visit:
         sync_api.expect(self.find("#attention-body")).to_be_visible()
         sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
 
+    def translated(self, text: str = TEXT) -> str:
+        """Open the page with a translation that can be steered, and return it."""
+        self.open(f"#source=de&target=en&text={text}")
+        sync_api.expect(self.find("#target-text")).to_have_attribute(
+            "contenteditable", "plaintext-only"
+        )
+        translation: str = self.find("#target-text").inner_text()
+        return translation
+
+    def marked(self, name: str) -> list[str]:
+        """The texts that the highlight ``name`` marks."""
+        texts: list[str] = self.page.evaluate("n => [...CSS.highlights.get(n)].map(String)", name)
+        return texts
+
+    def click_at(self, words: str) -> None:
+        """Click in the middle of ``words`` of the translation."""
+        x, y = self.find("#target-text").evaluate(
+            """(e, words) => {
+                const start = e.firstChild.data.indexOf(words);
+                const range = document.createRange();
+                range.setStart(e.firstChild, start);
+                range.setEnd(e.firstChild, start + words.length);
+                const { x, y, width, height } = range.getBoundingClientRect();
+                return [x + width / 2, y + height / 2];
+            }""",
+            words,
+        )
+        self.page.mouse.click(x, y)
+
     def leave(self) -> None:
         elsewhere = [r.url for r in self.requests if not r.url.startswith((self.address, "blob:"))]
         assert not elsewhere, "the page sent requests to another host"

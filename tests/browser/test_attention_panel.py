@@ -119,6 +119,18 @@ def test_word_highlights_the_words_it_attends_to(visit: Visit) -> None:
     assert any(weight >= 0.05 for weight in weights.values())
 
 
+def test_alignment_is_named_and_independent_of_layer_and_head(visit: Visit) -> None:
+    visit.explain()
+    expect(visit.find(".sentences h3")).to_contain_text("Word alignment")
+    visit.find("#target-words .word").nth(1).click()
+    caption = visit.find("#word-caption").inner_text()
+    assert "is aligned with" in caption
+    for kind, layer, head in (("cross", "0", "2"), ("encoder", "1", "0")):
+        look_at(visit, kind, layer, head)
+        visit.find("#target-words .word").nth(1).click()
+        expect(visit.find("#word-caption")).to_have_text(caption)
+
+
 def test_words_highlight_rows_of_the_heat_map_and_vice_versa(visit: Visit) -> None:
     visit.explain()
     look_at(visit, "cross", "1", "1")
@@ -207,22 +219,6 @@ def test_alternative_has_its_own_attention(visit: Visit) -> None:
     with visit.page.expect_download() as download:
         visit.find("#download-json").click()
     assert json.loads(download.value.path().read_bytes())["maps"][0]["weights"][0][-1] == value
-
-
-def test_edit_keeps_the_chosen_sentence(visit: Visit) -> None:
-    visit.explain(TWO_SENTENCES)
-    visit.find("#sentence").select_option("1")
-    visit.find("#source-text").press_sequentially(" Ein Kind lacht.")
-    expect(visit.find("#sentence option")).to_have_count(3)
-    expect(visit.find("#sentence")).to_have_value("1")
-
-
-def test_alternative_of_several_sentences_is_announced_as_read_as_one(visit: Visit) -> None:
-    visit.explain(TWO_SENTENCES)
-    expect(visit.find("#attention-note")).to_be_empty()
-    visit.find("#alternatives summary").click()
-    visit.find("#alternative-list button").first.click()
-    expect(visit.find("#attention-note")).to_contain_text("The model reads it here as one.")
 
 
 def test_panel_opened_over_text_never_says_that_there_is_none(visit: Visit) -> None:

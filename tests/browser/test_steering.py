@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 import pytest
 
@@ -14,36 +13,14 @@ expect = sync_api.expect
 pytestmark = pytest.mark.slow
 
 
-def translated(visit: Visit, text: str = TEXT) -> str:
-    """Open the page with a translation that can be steered, and return it."""
-    visit.open(f"#source=de&target=en&text={text}")
-    expect(visit.find("#target-text")).to_have_attribute("contenteditable", "plaintext-only")
-    return visit.find("#target-text").inner_text()
-
-
-def marked(visit: Visit, name: str) -> list[str]:
-    return visit.page.evaluate("n => [...CSS.highlights.get(n)].map(String)", name)
-
-
-def click_word(visit: Visit, word: str) -> None:
-    box = visit.find("#target-text").evaluate(
-        """(e, word) => {
-            const start = e.firstChild.data.indexOf(word);
-            const range = document.createRange();
-            range.setStart(e.firstChild, start);
-            range.setEnd(e.firstChild, start + word.length);
-            const { x, y, width, height } = range.getBoundingClientRect();
-            return [x + width / 2, y + height / 2];
-        }""",
-        word,
-    )
-    visit.page.mouse.click(*box)
+def open_words(visit: Visit, word: str) -> None:
+    visit.click_at(word)
     expect(visit.find(".likely").first).to_be_visible()
 
 
 def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> None:
-    before = translated(visit)
-    click_word(visit, "men")
+    before = visit.translated()
+    open_words(visit, "men")
     query = visit.requests_to("/alternatives")[-1].post_data_json
     assert query["position"] == before.index("men")
     response = visit.page.request.post(f"{visit.address}alternatives", data=query)
@@ -59,19 +36,19 @@ def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> No
     other = next(i for i, each in enumerate(alternatives) if each["word"] != "men")
     options.nth(other).click()
     expect(visit.find("#target-text")).to_have_text(alternatives[other]["translation"])
-    assert marked(visit, "chosen") == [alternatives[other]["word"]]
+    assert visit.marked("chosen") == [alternatives[other]["word"]]
     expect(visit.find("#likely-words")).to_be_hidden()
 
     visit.find("#undo").click()
     expect(visit.find("#target-text")).to_have_text(before)
-    assert marked(visit, "chosen") == []
+    assert visit.marked("chosen") == []
     visit.find("#redo").click()
     expect(visit.find("#target-text")).to_have_text(alternatives[other]["translation"])
-    assert marked(visit, "chosen") == [alternatives[other]["word"]]
+    assert visit.marked("chosen") == [alternatives[other]["word"]]
 
 
 def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
-    before = translated(visit)
+    before = visit.translated()
     keyboard = visit.page.keyboard
     visit.find("#target-text").focus()
     keyboard.press("Control+Home")
@@ -87,7 +64,7 @@ def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
     )
     keyboard.press("Enter")
     expect(visit.find("#target-text")).not_to_have_text(before)
-    assert marked(visit, "chosen") == [word]
+    assert visit.marked("chosen") == [word]
     expect(visit.find("#target-text")).to_be_focused()
     keyboard.press("Control+z")
     expect(visit.find("#target-text")).to_have_text(before)
@@ -101,7 +78,7 @@ def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
 
 def test_translation_can_be_edited_and_typing_is_undone_at_once(visitor: Visitor) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
-    before = translated(visit)
+    before = visit.translated()
     visit.find("#target-text").focus()
     visit.page.keyboard.press("Control+Home")
     visit.page.keyboard.type("Yes: ")
@@ -115,7 +92,7 @@ def test_translation_can_be_edited_and_typing_is_undone_at_once(visitor: Visitor
 
 
 def test_refusal_of_likely_words_is_shown_in_their_place(visit: Visit) -> None:
-    translated(visit)
+    visit.translated()
     body = json.dumps({"error": "the server is full"})
     visit.refuse("alternatives", status=503, body=body, content_type="application/json")
     visit.find("#target-text").focus()
@@ -124,28 +101,49 @@ def test_refusal_of_likely_words_is_shown_in_their_place(visit: Visit) -> None:
     visit.forgive("503")
 
 
-def test_sentence_under_the_pointer_is_marked_in_both_texts(visit: Visit) -> None:
-    translation = translated(visit, TWO_SENTENCES)
-    first = TWO_SENTENCES.split(". ")[0]
-    place: dict[str, Any] = {"x": 60, "y": 32}
-    with visit.page.expect_response("**/translations/*"):
-        visit.find("#target-text").hover(position=place)
-    for step in range(50):
-        visit.find("#target-text").hover(position={**place, "x": place["x"] + step % 2})
-        if marks := marked(visit, "sentence"):
-            break
-        visit.page.wait_for_timeout(100)
-    assert marks == [f"{first}.", f"{translation.split('. ')[0]}."]
-    visit.find("#why").click()
-    expect(visit.find("#heat-map")).to_be_visible()
-    visit.find("#source-text").click(position={"x": 300, "y": 65})
-    expect(visit.find("#sentence")).to_have_value("1")
+def test_typing_into_the_translation_continues_its_sentence(visit: Visit) -> None:
+    before = visit.translated(TWO_SENTENCES)
+    second = before.split(". ")[1]
+    visit.find("#target-text").focus()
+    visit.page.keyboard.press("Control+Home")
+    with visit.page.expect_request(lambda r: "prefix" in (r.post_data or "")) as sent:
+        visit.page.keyboard.type("Several ")
+    fields = sent.value.post_data_json
+    assert fields["prefix"] == "Several "
+    assert fields["q"] == TEXT
+    answer = visit.page.request.post(f"{visit.address}translate", data=fields).json()
+    expected = f"{answer['translatedText']} {second}"
+    expect(visit.find("#target-text")).to_have_js_property("textContent", expected)
+    assert visit.marked("chosen") == ["Several "]
+    visit.page.keyboard.press("Control+z")
+    expect(visit.find("#target-text")).to_have_js_property("textContent", before)
+
+
+def test_deletion_in_the_translation_is_not_written_again(visit: Visit) -> None:
+    before = visit.translated()
+    visit.find("#target-text").focus()
+    visit.page.keyboard.press("Control+End")
+    visit.page.keyboard.press("Backspace")
+    visit.page.wait_for_timeout(800)
+    expect(visit.find("#target-text")).to_have_js_property("textContent", before[:-1])
+
+
+def test_refusal_to_continue_is_a_notice(visit: Visit) -> None:
+    before = visit.translated()
+    body = json.dumps({"error": "the prefix is too long"})
+    visit.refuse("translate", status=400, body=body, content_type="application/json")
+    visit.forgive("400")
+    visit.find("#target-text").focus()
+    visit.page.keyboard.press("Control+Home")
+    visit.page.keyboard.type("Well, ")
+    expect(visit.find("#hint")).to_contain_text("not continued: the prefix is too long")
+    expect(visit.find("#target-text")).to_have_js_property("textContent", f"Well, {before}")
 
 
 def test_time_from_choice_to_new_sentence_is_reported(visit: Visit) -> None:
-    before = translated(visit)
+    before = visit.translated()
     started = time.perf_counter()
-    click_word(visit, "men")
+    open_words(visit, "men")
     listed = time.perf_counter()
     visit.find(".likely").last.click()
     expect(visit.find("#target-text")).not_to_have_text(before)

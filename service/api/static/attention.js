@@ -41,11 +41,11 @@ export class Attention {
     this.#leg.addEventListener("change", () => this.#showLeg());
     this.#sentence.addEventListener("change", () => store.change({ sentence: Number(this.#sentence.value) }));
     store.watch(({ sentence }) => ({ sentence }), ({ sentence }) => {
-      if (!this.#sentence.options[sentence] || sentence === this.#shown) return;
+      if (!this.#legs[this.#leg.value]?.sentences[sentence] || sentence === this.#shown) return;
       this.#sentence.value = sentence;
       this.#showSentence();
     });
-    store.watch(({ why, result }) => ({ why, id: result?.id, own: result?.own, text: result?.translation, inputs: result?.inputs }),
+    store.watch(({ why, result }) => ({ why, id: result?.id, own: result?.own && result.sentences, text: result?.translation, inputs: result?.inputs }),
       () => this.#follow());
     store.watch((state) => ({ note: noteOf(state) }), ({ note }) => { this.#note.textContent = note; });
     store.watch((state) => ({ old: state.running || stale(state) }), ({ old }) => {
@@ -60,8 +60,10 @@ export class Attention {
       if (!running) this.#wanted();
     } else if (why && result && !result.id && !result.own) {
       this.#clear(t("nothingTranslated"));
+    } else if (why && result?.own && !result.sentences) {
+      this.#body.setAttribute("aria-busy", "true");
     } else if (why && result) {
-      this.#show(subjectOf(this.#server, result));
+      this.#show(subjectOf(this.#server, this.#store.state));
     } else {
       this.#clear();
     }
@@ -70,6 +72,7 @@ export class Attention {
   async #show(subject) {
     const request = this.#begin();
     this.#subject = subject;
+    this.#legs = [];
     this.#body.setAttribute("aria-busy", "true");
     try {
       const legs = await subject.legs(request.signal);
@@ -112,17 +115,19 @@ export class Attention {
     this.#body.setAttribute("aria-busy", "true");
     const leg = this.#legs[this.#leg.value];
     this.#shown = Number(this.#sentence.value);
-    const sentence = leg.sentences[this.#sentence.value];
     const place = { text: 0, leg: this.#leg.value, sentence: this.#sentence.value };
     try {
-      const alignment = await this.#subject.alignment(place, request.signal);
+      const [alignment, pieces] = await Promise.all([
+        this.#subject.alignment(place, request.signal),
+        this.#subject.pieces(place, leg, request.signal),
+      ]);
       if (request.signal.aborted) return;
       for (const side of ["source", "target"]) {
         const words = alignment[`${side}_words`];
-        this.#wordOf[side] = wordsOfPieces(sentence[`${side}_pieces`], alignment[side], words);
+        this.#wordOf[side] = wordsOfPieces(pieces[side], alignment[side], words);
         this.#counts[side] = words.length;
       }
-      this.#note.textContent = this.#subject.note;
+      this.#note.textContent = this.#subject.note(place);
       this.#body.hidden = false;
       this.#words.show(alignment, leg);
     } catch (error) {

@@ -83,6 +83,7 @@ function hints(state) {
   if (state.format === "text" && looksLikeHtml(state)) {
     found.push({ text: t("htmlFound"), offer: t("translateAsHtml"), action: ["format", "html"] });
   }
+  if (state.stuck) found.push({ text: t("notContinued", { reason: state.stuck }) });
   if (!result || stale(state)) return found;
   const [other] = targetsOf(state, target);
   if (detection(state) && spoken(state) === target && other) {

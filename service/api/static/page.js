@@ -1,14 +1,13 @@
 /** Entry point of the page: creates the state, and connects its views with what users do. */
 
 import { Server } from "./api.js";
-import { showAlternatives } from "./alternatives.js";
 import { element, localise } from "./dom.js";
 import { Files } from "./files.js";
 import { showLanguages } from "./languages.js";
 import { recall, recallDraft, remember, rememberDraft } from "./memory.js";
 import { Key, announce, showHints, showProblem } from "./notices.js";
 import { copy, dropLink, readLink, writeLink } from "./sharing.js";
-import { DETECT, Store, edited, inputs, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
+import { DETECT, Store, inputs, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
 import { TABLES, language, nativeName, speak, t } from "./strings.js";
 import { scrollTogether, showSource, showTranslation } from "./texts.js";
 import { Translating } from "./translating.js";
@@ -25,7 +24,6 @@ showLanguages(store, (source, target) => choose(pair(store.state, source, target
 showSource(store, typed);
 showTranslation(store);
 scrollTogether();
-showAlternatives(store, { use: useAlternative, wanted: () => { if (!store.state.result?.own) translating.now(); } });
 showProblem(store, again);
 showHints(store, { format: setFormat, translateTo: (target) => choose(pair(store.state, store.state.source, target)) });
 announce(store);
@@ -71,14 +69,6 @@ function swap() {
   element("source-text").focus();
 }
 
-/** Take the alternative; the former translation becomes one, so that both remain available. */
-function useAlternative(text) {
-  const { state } = store;
-  const { result } = edited(state, text);
-  const alternatives = result.alternatives.map((each) => (each === text ? state.result.translation : each));
-  store.change(undoable(state, { result: { ...result, alternatives, typed: false } }));
-}
-
 /** Undo with the keyboard what a button did; the browser undoes typing. */
 function undoKey(event) {
   const { past, future, text } = store.state;
@@ -120,11 +110,13 @@ store.watch(({ why }) => ({ why }), ({ why }) => {
 });
 
 async function addPanels() {
-  const { Steering } = await import("./steering.js");
-  new Steering(server, store, translating);
-  const { Sentences } = await import("./sentences.js");
+  const [{ Sentences }, { Typing }, { Alternatives }, { Steering }, { Attention }] = await Promise.all([
+    import("./sentences.js"), import("./typing.js"), import("./alternatives.js"), import("./steering.js"), import("./attention.js"),
+  ]);
   new Sentences(server, store);
-  const { Attention } = await import("./attention.js");
+  new Typing(server, store);
+  new Alternatives(server, store);
+  new Steering(server, store, translating);
   new Attention(server, store, () => translating.now());
 }
 

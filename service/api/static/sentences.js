@@ -1,8 +1,11 @@
-/** Sentences of the two texts: pointing at one marks its counterpart, and a click chooses it for
-    the attention panel. */
+/** Sentences of the two texts: pointing at one marks its counterpart, and the one at the caret is
+    the chosen sentence of alternatives and of the attention panel. */
 
-import { element, rangeIn } from "./dom.js";
-import { query, stale } from "./state.js";
+import { caretIn, element, rangeIn } from "./dom.js";
+import { carried } from "./spans.js";
+import { query, sentencesOf, stale } from "./state.js";
+
+const SEGMENTS = new Intl.Segmenter(undefined, { granularity: "sentence" });
 
 export class Sentences {
   #server;
@@ -16,44 +19,73 @@ export class Sentences {
     this.#store = store;
     for (const [side, box] of Object.entries(this.#boxes)) {
       box.addEventListener("pointerenter", () => this.#load());
-      box.addEventListener("pointermove", (event) => this.#mark(this.#at(side, event)));
+      box.addEventListener("pointermove", (event) => this.#mark(this.#under(side, event)));
       box.addEventListener("pointerleave", () => this.#mark(-1));
-      box.addEventListener("click", (event) => this.#choose(this.#at(side, event)));
+      for (const moved of ["click", "keyup"]) box.addEventListener(moved, () => this.#choose(side));
     }
+    this.#boxes.target.addEventListener("focus", () => this.#load());
     const { source } = this.#boxes;
     source.addEventListener("scroll", () => { this.#mirror.scrollTop = source.scrollTop; });
     store.watch(({ text }) => ({ text }), ({ text }) => { this.#mirror.textContent = text; });
     store.watch(({ result, text }) => ({ result, text }), () => this.#mark(-1));
+    store.watch((state) => ({ result: state.result, needed: state.listed || state.why, old: stale(state) }), ({ needed }) => {
+      if (needed) this.#load();
+    });
+    store.watch(({ result }) => ({ known: Boolean(result?.sentences), inputs: result?.inputs }), ({ known }) => {
+      const side = Object.keys(this.#boxes).find((name) => this.#boxes[name] === document.activeElement);
+      if (known && side) this.#choose(side);
+    });
   }
 
-  /** Ask the server for the sentences of the result, which it has translated just now. */
+  /** Ask the server for the sentences of the result, unless there is only one. */
   async #load() {
     const { state } = this.#store;
     const { result } = state;
-    if (!result?.translated || result.sentences || result === this.#asked || result.own || stale(state)) return;
+    if (!result?.translated || result.sentences || stale(state) || same(this.#asked, result)) return;
     this.#asked = result;
+    const { text } = result.inputs;
+    if ([...SEGMENTS.segment(text)].length === 1) {
+      this.#store.change({ result: { ...result, sentences: sentencesOf(state) } });
+      return;
+    }
     try {
-      const { alternatives, confidence, stream, ...fields } = query(state);
-      const id = result.id ?? (await this.#server.translate({ ...fields, attention: true })).id;
-      const [{ translatedText, legs }] = (await this.#server.get(`translations/${id}`)).texts;
-      if (this.#store.state.result !== result || translatedText !== result.translation) return;
-      const source = located(result.inputs.text, legs[0].sentences.map((each) => each.source));
-      const target = located(translatedText, legs.at(-1).sentences.map((each) => each.target));
-      const paired = source && target && source.length === target.length;
-      const sentences = paired ? source.map((span, i) => ({ source: span, target: target[i] })) : [];
-      this.#store.change({ result: { ...result, id, kept: true, sentences } });
+      this.#found(result, await this.#sentencesOf(state));
     } catch (error) {
-      this.#store.change({ error });
+      const { result: present } = this.#store.state;
+      if (present && same(result, present)) this.#store.change({ error, result: { ...present, sentences: [] } });
     }
   }
 
+  /** Translate once more what the server has translated just now, and keep it. */
+  async #sentencesOf(state) {
+    const { confidence, stream, ...fields } = query(state);
+    const id = state.result.id ?? (await this.#server.translate({ ...fields, attention: true })).id;
+    const [{ translatedText, legs }] = (await this.#server.get(`translations/${id}`)).texts;
+    const source = located(state.text, legs[0].sentences.map((each) => each.source));
+    const target = located(translatedText, legs.at(-1).sentences.map((each) => each.target));
+    const paired = source && target && source.length === target.length;
+    return { id, translatedText, sentences: paired ? source.map((span, i) => ({ source: span, target: target[i] })) : [] };
+  }
+
+  /** The user may have changed the translation since. */
+  #found(asked, { id, translatedText, sentences }) {
+    const { result } = this.#store.state;
+    if (!result || !same(asked, result) || result.sentences) return;
+    const found = { ...result, sentences: carried(sentences, translatedText, result.translation) };
+    this.#store.change({ result: result.own ? found : { ...found, id, kept: true } });
+  }
+
   /** The number of the sentence under the pointer, -1 if there is none. */
-  #at(side, { clientX, clientY }) {
-    const { state } = this.#store;
-    if (!state.result?.sentences || stale(state) || !document.caretPositionFromPoint) return -1;
+  #under(side, { clientX, clientY }) {
+    if (!document.caretPositionFromPoint) return -1;
     const place = document.caretPositionFromPoint(clientX, clientY);
-    if (!place || !this.#boxes[side].contains(place.offsetNode)) return -1;
-    return state.result.sentences.findIndex(({ [side]: { start, end } }) => start <= place.offset && place.offset < end);
+    return place && this.#boxes[side].contains(place.offsetNode) ? this.#at(side, place.offset) : -1;
+  }
+
+  #at(side, offset) {
+    const { state } = this.#store;
+    if (!state.result?.sentences || stale(state)) return -1;
+    return state.result.sentences.findIndex(({ [side]: { start, end } }) => start <= offset && offset <= end);
   }
 
   #mark(index) {
@@ -64,10 +96,15 @@ export class Sentences {
     CSS.highlights.set("sentence", new Highlight(...ranges));
   }
 
-  #choose(index) {
-    if (index >= 0) this.#store.change({ sentence: index });
+  #choose(side) {
+    const box = this.#boxes[side];
+    const sentence = this.#at(side, side === "source" ? box.selectionStart : (caretIn(box) ?? -1));
+    if (sentence >= 0) this.#store.change({ sentence });
   }
 }
+
+/** Whether two results are of the same request, whatever the user has changed since. */
+const same = (one, other) => one?.inputs === other.inputs;
 
 /** Spans of parts that follow one another in a text; null if one is not in it. */
 function located(text, parts) {

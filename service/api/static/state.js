@@ -3,16 +3,10 @@
 import { recall } from "./memory.js";
 
 export const DETECT = "auto";
-const ALTERNATIVES = 3;
 const STREAMED_FROM = 400;
 const TAG = /<\/?[a-z][a-z0-9-]*(\s[^<>]*)?\/?>|&[a-z]+;/i;
 
-const DOUBTFUL_BELOW = 0.5;
 const MOST_UNDONE = 100;
-const WORD = new RegExp(
-  "[\\p{L}\\p{N}_](?:[\\p{L}\\p{N}\\p{M}_]|(?<=\\p{N})[.,](?=\\p{N})|['’](?=(?:s|t|m|d|ll|re|ve)(?![\\p{L}\\p{N}_])))*"
-  + "(?:(?<=[a-zA-ZÀ-ɏ])['’](?=[a-zA-ZÀ-ɏ]))?|([^\\p{L}\\p{N}\\s_])\\1*", "gu");
-
 /** What decides a translation, besides what the user changes in it. */
 const INPUTS = ["source", "target", "text", "format"];
 
@@ -39,6 +33,8 @@ const START = Object.freeze({
   partial: null,
   result: null,
   error: null,
+  /* Why the text that was typed into the translation was not continued. */
+  stuck: "",
 });
 
 /** Holds the state. Views watch a selection of it, and are called when the selection changes. */
@@ -143,7 +139,6 @@ export function query(state) {
     target,
     format,
     ...(state.doubts ? { confidence: true } : {}),
-    ...(state.listed ? { alternatives: ALTERNATIVES } : {}),
     ...(state.why ? { attention: true } : {}),
     ...(q.length > STREAMED_FROM ? { stream: true } : {}),
   };
@@ -154,67 +149,27 @@ export function resultOf(answer, state) {
     inputs: inputs(state),
     translation: answer.translatedText,
     detected: answer.detectedLanguage ?? null,
-    alternatives: answer.alternatives ?? null,
     truncated: answer.truncated,
     translated: answer.model !== null,
     id: answer.id ?? null,
     kept: state.why,
     confidence: answer.confidence ?? null,
+    /* Spans that the user has chosen or typed. Such a result is `own`. */
     choices: [],
-    sentences: null,
     own: false,
     typed: false,
+    /* Spans of sentences, `{source, target}`; null until they are known, empty if they cannot be. */
+    sentences: null,
   };
 }
 
-/* Words of the translation, as spans in UTF-16 units */
-
-/** The word at or before an offset, null if there is none. */
-export const wordAt = ({ result }, offset) =>
-  words(result).find(({ start, end }) => start <= offset && offset <= end) ?? null;
-
-function words({ translation, confidence }) {
-  if (confidence) return spans(translation, confidence.words);
-  return [...translation.matchAll(WORD)].map(({ index, 0: word }) => ({ start: index, end: index + word.length }));
+/** The sentences of the result; the whole text if they are not known. */
+export function sentencesOf({ result }) {
+  const whole = (text) => ({ start: 0, end: text.length });
+  return result.sentences?.length
+    ? result.sentences
+    : [{ source: whole(result.inputs.text), target: whole(result.translation) }];
 }
-
-/** The words that the model was not sure of. */
-export const doubtful = ({ translation, confidence }) =>
-  spans(translation, (confidence?.words ?? []).filter(({ probability }) => probability < DOUBTFUL_BELOW));
-
-/** Spans that the server counts in code points. */
-function spans(text, counted) {
-  const offsets = [0];
-  for (const character of text) offsets.push(offsets.at(-1) + character.length);
-  return counted.map(({ start, end }) => ({ start: offsets[start], end: offsets[end] }));
-}
-
-/** Characters as the server counts them. */
-export const points = (text) => [...text].length;
-
-/* Steering: a result that the user has changed is `own` until the text is translated again */
-
-/** The changes of choosing `word` for the one at `span`, from which `translation` follows. */
-export function chosen(state, { start, end }, word, translation) {
-  const { result } = state;
-  const shift = translation.length - result.translation.length;
-  const same = (choice) => translation.slice(choice.start + shift) === result.translation.slice(choice.start);
-  const before = result.choices.filter((choice) => choice.end <= start);
-  const after = result.choices.filter((choice) => choice.start >= end && same(choice))
-    .map((choice) => ({ start: choice.start + shift, end: choice.end + shift }));
-  return steered({ ...result, typed: false }, translation, [...before, { start, end: start + word.length }, ...after]);
-}
-
-/** The changes of writing `text` as the translation. */
-export function edited({ result }, text) {
-  const same = ({ end }) => text.slice(0, end) === result.translation.slice(0, end);
-  return steered({ ...result, typed: true }, text, result.choices.filter(same));
-}
-
-/** What the server knows of a translation is not so of a changed one. */
-const steered = (result, translation, choices) => ({
-  result: { ...result, translation, choices, own: true, id: null, kept: false, confidence: null, sentences: null, truncated: false },
-});
 
 /* Undo */
 

@@ -1,8 +1,9 @@
-/** Steering of the translation: likely words at a place, typing into it, and doubtful words. */
+/** Likely words at a place of the translation, and the marks of chosen and doubtful words. */
 
 import { caretIn, element, make, percent, placeCaret, rangeIn } from "./dom.js";
 import { remember } from "./memory.js";
-import { chosen, doubtful, edited, points, stale, undoable, wordAt } from "./state.js";
+import { chosen, doubtful, points, wordAt } from "./spans.js";
+import { stale, undoable } from "./state.js";
 import { t } from "./strings.js";
 
 const EDGE = 8;
@@ -20,8 +21,7 @@ export class Steering {
   constructor(server, store, translating) {
     this.#server = server;
     this.#store = store;
-    this.#box.addEventListener("input", (event) => this.#typed(event));
-    this.#box.addEventListener("beforeinput", (event) => this.#before(event));
+    this.#box.addEventListener("input", () => this.#close());
     this.#box.addEventListener("click", () => this.#open());
     this.#box.addEventListener("keydown", (event) => this.#key(event));
     this.#box.addEventListener("blur", () => this.#close());
@@ -94,8 +94,8 @@ export class Steering {
 
   #choose(word, translation) {
     const { state } = this.#store;
-    const { start, end } = this.#word;
-    this.#store.change(undoable(state, chosen(state, { start, end }, word, translation)));
+    const { start } = this.#word;
+    this.#store.change(undoable(state, chosen(state, start, word, translation)));
     this.#box.focus();
     placeCaret(this.#box, start + word.length);
   }
@@ -131,11 +131,8 @@ export class Steering {
   }
 
   #key(event) {
-    const control = event.ctrlKey || event.metaKey;
     const key = event.key.toLowerCase();
-    if (control && (key === "z" || key === "y")) {
-      this.#undo(key === "y" || event.shiftKey);
-    } else if (event.altKey && key === "arrowdown") {
+    if (event.altKey && key === "arrowdown") {
       this.#open();
     } else if (this.#word && ["arrowdown", "arrowup"].includes(key)) {
       this.#activate(this.#active + (key === "arrowdown" ? 1 : -1));
@@ -147,28 +144,6 @@ export class Steering {
       return;
     }
     event.preventDefault();
-  }
-
-  #undo(again) {
-    element(again ? "redo" : "undo").click();
-    this.#box.focus();
-  }
-
-  /* Typing */
-
-  #before(event) {
-    if (!event.inputType.startsWith("history")) return;
-    event.preventDefault();
-    this.#undo(event.inputType === "historyRedo");
-  }
-
-  #typed(event) {
-    if (event.isComposing) return;
-    const { state } = this.#store;
-    this.#close();
-    const patch = edited(state, this.#box.textContent);
-    // Typing is undone at once, and apart from choices.
-    this.#store.change(state.result.typed ? patch : undoable(state, patch));
   }
 
   /* Marks are ranges that the browser draws, so that the text stays one node */

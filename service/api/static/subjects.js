@@ -1,19 +1,23 @@
-/** Subjects of the attention panel: a translation kept by the server, or any pair of texts.
-    Both provide legs, the alignment of a sentence, and its attention maps. */
+/** Subjects of the attention panel: a translation kept by the server, or sentences of two texts.
+    Both provide legs, the pieces and the alignment of a sentence, and its attention maps. */
 
-import { spoken } from "./state.js";
+import { sentencesOf, spoken } from "./state.js";
 import { t } from "./strings.js";
 
-/** The subject of a result of the state. */
-export function subjectOf(server, result) {
+const SEGMENTS = new Intl.Segmenter(undefined, { granularity: "sentence" });
+
+/** The subject of the result of the state. */
+export function subjectOf(server, state) {
+  const { result } = state;
   if (!result.own) return new KeptTranslation(server, result.id);
-  const { target, text } = result.inputs;
-  const source = spoken({ ...result.inputs, result });
-  return new Pair(server, { source, target, sourceText: text, targetText: result.translation });
+  const pairs = sentencesOf(state).map(({ source, target }) => ({
+    source: result.inputs.text.slice(source.start, source.end),
+    target: result.translation.slice(target.start, target.end),
+  }));
+  return new Pairs(server, spoken({ ...result.inputs, result }), result.inputs.target, pairs);
 }
 
 class KeptTranslation {
-  note = "";
   #server;
   #path;
 
@@ -22,9 +26,18 @@ class KeptTranslation {
     this.#path = `translations/${encodeURIComponent(id)}`;
   }
 
-  /** One leg for each model of the route, with its sentences and their pieces. */
+  note() {
+    return "";
+  }
+
+  /** One leg for each model of the route, with its sentences. */
   async legs(signal) {
     return (await this.#server.get(this.#path, signal)).texts[0].legs;
+  }
+
+  async pieces({ sentence }, leg) {
+    const { source_pieces: source, target_pieces: target } = leg.sentences[sentence];
+    return { source, target };
   }
 
   async alignment(place, signal) {
@@ -45,55 +58,54 @@ class KeptTranslation {
   }
 }
 
-class Pair {
-  /** What to know of these maps. */
-  note;
+/** Pairs of sentences, each of which the model reads as one. */
+class Pairs {
   #server;
-  #fields;
+  #languages;
+  #pairs;
 
-  /** The server reads either text as one sentence, however many it has. */
-  constructor(server, { source, target, sourceText, targetText }) {
+  constructor(server, source, target, pairs) {
     this.#server = server;
-    this.#fields = { source, target, source_text: sourceText, target_text: targetText };
-    const sentences = new Intl.Segmenter(target, { granularity: "sentence" }).segment(targetText);
-    this.note = [...sentences].length > 1 ? t("attentionOneSentence") : "";
+    this.#languages = { source, target };
+    this.#pairs = pairs;
+  }
+
+  /** What to know of the maps of a sentence. */
+  note({ sentence }) {
+    return [...SEGMENTS.segment(this.#pairs[sentence].target)].length > 1 ? t("attentionOneSentence") : "";
   }
 
   async legs(signal) {
-    const [cross, encoder] = await Promise.all(["cross", "encoder"].map((kind) =>
-      this.attention({}, { kind, layer: "all", head: "all" }, signal)));
-    const { source, target, source_text: sourceText, target_text: targetText } = this.#fields;
-    return [{
-      source,
-      target,
-      layers: { encoder: encoder.layers.length, decoder: cross.layers.length },
-      heads: cross.heads.length,
-      sentences: [{
-        source: sourceText,
-        target: targetText,
-        source_pieces: cross.columns,
-        target_pieces: cross.rows,
-      }],
-    }];
+    const maps = ["cross", "encoder"].map((kind) =>
+      this.attention({ sentence: 0 }, { kind, layer: "all", head: "all" }, signal));
+    const [cross, encoder] = await Promise.all(maps);
+    const layers = { encoder: encoder.layers.length, decoder: cross.layers.length };
+    return [{ ...this.#languages, layers, heads: cross.heads.length, sentences: this.#pairs }];
   }
 
-  async alignment(_, signal) {
-    return (await this.#post({ alignment: true }, signal)).alignment;
+  async pieces(place, _, signal) {
+    const { rows, columns } = await this.attention(place, { kind: "cross", layer: "mean" }, signal);
+    return { source: columns, target: rows };
   }
 
-  async attention(_, query, signal) {
-    return this.#post(query, signal);
+  async alignment(place, signal) {
+    return (await (await this.#post(place, { alignment: true }, signal)).json()).alignment;
+  }
+
+  async attention(place, query, signal) {
+    return (await this.#post(place, query, signal)).json();
   }
 
   address() {
     return "";
   }
 
-  async bytes(_, query) {
-    return (await this.#server.post("attention", { ...this.#fields, ...query })).blob();
+  async bytes(place, query) {
+    return (await this.#post(place, query)).blob();
   }
 
-  async #post(more, signal) {
-    return (await this.#server.post("attention", { ...this.#fields, ...more }, signal)).json();
+  #post({ sentence }, query, signal) {
+    const { source, target } = this.#pairs[sentence];
+    return this.#server.post("attention", { ...this.#languages, source_text: source, target_text: target, ...query }, signal);
   }
 }
