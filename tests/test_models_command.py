@@ -39,10 +39,14 @@ def hub(
             "links": [f"{hub.address}/files/a.argosmodel"],
         }
         hub.files["index.json"] = json.dumps([entry]).encode()
-        use_hub(monkeypatch, hub.address, tmp_path / "cache")
+        use_hub(monkeypatch, hub.address)
         monkeypatch.setenv("DRAGOMAN_ARGOS_INDEX", f"{hub.address}/files/index.json")
         monkeypatch.setenv("DRAGOMAN_BUNDLES", str(tmp_path / "bundles"))
         yield hub
+
+
+def names(bundles: Path) -> list[str]:
+    return [path.name for path in bundles.glob("[!.]*")]
 
 
 def test_pair_is_fetched_imported_listed_verified_and_removed(
@@ -52,6 +56,7 @@ def test_pair_is_fetched_imported_listed_verified_and_removed(
     assert f"hf:{REPOSITORY} at {COMMIT[:12]}, licence: cc-by-4.0" in capsys.readouterr().err
     bundle = Bundle.open(tmp_path / "bundles" / "opus-mt-de-en")
     assert bundle.manifest.provenance.origin == f"hf:{REPOSITORY} at {COMMIT[:12]}"
+    assert not list((tmp_path / "bundles" / models.DOWNLOADS).iterdir())
     assert "`cc-by-4.0`" in (bundle.path / "README.md").read_text(encoding="utf-8")
     assert main(["models", "list"]) == 0
     assert "opus-mt-de-en: German → English (de-en)" in capsys.readouterr().out
@@ -61,7 +66,7 @@ def test_pair_is_fetched_imported_listed_verified_and_removed(
     assert main(["models", "verify"]) == 2
     assert "opus-mt-de-en: broken" in capsys.readouterr().out
     assert main(["models", "remove", "opus-mt-de-en"]) == 0
-    assert list((tmp_path / "bundles").iterdir()) == []
+    assert names(tmp_path / "bundles") == []
     assert main(["models", "remove", "../cache"]) == 2
     assert "has no bundle '../cache'" in capsys.readouterr().err
 
@@ -81,7 +86,7 @@ def test_missing_pairs_are_added_and_failures_do_not_stop_the_service(
     monkeypatch.setenv("DRAGOMAN_MODELS", "de-en, xx-yy")
     assert main(["models", "add", "--missing"]) == 0
     assert "xx-yy is not added: Argos has no package xx-yy" in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "bundles").iterdir()] == ["opus-mt-de-en"]
+    assert names(tmp_path / "bundles") == ["opus-mt-de-en"]
     hub.requests.clear()
     assert main(["models", "add", "--missing", "de-en"]) == 0
     assert hub.requests == []
@@ -91,7 +96,6 @@ def test_serve_fetches_in_a_process_of_its_own_and_reports_no_network_in_one_lin
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DRAGOMAN_MODELS", "de-en")
     (tmp_path / "bundles").mkdir()
     add_missing(Settings(models="de-en", bundles=tmp_path / "bundles"))
@@ -115,7 +119,7 @@ def test_interrupted_or_refused_models_leave_no_bundle(
     assert main(["models", "add", f"hf:{REPOSITORY}"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("dragoman: model.safetensors of") and "another hash" in error
-    assert not (tmp_path / "bundles").exists()
+    assert names(tmp_path / "bundles") == []
     assert main(["models", "add"]) == 2
     assert "name a model" in capsys.readouterr().err
 

@@ -1,7 +1,7 @@
 """Fetches a checkpoint from the Hugging Face hub, resumably, and verifies every file.
 
-``huggingface_hub`` does the transfer, into its own cache: ``HF_ENDPOINT``, ``HF_TOKEN``,
-``HF_HOME``, ``HF_HUB_OFFLINE`` and proxies have their usual meaning.
+``huggingface_hub`` does the transfer: ``HF_ENDPOINT``, ``HF_TOKEN``, ``HF_HUB_OFFLINE`` and proxies
+have their usual meaning. Its cache is not used, because it discards interrupted downloads.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
-    LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
 )
+from huggingface_hub.file_download import http_get
 
 from models.fetching.errors import FetchFailed
 
@@ -36,6 +36,7 @@ DESCRIPTIONS = re.compile(
     r"|special_tokens_map\.json|added_tokens\.json|(target_)?vocab\.json|README\.md"
     r"|(source|target)\.spm|sentencepiece(\.bpe)?\.model|(shared|source|target)_vocabulary\.\w+"
 )
+ELSEWHERE = "DRAGOMAN_BUNDLES names another place"
 _SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
 _CHUNK = 1 << 20
 
@@ -46,16 +47,22 @@ class Fetched:
     commit: str
 
 
-def fetch_repository(repository: str) -> Fetched:
-    """The files of a checkpoint, each verified by the hub's hash; raises ``FetchFailed``."""
+def fetch_repository(repository: str, downloads: Path) -> Fetched:
+    """The files of a checkpoint in a directory of ``downloads``, each verified by the hub's hash.
+
+    Continues an interrupted download. Raises ``FetchFailed``.
+    """
     try:
         # The library reports every attempt; one line says it at the end.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         api = huggingface_hub.HfApi()
         info = api.model_info(repository, files_metadata=True)
         files = _needed(repository, info.siblings or [])
-        _check_space(repository, files)
-        paths = [_fetch(repository, file, str(info.sha)) for file in files]
+        fetched = Fetched(downloads / f"{repository.replace('/', '--')}-{info.sha}", str(info.sha))
+        fetched.directory.mkdir(parents=True, exist_ok=True)
+        _check_space(repository, files, fetched.directory)
+        for file in files:
+            _fetch(repository, file, fetched)
     except GatedRepoError as error:
         raise FetchFailed(
             f"{repository} asks for consent: agree to its terms on {constants.ENDPOINT}, then log "
@@ -75,14 +82,9 @@ def fetch_repository(repository: str) -> Fetched:
             f"{repository} cannot be fetched from {constants.ENDPOINT}: {_reason(error)}; the "
             "same command continues where this one stopped"
         ) from error
-    except LocalEntryNotFoundError as error:
-        raise FetchFailed(
-            f"{repository} cannot be fetched from {constants.ENDPOINT}: no connection; the same "
-            "command continues where this one stopped"
-        ) from error
     except OSError as error:
         raise FetchFailed(f"{repository} cannot be stored: {_stored(error)}") from error
-    return Fetched(paths[0].parent, str(info.sha))
+    return fetched
 
 
 def _needed(repository: str, siblings: list[Any]) -> list[Any]:
@@ -108,34 +110,40 @@ def _needed(repository: str, siblings: list[Any]) -> list[Any]:
     raise FetchFailed(f"{repository} has none of {', '.join(WEIGHTS)}")
 
 
-def _check_space(repository: str, files: list[Any]) -> None:
-    cache = Path(constants.HF_HUB_CACHE)
-    cache.mkdir(parents=True, exist_ok=True)
+def _check_space(repository: str, files: list[Any], directory: Path) -> None:
     wanted = sum(file.size or 0 for file in files)
-    free = shutil.disk_usage(cache).free
+    wanted -= sum(path.stat().st_size for path in directory.iterdir())
+    free = shutil.disk_usage(directory).free
     if wanted > free:
         raise FetchFailed(
-            f"{repository} has {wanted / 1e9:.1f} GB, and {cache} has room for {free / 1e9:.1f} "
-            "GB; HF_HOME names another place"
+            f"{repository} needs {wanted / 1e9:.1f} GB more, and {directory} has room for "
+            f"{free / 1e9:.1f} GB; {ELSEWHERE}"
         )
 
 
-def _fetch(repository: str, file: Any, commit: str) -> Path:
-    found = huggingface_hub.hf_hub_download(
-        repository,
-        file.rfilename,
-        revision=commit,
-        cache_dir=constants.HF_HUB_CACHE,
-    )
-    path = Path(found)
-    if _hash(path, file) == (file.lfs.sha256 if file.lfs else file.blob_id):
-        return path
-    # The link and the file that it leads to; another attempt fetches it anew.
-    path.resolve().unlink()
-    path.unlink(missing_ok=True)
-    raise FetchFailed(
-        f"{file.rfilename} of {repository} has another hash than the hub says; it was deleted"
-    )
+def _fetch(repository: str, file: Any, fetched: Fetched) -> None:
+    expected = file.lfs.sha256 if file.lfs else file.blob_id
+    path = fetched.directory / file.rfilename
+    if path.exists() and _hash(path, file) == expected:
+        return
+    part = path.with_name(f"{file.rfilename}.part")
+    with part.open("ab") as content:
+        # A part may be complete, if the process ended before it was renamed.
+        if content.tell() != file.size:
+            http_get(
+                huggingface_hub.hf_hub_url(repository, file.rfilename, revision=fetched.commit),
+                content,
+                resume_size=content.tell(),
+                headers=huggingface_hub.utils.build_hf_headers(),
+                displayed_filename=file.rfilename,
+            )
+    if _hash(part, file) != expected:
+        # Another attempt fetches it anew.
+        part.unlink()
+        raise FetchFailed(
+            f"{file.rfilename} of {repository} has another hash than the hub says; it was deleted"
+        )
+    part.rename(path)
 
 
 def _hash(path: Path, file: Any) -> str:
@@ -158,5 +166,5 @@ def _reason(error: Exception) -> str:
 
 def _stored(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
-        return "no space is left on the disk; HF_HOME names another place"
+        return f"no space is left on the disk; {ELSEWHERE}"
     return f"{error.filename}: {error.strerror}" if error.filename else str(error).split("\n")[0]

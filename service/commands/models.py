@@ -25,7 +25,7 @@ from service.settings import Settings
 
 HUB, ARGOS = "hf:", "argos:"
 DOWNLOADS = ".downloads"
-"""Directory beside the bundles of packages that are being fetched."""
+"""Directory beside the bundles of models that are being fetched."""
 _PAIR = re.compile(r"[A-Za-z]{2,3}(_[A-Za-z]+)?-[A-Za-z]{2,3}(_[A-Za-z]+)?")
 _OF_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)")
 
@@ -150,7 +150,7 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
         texts=tuple(map(_text, options.calibrate)),
     )
     if origin.path.parent == settings.bundles / DOWNLOADS:
-        origin.path.unlink()
+        shutil.rmtree(origin.path) if origin.path.is_dir() else origin.path.unlink()
     print(proof)
     print(described(bundle))
 
@@ -158,22 +158,22 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
 def _origin(model: str, settings: Settings) -> Origin:
     """The model on disk, fetched if necessary; raises ``FetchFailed``."""
     if model.startswith(HUB):
-        return _of_hub(model.removeprefix(HUB))
+        return _of_hub(model.removeprefix(HUB), settings)
     if model.startswith(ARGOS):
         return _of_argos(model.removeprefix(ARGOS), settings)
     if Path(model).exists() or not _PAIR.fullmatch(model):
         return Origin(Path(model))
     for entry in read_catalogue():
         if entry.pair == model:
-            return _of_hub(entry.repository)
+            return _of_hub(entry.repository, settings)
     return _of_argos(model, settings)
 
 
-def _of_hub(repository: str) -> Origin:
+def _of_hub(repository: str, settings: Settings) -> Origin:
     # huggingface_hub is imported only to fetch.
     from models.fetching.hub import fetch_repository
 
-    fetched = fetch_repository(repository)
+    fetched = fetch_repository(repository, settings.bundles / DOWNLOADS)
     name = re.sub(r"[^a-z0-9._-]+", "-", repository.rpartition("/")[2].lower())
     return Origin(fetched.directory, name, f"{HUB}{repository} at {fetched.commit[:12]}")
 

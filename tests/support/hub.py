@@ -180,13 +180,11 @@ def running_hub() -> Iterator[Hub]:
         server.server_close()
 
 
-def use_hub(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> None:
-    """Make ``huggingface_hub`` ask the stand-in, and store in ``cache``."""
+def use_hub(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """Make ``huggingface_hub`` ask the stand-in."""
     monkeypatch.setattr(constants, "ENDPOINT", address)
     template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     # What is received of a chunk is lost with the connection; files of tests are small.
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 14)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

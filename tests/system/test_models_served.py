@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from models.bundle.bundle import Bundle
+from service.commands.models import DOWNLOADS
 from tests.support.checkpoints import sentences, write_marian
 from tests.support.ctranslate2_models import package
 from tests.support.hub import Hub, running_hub
@@ -45,8 +46,7 @@ def hub(checkpoint: Path) -> Iterator[Hub]:
 @pytest.fixture
 def bundles(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a service without bundles, which asks the stand-in."""
-    for name, value in {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HF_ENDPOINT", hub.address)
     directory = tmp_path / "bundles"
     directory.mkdir()
     return directory
@@ -127,33 +127,28 @@ def limit_file_sizes() -> None:
 def test_each_failure_is_one_line_and_leaves_nothing_half_imported(
     hub: Hub, bundles: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"models": "fr-en"}
-
-    def refusal(home: str, **options: Any) -> str:
-        monkeypatch.setenv("HF_HOME", str(tmp_path / home))
-        (line,) = added(bundles, settings, **options)
-        assert line.startswith("dragoman: fr-en is not added: ")
-        assert list(bundles.iterdir()) == []
+    def refusal(model: str = "fr-en", **options: Any) -> str:
+        (line,) = added(bundles, {"models": model}, **options)
+        assert line.startswith(f"dragoman: {model} is not added: ")
+        assert list(bundles.glob("[!.]*")) == []
         return line
 
     with monkeypatch.context() as offline:
         offline.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-        assert "cannot be fetched from http://127.0.0.1:9" in refusal("offline")
+        assert "cannot be fetched from http://127.0.0.1:9" in refusal()
     hub.absent.add("source.spm")
-    assert "it answers 404" in refusal("absent")
+    assert "it answers 404" in refusal()
     hub.absent.clear()
-    assert "cannot be stored" in refusal("full", preexec_fn=limit_file_sizes)
+    assert "cannot be stored" in refusal(preexec_fn=limit_file_sizes)
     hub.wrong.add(WEIGHTS)
-    assert f"{WEIGHTS} of {NAME} has another hash" in refusal("wrong")
+    assert f"{WEIGHTS} of {NAME} has another hash" in refusal()
     hub.wrong.clear()
+    # The stand-in has one commit only, whose files would be kept.
+    shutil.rmtree(bundles / DOWNLOADS)
     incomplete = tmp_path / "incomplete"
     shutil.copytree(checkpoint, incomplete)
     (incomplete / "vocab.json").unlink()
     hub.repositories[NAME] = incomplete
-    assert "has no vocab.json" in refusal("incomplete")
-    hub.repositories[NAME] = checkpoint
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    assert added(tmp_path / "other", settings) == []
-    assert [each.name for each in (tmp_path / "other").iterdir()] == ["opus-mt-fr-en"]
-    # Everything is fetched, and the bundle does not fit.
-    assert "File too large" in refusal("home", preexec_fn=limit_file_sizes)
+    assert "has no vocab.json" in refusal()
+    # The model is there, and the bundle does not fit.
+    assert "File too large" in refusal(str(checkpoint), preexec_fn=limit_file_sizes)

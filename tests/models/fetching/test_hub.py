@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 
 from models.fetching.errors import FetchFailed
 from models.fetching.hub import fetch_repository
@@ -33,79 +33,105 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         (repository / name).write_bytes(content)
     with running_hub() as hub:
         hub.repositories[NAME] = repository
-        use_hub(monkeypatch, hub.address, tmp_path / "cache")
+        use_hub(monkeypatch, hub.address)
         yield hub
 
 
-def test_needed_files_are_fetched_once(hub: Hub) -> None:
-    fetched = fetch_repository(NAME)
+@pytest.fixture
+def downloads(tmp_path: Path) -> Path:
+    return tmp_path / "downloads"
+
+
+def test_needed_files_are_fetched_once(hub: Hub, downloads: Path) -> None:
+    fetched = fetch_repository(NAME, downloads)
     assert fetched.commit == COMMIT
     assert (fetched.directory / "model.safetensors").read_bytes() == WEIGHTS
     names = {path.name for path in fetched.directory.iterdir()}
     assert names == {"config.json", "README.md", "source.spm", "model.safetensors"}
     before = len(hub.ranges_of("model.safetensors"))
-    fetch_repository(NAME)
+    fetch_repository(NAME, downloads)
     assert len(hub.ranges_of("model.safetensors")) == before == 1
 
 
-def test_interrupted_download_is_resumed(hub: Hub) -> None:
+def test_broken_connection_is_resumed(hub: Hub, downloads: Path) -> None:
     hub.cut["model.safetensors"] = 200_000
-    for _ in range(3):
-        try:
-            fetched = fetch_repository(NAME)
-        except FetchFailed as error:
-            assert "continues where this one stopped" in str(error)
-        else:
-            break
+    fetched = fetch_repository(NAME, downloads)
     assert (fetched.directory / "model.safetensors").read_bytes() == WEIGHTS
-    first, second = hub.ranges_of("model.safetensors")
-    assert first in {"", "bytes=0-"}
-    assert second.startswith("bytes=") and second != "bytes=0-"
+    whole, rest = hub.ranges_of("model.safetensors")
+    assert whole == "" and rest.startswith("bytes=") and rest != "bytes=0-"
+
+
+def test_interrupted_command_continues_where_it_stopped(
+    hub: Hub, downloads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    hub.cut["model.safetensors"] = 200_000
+    with monkeypatch.context() as patches, pytest.raises(KeyboardInterrupt):
+        # Ctrl-C, while the library waits before it asks again.
+        patches.setattr(file_download.time, "sleep", interrupt)
+        fetch_repository(NAME, downloads)
+    (part,) = downloads.rglob("*.part")
+    kept = part.stat().st_size
+    assert 0 < kept <= 200_000
+    fetched = fetch_repository(NAME, downloads)
+    assert (fetched.directory / "model.safetensors").read_bytes() == WEIGHTS
+    assert hub.ranges_of("model.safetensors") == ["", f"bytes={kept}-"]
+    assert not list(downloads.rglob("*.part"))
+
+
+def test_complete_part_is_not_fetched_again(hub: Hub, downloads: Path) -> None:
+    weights = fetch_repository(NAME, downloads).directory / "model.safetensors"
+    weights.rename(weights.with_name("model.safetensors.part"))
+    fetch_repository(NAME, downloads)
+    assert weights.read_bytes() == WEIGHTS
+    assert len(hub.ranges_of("model.safetensors")) == 1
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_file_with_a_wrong_hash_is_deleted_and_named(hub: Hub, name: str, tmp_path: Path) -> None:
+def test_file_with_a_wrong_hash_is_deleted_and_named(hub: Hub, name: str, downloads: Path) -> None:
     hub.wrong.add(name)
     with pytest.raises(FetchFailed, match=f"{name} of {NAME} has another hash"):
-        fetch_repository(NAME)
-    assert not list((tmp_path / "cache").rglob(f"snapshots/*/{name}"))
+        fetch_repository(NAME, downloads)
+    assert not list(downloads.rglob(f"{name}*"))
     hub.wrong.clear()
-    fetch_repository(NAME)
+    fetch_repository(NAME, downloads)
 
 
-def test_missing_files_and_repositories_are_named(hub: Hub) -> None:
+def test_missing_files_and_repositories_are_named(hub: Hub, downloads: Path) -> None:
     hub.absent.add("source.spm")
     with pytest.raises(FetchFailed, match=rf"{NAME} cannot be fetched from .*answers 404"):
-        fetch_repository(NAME)
+        fetch_repository(NAME, downloads)
     with pytest.raises(FetchFailed, match="has no model a/b, or it is private"):
-        fetch_repository("a/b")
+        fetch_repository("a/b", downloads)
     with pytest.raises(FetchFailed, match="is not the name of a model"):
-        fetch_repository("a/b/c d")
+        fetch_repository("a/b/c d", downloads)
 
 
-def test_repository_without_readable_weights_is_refused(hub: Hub) -> None:
+def test_repository_without_readable_weights_is_refused(hub: Hub, downloads: Path) -> None:
     for name in ("model.safetensors", "pytorch_model.bin"):
         (hub.repositories[NAME] / name).unlink()
     with pytest.raises(FetchFailed, match=r"has none of model\.safetensors, pytorch_model\.bin"):
-        fetch_repository(NAME)
+        fetch_repository(NAME, downloads)
 
 
 def test_full_disk_is_reported_before_anything_is_fetched(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, downloads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6, 1000))
-    with pytest.raises(FetchFailed, match=r"has 0\.0 GB, and .* has room for 0\.0 GB; HF_HOME"):
-        fetch_repository(NAME)
+    with pytest.raises(FetchFailed, match=r"needs 0\.0 GB more, .* room for 0\.0 GB; DRAGOMAN_"):
+        fetch_repository(NAME, downloads)
     assert hub.ranges_of("config.json") == []
 
 
-def test_no_network_is_one_line(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_network_is_one_line(hub: Hub, downloads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(FetchFailed) as found:
-        fetch_repository(NAME)
+        fetch_repository(NAME, downloads)
     assert f"{NAME} cannot be fetched from http://127.0.0.1:9" in str(found.value)
     assert "\n" not in str(found.value)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(FetchFailed, match="HF_HUB_OFFLINE is set"):
-        fetch_repository(NAME)
+        fetch_repository(NAME, downloads)
