@@ -26,6 +26,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 from huggingface_hub.file_download import http_get
+from huggingface_hub.utils._headers import build_hf_headers
 
 from models.fetching.errors import FetchFailed
 
@@ -134,7 +135,7 @@ def _fetch(repository: str, file: Any, fetched: Fetched) -> None:
                 huggingface_hub.hf_hub_url(repository, file.rfilename, revision=fetched.commit),
                 content,
                 resume_size=content.tell(),
-                headers=huggingface_hub.utils.build_hf_headers(),
+                headers=build_hf_headers(),
                 displayed_filename=file.rfilename,
             )
     if _hash(part, file) != expected:
