@@ -153,16 +153,61 @@ def test_words_highlight_rows_of_the_heat_map_and_vice_versa(visit: Visit) -> No
     assert sum(lit) == pytest.approx(to_words, abs=1e-6)
 
 
-def test_sheet_shows_all_heads_and_each_can_be_enlarged(visit: Visit) -> None:
+def test_grid_shows_all_layers_and_heads_and_each_can_be_enlarged(visit: Visit) -> None:
     visit.explain()
+    count = [visit.find(f"#{name} option").count() - 1 for name in ("layer", "head")]
     heads = visit.find("#heads .head")
-    expect(heads).to_have_count(visit.find("#head option").count() - 1)
-    heads.nth(3).click()
+    expect(heads).to_have_count(count[0] * count[1])
+    chosen = visit.find("#heads [data-layer='0'][data-head='3']")
+    chosen.click()
+    expect(visit.find("#heat-map")).to_have_attribute("data-layer", "0")
     expect(visit.find("#heat-map")).to_have_attribute("data-head", "3")
-    expect(heads.nth(3)).to_have_attribute("aria-pressed", "true")
+    expect(chosen).to_have_attribute("aria-pressed", "true")
     expect(visit.find("#head")).to_have_value("3")
-    heads.nth(3).click()
+    expect(chosen).to_have_accessible_name("Layer 0, head 3")
+    chosen.click()
     expect(visit.find("#head")).to_have_value("mean")
+
+
+def test_lines_lead_from_each_piece_to_those_it_attends_to(visit: Visit) -> None:
+    visit.explain()
+    look_at(visit, "cross", "1", "1")
+    weights = shown_map(visit)["maps"][0]["weights"]
+    visit.find("input[name=view][value=lines]").locator("..").click()
+    expect(visit.find("#heat-map")).to_be_hidden()
+    lines = visit.find("#lines line")
+    expect(lines).to_have_count(sum(weight >= 0.02 for row in weights for weight in row))
+    drawn = lines.evaluate_all(
+        "all => all.map((e) => [e.dataset.row, e.dataset.column, e.getAttribute('stroke-opacity')])"
+    )
+    for row, column, opacity in drawn:
+        assert float(opacity) == pytest.approx(weights[int(row)][int(column)], abs=1e-3)
+    visit.find("#lines .pieces").first.locator("button").nth(1).hover()
+    strongest = max(weights[1])
+    expect(visit.find("#heat-value")).to_contain_text(f"{strongest:.3f}")
+    lit = visit.find("#lines line.lit").evaluate_all("all => all.map((e) => e.dataset.row)")
+    assert lit
+    assert set(lit) == {"1"}
+    expect(visit.find("#lines line:not(.lit)").first).to_be_hidden()
+
+
+def test_lines_are_walked_with_arrow_keys(visit: Visit) -> None:
+    visit.explain()
+    visit.find("input[name=view][value=lines]").locator("..").click()
+    rows, columns = visit.find("#lines .pieces").all()
+    rows.locator("button").first.focus()
+    for key, focused in (
+        ("ArrowDown", rows.locator("button").nth(1)),
+        ("ArrowRight", columns.locator("button").nth(1)),
+        ("End", columns.locator("button").last),
+        ("ArrowLeft", rows.locator("button").nth(columns.locator("button").count() - 1)),
+        ("Home", rows.locator("button").first),
+    ):
+        visit.page.keyboard.press(key)
+        expect(focused).to_be_focused()
+    name = rows.locator("button").first.get_attribute("aria-label")
+    assert name is not None
+    assert "→" in name
 
 
 def test_each_sentence_can_be_selected(visit: Visit) -> None:
@@ -182,9 +227,8 @@ def test_maps_can_be_downloaded_as_images_and_numbers(visit: Visit) -> None:
     for name, beginning in beginnings.items():
         with visit.page.expect_download() as download:
             visit.find(f"#download-{name}").click()
-        head = "all" if name == "sheet" else "mean"
-        suffix = "png" if name == "sheet" else name
-        named = f"attention-cross-layer-1-head-{head}.{suffix}"
+        place = "layer-all-head-all.png" if name == "sheet" else f"layer-1-head-mean.{name}"
+        named = f"attention-cross-{place}"
         assert download.value.suggested_filename == named
         assert download.value.path().read_bytes().startswith(beginning)
 
@@ -245,25 +289,25 @@ def test_loading_map_is_shown_as_loading(visit: Visit) -> None:
     expect(visit.find("#heat-value")).to_be_empty()
 
 
-def test_heads_can_share_one_scale(visit: Visit) -> None:
+def test_all_heads_are_drawn_on_one_scale(visit: Visit) -> None:
     visit.explain()
     look_at(visit, "cross", "1", "mean")
-    expect(visit.find("#legend-most")).not_to_have_text("1.00")
-    shades = """() => [...document.querySelectorAll("#heads canvas")].map((canvas) => {
-        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-        return Math.min(...data.filter((_, i) => i % 4 === 1));
-    })"""
-    assert len(set(visit.page.evaluate(shades))) == 1, (
-        "the strongest colour of every head is the same"
+    query = urlsplit(visit.find("#download-json").get_attribute("href"))
+    maps = visit.answer(f"{query.path}?kind=cross&layer=all&head=all")["maps"]
+    expect(visit.find("#heads .head")).to_have_count(len(maps))
+    visit.forgive("willReadFrequently")
+    shades = visit.page.evaluate(
+        """() => [...document.querySelectorAll("#heads canvas")].map((canvas) => {
+            const { width, height } = canvas;
+            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+            return Math.min(...data.filter((_, i) => i % 4 === 1));
+        })"""
     )
-    visit.find("#same-scale").check()
-    expect(visit.find("#legend-most")).to_have_text("1.00")
-    for _ in range(50):
-        if len(set(visit.page.evaluate(shades))) > 1:
-            visit.forgive("willReadFrequently")
-            return
-        visit.page.wait_for_timeout(100)
-    raise AssertionError("every head still has the strongest colour")
+    strongest = [max(max(row) for row in each["weights"]) for each in maps]
+    assert len(set(strongest)) > 1
+    ordered = [shade for _, shade in sorted(zip(strongest, shades, strict=True))]
+    assert ordered == sorted(ordered, reverse=True)
+    assert ordered[0] > ordered[-1]
 
 
 def test_words_stay_in_sight_below_the_pointer(visitor: Any) -> None:

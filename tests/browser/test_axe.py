@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.recorded_search import show_search
 from tests.browser.support import TWO_SENTENCES, Visit, Visitor, sync_api
 
 expect = sync_api.expect
@@ -62,6 +63,11 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.find("#numbers-button").click()
     expect(visit.find("#heads .head").first).to_be_visible()
     expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
+    assert serious(visit, axe) == []
+    visit.find("input[name=view][value=lines]").locator("..").click()
+    expect(visit.find("#lines")).to_be_visible()
+    assert serious(visit, axe) == []
+    show_search(visit)
     assert serious(visit, axe) == []
     visit.find("#target-text").focus()
     visit.page.keyboard.press("Alt+ArrowDown")

@@ -219,7 +219,7 @@ def test_forced_colours_show_lit_words_and_the_chosen_kind(visitor: Visitor) -> 
     ground = "e => getComputedStyle(e).backgroundColor"
     lit, dark = (visit.find(f"#source-words .word{kind}").first for kind in (".lit", ":not(.lit)"))
     assert lit.evaluate(ground) != dark.evaluate(ground)
-    chosen, other = visit.find(".segments :checked + span"), visit.find(".segments span").last
+    chosen, other = visit.find("#kind :checked + span"), visit.find("#kind span").last
     assert chosen.evaluate(ground) != other.evaluate(ground)
 
 

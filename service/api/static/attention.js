@@ -1,8 +1,9 @@
-/** Attention panel: sentence choice, word alignment and attention maps.
+/** Attention panel: sentence choice, word alignment, and a view of attention maps or of the search.
     It sends no requests while it is closed. */
 
 import { element, fill, linkButton } from "./dom.js";
 import { Maps } from "./maps.js";
+import { Search } from "./search.js";
 import { Words } from "./words.js";
 import { wordsOfPieces } from "./pieces.js";
 import { stale } from "./state.js";
@@ -21,6 +22,8 @@ export class Attention {
   #sentence = element("sentence");
   #words;
   #maps;
+  #search = new Search((error) => this.#failed(error));
+  #views = [...document.querySelectorAll("input[name=view]")];
   #request = new AbortController();
   #subject = null;
   #legs = [];
@@ -39,6 +42,7 @@ export class Attention {
       pointed: (place) => this.#pointed(place),
     });
     this.#leg.addEventListener("change", () => this.#showLeg());
+    for (const view of this.#views) view.addEventListener("change", () => this.#changeView());
     this.#sentence.addEventListener("change", () => store.change({ sentence: Number(this.#sentence.value) }));
     store.watch(({ sentence }) => ({ sentence }), ({ sentence }) => {
       if (!this.#legs[this.#leg.value]?.sentences[sentence] || sentence === this.#shown) return;
@@ -134,8 +138,28 @@ export class Attention {
       if (!request.signal.aborted) this.#failed(error);
       return;
     }
-    await this.#maps.show(this.#subject, place, leg);
+    await this.#showView(place, leg, request.signal);
     if (!request.signal.aborted) this.#body.setAttribute("aria-busy", "false");
+  }
+
+  get #view() {
+    return this.#views.find(({ checked }) => checked).value;
+  }
+
+  /** The heat map and the lines show the same map. */
+  #changeView() {
+    const search = this.#view === "search";
+    const loaded = search !== element("search").hidden;
+    element("search").hidden = !search;
+    for (const id of ["maps", "map-pickers", "map-foot"]) element(id).hidden = search;
+    for (const each of [element("heat-map").parentElement, element("heat-keys")]) each.hidden = this.#view === "lines";
+    element("lines").hidden = this.#view !== "lines";
+    if (!loaded) this.#showSentence();
+  }
+
+  async #showView(place, leg, signal) {
+    if (this.#view === "search") await this.#search.show(this.#subject, place, signal);
+    else await this.#maps.show(this.#subject, place, leg);
   }
 
   #begin() {

@@ -14,6 +14,14 @@ export function make(tag, { data = {}, ...properties } = {}, ...children) {
   return made;
 }
 
+/** A new element of an SVG drawing, with attributes. */
+export function draw(tag, attributes, ...children) {
+  const made = document.createElementNS(document.querySelector("svg").namespaceURI, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
 /** A button that looks like a link. */
 export function linkButton(textContent, clicked, properties = {}) {
   const button = make("button", { type: "button", className: "link-button", textContent, ...properties });

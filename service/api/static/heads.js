@@ -1,48 +1,49 @@
-/** Thumbnails of all attention heads of a layer, from which one can be chosen. */
+/** Grid of the maps of all layers and heads on one scale, from which one can be chosen. */
 
 import { element, make } from "./dom.js";
 import { t } from "./strings.js";
 import { mostOf, paint } from "./colours.js";
 
 export class Heads {
-  #sheet = element("heads");
+  #grid = element("heads");
   #drawn = [];
-  #most;
   #taken;
 
-  /** `taken(head)` is called when a head is chosen. */
+  /** `taken(layer, head)` is called when a map is chosen. */
   constructor(taken) {
     this.#taken = taken;
     document.addEventListener("themechange", () => this.#paint());
   }
 
-  /** Show maps of the same layer, one for each head; `chosen` is the selected head, and `most` the
-      weight of the strongest colour, by default the largest of each map. */
-  show(maps, chosen, most) {
-    this.#most = most;
-    this.#drawn = maps.map(({ head, weights }) => ({ head, weights, canvas: make("canvas") }));
-    this.#sheet.replaceChildren(...this.#drawn.map(({ head, canvas }) => {
-      const name = make("span", { textContent: t("headNumber", { n: head }) });
-      const button = make("button", { type: "button", className: "head", data: { head } }, canvas, name);
-      button.addEventListener("click", () => this.#taken(String(head)));
-      return button;
-    }));
+  /** Show maps in the order of layers, then heads; those of `layer` and `head` are the chosen one. */
+  show(maps, layer, head) {
+    this.#drawn = maps.map((map) => ({ ...map, canvas: make("canvas") }));
+    const heads = [...new Set(maps.map((map) => map.head))];
+    const name = (textContent) => make("span", { className: "quiet", textContent });
+    const rows = Map.groupBy(this.#drawn, (map) => map.layer);
+    this.#grid.style.setProperty("--heads", heads.length);
+    this.#grid.replaceChildren(name(""), ...heads.map((each) => name(String(each))),
+      ...[...rows].flatMap(([number, row]) => [name(String(number)), ...row.map((map) => this.#button(map))]));
+    for (const label of this.#grid.querySelectorAll("span")) label.ariaHidden = "true";
     this.#paint();
-    this.choose(chosen);
+    this.choose(layer, head);
   }
 
-  choose(head) {
-    for (const button of this.#sheet.children) {
-      button.setAttribute("aria-pressed", String(button.dataset.head === String(head)));
+  #button({ layer, head, canvas }) {
+    const title = t("layerAndHead", { layer, head });
+    const button = make("button", { type: "button", className: "head", title, ariaLabel: title, data: { layer, head } }, canvas);
+    button.addEventListener("click", () => this.#taken(String(layer), String(head)));
+    return button;
+  }
+
+  choose(layer, head) {
+    for (const button of this.#grid.querySelectorAll("button")) {
+      button.ariaPressed = String(button.dataset.layer === String(layer) && button.dataset.head === String(head));
     }
   }
 
-  clear() {
-    this.#drawn = [];
-    this.#sheet.replaceChildren();
-  }
-
   #paint() {
-    for (const { canvas, weights } of this.#drawn) paint(canvas, weights, this.#most ?? mostOf(weights));
+    const most = Math.max(...this.#drawn.map(({ weights }) => mostOf(weights)));
+    for (const { canvas, weights } of this.#drawn) paint(canvas, weights, most);
   }
 }

@@ -17,7 +17,6 @@ export class HeatMap {
   #bands;
   #cell;
   #map = { rows: [], columns: [], weights: [] };
-  #most;
   #place = null;
   #pointed;
 
@@ -47,10 +46,9 @@ export class HeatMap {
     document.addEventListener("themechange", () => this.#paint());
   }
 
-  /** Draw `weights`, row by row, under `name`; `most`, by default the largest, has the strongest
-      colour. The crosshair stays if its cell exists. */
-  show({ rows, columns, weights }, name, most) {
-    this.#most = most;
+  /** Draw `weights`, row by row, under `name`; the largest has the strongest colour. The crosshair
+      stays if its cell exists. */
+  show({ rows, columns, weights }, name) {
     this.#map = { rows, columns, weights };
     this.#plot.setAttribute("aria-label", name);
     Object.assign(this.#plot.dataset, { rows: rows.length, columns: columns.length });
@@ -87,7 +85,7 @@ export class HeatMap {
   }
 
   #paint() {
-    paint(this.#canvas, this.#map.weights, this.#most ?? mostOf(this.#map.weights));
+    paint(this.#canvas, this.#map.weights, mostOf(this.#map.weights));
   }
 
   /** Fit the map to the available space, with a minimum cell size for touch and reading. */

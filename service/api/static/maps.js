@@ -4,9 +4,9 @@ import { element, fill, save } from "./dom.js";
 import { mostOf, paint } from "./colours.js";
 import { HeatMap } from "./heatmap.js";
 import { Heads } from "./heads.js";
+import { Lines } from "./lines.js";
 import { Numbers } from "./numbers.js";
 import { written } from "./pieces.js";
-import { recall, remember } from "./memory.js";
 import { t } from "./strings.js";
 
 const NAMES = { cross: "kindCross", encoder: "kindEncoder", decoder: "kindDecoder" };
@@ -21,10 +21,10 @@ export class Maps {
   #kinds = [...document.querySelectorAll("input[name=kind]")];
   #value = element("heat-value");
   #heat = new HeatMap(element("heat-map"), (place) => this.#pointed(place));
-  #heads = new Heads((head) => this.#take(head));
+  #lines = new Lines((place) => this.#pointed(place));
+  #heads = new Heads((layer, head) => this.#take(layer, head));
   #numbers = new Numbers();
   #request = new AbortController();
-  #scale = element("same-scale");
   #sheetOf = "";
   #subject = null;
   #place = {};
@@ -41,17 +41,6 @@ export class Maps {
     element("heat-map").addEventListener("keydown", (event) => this.#step(event));
     document.addEventListener("themechange", () => this.#paintLegend());
     this.#paintLegend();
-    this.#scale.checked = recall("sameScale", false);
-    this.#scale.addEventListener("change", () => {
-      remember("sameScale", this.#scale.checked);
-      this.#sheetOf = "";
-      this.#load();
-    });
-  }
-
-  /** The weight of the strongest colour; undefined for the largest weight of each map. */
-  get #most() {
-    return this.#scale.checked ? 1 : undefined;
   }
 
   get kind() {
@@ -95,10 +84,12 @@ export class Maps {
   }
 
   /** Choosing the selected head again returns to the mean of all heads. */
-  #take(head) {
-    this.#head.value = this.#head.value === head ? "mean" : head;
+  #take(layer, head) {
+    const again = this.#layer.value === layer && this.#head.value === head;
+    this.#layer.value = layer;
+    this.#head.value = again ? "mean" : head;
     this.#load();
-    element("heat-map").scrollIntoView({ block: "nearest" });
+    element("maps").scrollIntoView({ block: "nearest" });
   }
 
   #query(more = {}) {
@@ -134,24 +125,25 @@ export class Maps {
     const name = t("mapName", { kind: t(NAMES[kind]), layer: which("layer", layer), head: which("head", head) });
     Object.assign(element("heat-map").dataset, { kind, layer, head });
     element("maps").classList.toggle("wide", answer.columns.length > WIDE);
-    this.#heat.show(this.#map, name, this.#most);
-    this.#heads.choose(head);
+    this.#heat.show(this.#map, name);
+    this.#lines.show(this.#map, name);
+    this.#heads.choose(layer, head);
     this.#numbers.show(this.#map, name);
-    element("legend-most").textContent = (this.#most ?? mostOf(weights)).toFixed(2);
+    element("legend-most").textContent = mostOf(weights).toFixed(2);
     this.#link("png", { format: "png" });
     this.#link("npy", { format: "npy" });
     this.#link("json", { format: "json" });
-    this.#link("sheet", { format: "png", head: "all" });
+    this.#link("sheet", { format: "png", layer: "all", head: "all" });
   }
 
   async #loadSheet(signal) {
-    const query = this.#query({ head: "all" });
+    const query = this.#query({ layer: "all", head: "all" });
     const sheet = JSON.stringify(query);
     if (sheet === this.#sheetOf) return;
     const { maps } = await this.#subject.attention(this.#place, query, signal);
     if (signal.aborted) return;
     this.#sheetOf = sheet;
-    this.#heads.show(maps, this.#head.value, this.#most);
+    this.#heads.show(maps, this.#layer.value, this.#head.value);
   }
 
   #link(name, more) {

@@ -56,9 +56,17 @@ class KeptTranslation {
   async bytes(place, query) {
     return this.#server.bytes(this.address(place, query));
   }
+
+  async search(place, signal) {
+    return this.#server.get(`${this.#path}/search?${new URLSearchParams(place)}`, signal);
+  }
+
+  async searchBytes(place, format) {
+    return this.#server.bytes(`${this.#path}/search?${new URLSearchParams({ ...place, format })}`);
+  }
 }
 
-/** Pairs of sentences, each of which the model reads as one. */
+/** Pairs of sentences, each of which the model reads as one. They have no search. */
 class Pairs {
   #server;
   #languages;
