@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -263,3 +264,30 @@ def test_languages_of_the_page_have_the_same_strings_with_the_same_values(visit:
         for key, text in table.items():
             assert values(text) == values(tables["en"][key]), (language, key)
             assert text, (language, key)
+
+
+def test_models_are_shown_with_their_scores_and_licences(visit: Visit) -> None:
+    visit.open()
+    visit.find("#models-button").click()
+    (model,) = visit.answer("models")["models"]
+    expect(visit.find(".model h3")).to_have_text(model["name"])
+    expect(visit.find(".model")).to_contain_text(f"Version {model['version']}, int8.")
+    expect(visit.find(".model")).to_contain_text("German → English, English → German")
+    scores, data = visit.find(".model tbody").all()
+    expect(scores.locator("tr")).to_have_count(len(model["scores"]))
+    expect(data.locator("tr td:nth-child(2)")).to_have_text(
+        [corpus["licence"] for corpus in model["data"]]
+    )
+    visit.find("#models-button").click()
+    expect(visit.find("#models")).to_be_hidden()
+
+
+def test_time_until_ready_at_200_ms_latency_is_reported(visit: Visit) -> None:
+    session = visit.page.context.new_cdp_session(visit.page)
+    session.send("Network.enable")
+    conditions = {"offline": False, "latency": 200, "downloadThroughput": -1}
+    session.send("Network.emulateNetworkConditions", {**conditions, "uploadThroughput": -1})
+    started = time.perf_counter()
+    visit.open()
+    print(f"ready after {time.perf_counter() - started:.2f} s, {len(visit.requests)} requests")
+    assert len(visit.requests) < 12

@@ -1,16 +1,22 @@
 /** Entry point of the page: creates the state, and connects its views with what users do. */
 
+import { Alternatives } from "./alternatives.js";
 import { Server } from "./api.js";
+import { Attention } from "./attention.js";
 import { element, localise } from "./dom.js";
 import { Files } from "./files.js";
 import { showLanguages } from "./languages.js";
 import { recall, recallDraft, remember, rememberDraft } from "./memory.js";
+import { Models } from "./models.js";
 import { Key, announce, showHints, showProblem } from "./notices.js";
+import { Sentences } from "./sentences.js";
 import { copy, dropLink, readLink, writeLink } from "./sharing.js";
 import { DETECT, Store, inputs, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
+import { Steering } from "./steering.js";
 import { TABLES, language, nativeName, speak, t } from "./strings.js";
 import { scrollTogether, showSource, showTranslation } from "./texts.js";
 import { Translating } from "./translating.js";
+import { Typing } from "./typing.js";
 
 document.documentElement.lang = language;
 localise(document);
@@ -29,6 +35,12 @@ showHints(store, { format: setFormat, translateTo: (target) => choose(pair(store
 announce(store);
 new Key(server, store, again);
 new Files(server, store);
+new Models(server);
+new Sentences(server, store);
+new Typing(server, store);
+new Alternatives(server, store);
+new Steering(server, store, translating);
+new Attention(server, store, () => translating.now());
 
 /* What users do */
 
@@ -101,24 +113,13 @@ document.addEventListener("keydown", (event) => {
 });
 window.addEventListener("hashchange", restore);
 
-/* The attention panel, and steering, whose modules are loaded when the page is ready */
+/* The attention panel */
 
 store.watch(({ why }) => ({ why }), ({ why }) => {
   element("attention").hidden = !why;
   element("why").setAttribute("aria-expanded", String(why));
   element("why").textContent = t(why ? "hideWhy" : "seeWhy");
 });
-
-async function addPanels() {
-  const [{ Sentences }, { Typing }, { Alternatives }, { Steering }, { Attention }] = await Promise.all([
-    import("./sentences.js"), import("./typing.js"), import("./alternatives.js"), import("./steering.js"), import("./attention.js"),
-  ]);
-  new Sentences(server, store);
-  new Typing(server, store);
-  new Alternatives(server, store);
-  new Steering(server, store, translating);
-  new Attention(server, store, () => translating.now());
-}
 
 /* Startup */
 
@@ -161,4 +162,4 @@ async function begin() {
   store.watch(inputs, (draft) => rememberDraft(draft.text ? draft : null));
 }
 
-begin().then(addPanels);
+begin();
