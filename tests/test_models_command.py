@@ -107,7 +107,8 @@ def test_serve_fetches_in_a_process_of_its_own_and_reports_no_network_in_one_lin
 def test_search_lists_the_catalogue_and_argos(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "search", "fr", "en"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "fr-en\thf:Helsinki-NLP/opus-mt-fr-en\tMarianMT base\tapache-2.0" in lines
+    known = "en-fr\thf:Helsinki-NLP/opus-mt-en-fr\tMarianMT base\tapache-2.0\tFLORES 47.9"
+    assert known in lines
     assert "fr-en\targos:fr-en\tversion 1.9" in lines
     assert not any("de" in line.split("\t")[0] for line in lines)
 
@@ -128,4 +129,6 @@ def test_catalogue_has_one_repository_for_each_pair() -> None:
     entries = read_catalogue()
     assert len({entry.pair for entry in entries}) == len(entries) > 20
     assert all(entry.repository.count("/") == 1 for entry in entries)
+    assert all(bool(entry.archive) == bool(entry.flores) for entry in entries)
+    assert all(0 < float(entry.flores) < 100 for entry in entries if entry.flores)
     assert {entry.licence for entry in entries} == {"apache-2.0", "cc-by-4.0", ""}

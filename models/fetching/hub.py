@@ -117,8 +117,8 @@ def _check_space(repository: str, files: list[Any], directory: Path) -> None:
     free = shutil.disk_usage(directory).free
     if wanted > free:
         raise FetchFailed(
-            f"{repository} needs {wanted / 1e9:.1f} GB more, and {directory} has room for "
-            f"{free / 1e9:.1f} GB; {ELSEWHERE}"
+            f"{repository} needs {wanted / 1e6:.1f} MB more, and {directory} has room for "
+            f"{free / 1e6:.1f} MB; {ELSEWHERE}"
         )
 
 
@@ -161,7 +161,8 @@ def _hash(path: Path, file: Any) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, HfHubHTTPError) and error.response is not None:
-        return f"it answers {error.response.status_code}"
+        file = error.response.url.path.rpartition("/")[2]
+        return f"it answers {error.response.status_code} for {file}"
     return str(error).split("\n")[0] or type(error).__name__
 
 

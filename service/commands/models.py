@@ -126,7 +126,10 @@ def _add(options: argparse.Namespace) -> int:
             if not options.missing:
                 raise
             # A full disk or a name that is taken must not keep other models from being added.
-            print(f"dragoman: {model} is not added: {error}", file=sys.stderr)
+            reason = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                reason = f"{error.filename2 or error.filename}: {error.strerror}"
+            print(f"dragoman: {model} is not added: {reason}", file=sys.stderr)
     return DONE
 
 
@@ -222,7 +225,10 @@ def _search(options: argparse.Namespace) -> int:
     for entry in read_catalogue():
         if codes <= {entry.source, entry.target}:
             licence = entry.licence or "licence: see its card"
-            print(f"{entry.pair}\t{HUB}{entry.repository}\t{entry.architecture}\t{licence}")
+            score = f"FLORES {entry.flores}" if entry.flores else "FLORES not known"
+            print(
+                f"{entry.pair}\t{HUB}{entry.repository}\t{entry.architecture}\t{licence}\t{score}"
+            )
     try:
         packages = read_index(settings.argos_index)
     except FetchFailed as error:

@@ -16,6 +16,8 @@ import pytest
 from tests.docker import containers
 from tests.docker.containers import Builder, Container, Image
 from tests.docker.support import ROOT
+from tests.support.checkpoints import write_marian
+from tests.support.hub import running_hub
 
 pytestmark = [
     pytest.mark.slow,
@@ -180,6 +182,18 @@ def test_unknown_setting_stops_the_container(image: Image, tmp_path: Path) -> No
     with containers.running(image, tmp_path / "log", DRAGOMAN_PROT="8000") as container:
         assert container.process.wait(timeout=60) == 2
         assert "did you mean DRAGOMAN_PORT?" in container.log.read_text()
+
+
+def test_models_are_fetched_by_the_image(image: Image, tmp_path: Path) -> None:
+    write_marian(tmp_path / "checkpoint", taught=True, languages=("fra", "eng"))
+    log = tmp_path / "log"
+    with running_hub() as hub:
+        hub.repositories["Helsinki-NLP/opus-mt-fr-en"] = tmp_path / "checkpoint"
+        variables = {"DRAGOMAN_MODELS": "fr-en", "HF_ENDPOINT": hub.address}
+        command = ("models", "add", "--missing", "--bundles", "/tmp/bundles")
+        with containers.running(image, log, *command, **variables) as container:
+            assert container.process.wait(timeout=300) == 0
+    assert "published /tmp/bundles/opus-mt-fr-en" in log.read_text()
 
 
 def test_cpu_image_is_small(image: Image) -> None:

@@ -137,7 +137,7 @@ def test_each_failure_is_one_line_and_leaves_nothing_half_imported(
         offline.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
         assert "cannot be fetched from http://127.0.0.1:9" in refusal()
     hub.absent.add("source.spm")
-    assert "it answers 404" in refusal()
+    assert "it answers 404 for source.spm" in refusal()
     hub.absent.clear()
     assert "cannot be stored" in refusal(preexec_fn=limit_file_sizes)
     hub.wrong.add(WEIGHTS)

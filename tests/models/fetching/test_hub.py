@@ -101,7 +101,9 @@ def test_file_with_a_wrong_hash_is_deleted_and_named(hub: Hub, name: str, downlo
 
 def test_missing_files_and_repositories_are_named(hub: Hub, downloads: Path) -> None:
     hub.absent.add("source.spm")
-    with pytest.raises(FetchFailed, match=rf"{NAME} cannot be fetched from .*answers 404"):
+    with pytest.raises(
+        FetchFailed, match=rf"{NAME} cannot be fetched from .*answers 404 for source.spm"
+    ):
         fetch_repository(NAME, downloads)
     with pytest.raises(FetchFailed, match="has no model a/b, or it is private"):
         fetch_repository("a/b", downloads)
@@ -121,7 +123,7 @@ def test_full_disk_is_reported_before_anything_is_fetched(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6, 1000))
-    with pytest.raises(FetchFailed, match=r"needs 0\.0 GB more, .* room for 0\.0 GB; DRAGOMAN_"):
+    with pytest.raises(FetchFailed, match=r"needs 0\.5 MB more, .* room for 0\.0 MB; DRAGOMAN_"):
         fetch_repository(NAME, downloads)
     assert hub.ranges_of("config.json") == []
 
