@@ -71,6 +71,7 @@ MAY_IMPORT = {
     "service.runtime": {"service.runtime", "models.bundle"},
     "service.thread_priority": set[str](),
     "service.fair_turns": set[str](),
+    "service.percent_encoding": set[str](),
     "service.engine": {
         "service.engine",
         "service.runtime.backend",
@@ -169,6 +170,7 @@ MAY_IMPORT = {
         "service.engine.errors",
         "service.engine.types",
         "service.observability",
+        "service.percent_encoding",
         "models.bundle.languages",
     },
 }

@@ -37,11 +37,20 @@ def create_router(access: Access, repository: ModelRepository) -> APIRouter:
 
     responses = {200: answer_of(UsageAnswer), **answers()}
 
+    languages_listed = {200: answer_of(SupportedLanguageAnswer, many=True), **answers()}
+
     @router.get(
         "/languages",
         summary="List languages",
-        responses={200: answer_of(SupportedLanguageAnswer, many=True), **answers()},
+        responses=languages_listed,
         openapi_extra={"parameters": schemas.query(LanguagesParameters)},
+    )
+    # DeepL's client for Java sends the form.
+    @router.post(
+        "/languages",
+        summary="List languages",
+        responses=languages_listed,
+        openapi_extra={"requestBody": schemas.body(LanguagesParameters)},
     )
     async def languages(request: Request) -> Response:
         """As targets, English and Portuguese are listed by their variants."""

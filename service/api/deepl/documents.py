@@ -124,6 +124,8 @@ def create_router(
             refuse_equal_languages=True,
         )
 
+    # DeepL's client for Java adds the slash if it uploads from a stream.
+    @router.post("/document/", include_in_schema=False)
     @router.post(
         "/document",
         summary="Translate a document",

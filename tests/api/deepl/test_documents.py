@@ -185,3 +185,10 @@ async def test_head_of_a_result_does_not_consume_it(client: httpx.AsyncClient) -
     head = await client.head(path, params={"document_key": handle["document_key"]})
     assert (head.status_code, head.content) == (200, b"")
     assert (await fetched(client, handle)).text == "HALLO WELT"
+
+
+async def test_file_name_that_is_no_base64_of_utf8_is_refused(client: httpx.AsyncClient) -> None:
+    for word in ("=?utf-8?B?w5xi!?=", "=?utf-8?B?/w==?="):
+        response = await uploaded(client, word)
+        assert response.status_code == 400, response.text
+        assert "is not Base64 of UTF-8" in response.json()["message"]

@@ -1,0 +1,435 @@
+"""Requests of DeepL's clients for Java 1.16.0, .NET 1.20.0, PHP 1.19.0 and Ruby 3.6.1."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import MappingProxyType
+
+from tests.api.clients.exchanges import FORM, JSON, Exchange
+
+_TRANSLATIONS = {"translations": [{"text": str, "detected_source_language": "DE"}]}
+_BILLED = {
+    "translations": [{"text": str, "detected_source_language": "DE", "billed_characters": int}]
+}
+_USAGE = {"character_count": int, "character_limit": int}
+_SOURCES = [{"language": str, "name": str}]
+_TARGETS = [{"language": str, "name": str, "supports_formality": bool}]
+_PAIRS = {"supported_languages": [{"source_lang": str, "target_lang": str}]}
+_GLOSSARY = {
+    "glossary_id": str,
+    "name": "Tiere",
+    "ready": True,
+    "source_lang": "de",
+    "target_lang": "en",
+    "creation_time": datetime,
+    "entry_count": 2,
+}
+_DICTIONARY = {"source_lang": "de", "target_lang": "en", "entry_count": int}
+_MULTILINGUAL = {
+    "glossary_id": str,
+    "name": str,
+    "creation_time": datetime,
+    "dictionaries": [_DICTIONARY],
+}
+_ENTRIES = {
+    "dictionaries": [
+        {"source_lang": "de", "target_lang": "en", "entries": str, "entries_format": "tsv"}
+    ]
+}
+_HANDLE = {"document_id": str, "document_key": str}
+_KEEP_HANDLE = {"document_id": "id", "document_key": "key"}
+_STATUS = {"document_id": str, "status": "done", "billed_characters": int}
+_DONE = ("status", "done")
+_KEEP_GLOSSARY = {"glossary_id": "glossary"}
+_MESSAGE = {"message": str}
+
+_JAVA_DOCUMENT = """--4c1b
+Content-Disposition: form-data; name="file"; filename="Brief.{extension}"
+Content-Type: {media_type}
+Content-Transfer-Encoding: binary
+
+hallo welt
+--4c1b
+Content-Disposition: form-data; name="source_lang"
+
+de
+--4c1b
+Content-Disposition: form-data; name="target_lang"
+
+en-US
+--4c1b--
+"""
+
+JAVA = (
+    Exchange("GET", "/v2/usage", reads=_USAGE),
+    Exchange("POST", "/v2/languages", FORM, reads=_SOURCES),
+    Exchange("POST", "/v2/languages", FORM, "type=target", reads=_TARGETS),
+    Exchange("GET", "/v2/glossary-language-pairs", reads=_PAIRS),
+    Exchange(
+        "POST",
+        "/v2/translate",
+        FORM,
+        "source_lang=de&target_lang=en-US&formality=prefer_more&text=hallo+welt"
+        "&text=gr%C3%BC%C3%9Fe+%26amp%3B+k%C3%BCsse&show_billed_characters=1&split_sentences=nonewlines"
+        "&preserve_formatting=1&context=ein+brief&model_type=quality_optimized&tag_handling=xml"
+        "&outline_detection=0&splitting_tags=par%2Ctitle&ignore_tags=x",
+        reads=_BILLED,
+    ),
+    Exchange(
+        "POST",
+        "/v2/translate",
+        FORM,
+        "target_lang=xx&text=hallo&show_billed_characters=1",
+        status=400,
+        reads=_MESSAGE,
+    ),
+    # The media type of a file with an unknown extension is the text "null".
+    Exchange(
+        "POST",
+        "/v2/document",
+        "multipart/form-data; boundary=4c1b",
+        _JAVA_DOCUMENT.replace("{extension}", "md").replace("{media_type}", "null"),
+        reads=_HANDLE,
+    ),
+    # Documents from a stream go to the path with an additional slash.
+    Exchange(
+        "POST",
+        "/v2/document/",
+        "multipart/form-data; boundary=4c1b",
+        _JAVA_DOCUMENT.replace("{extension}", "txt").replace("{media_type}", "text/plain"),
+        reads=_HANDLE,
+        keeps=_KEEP_HANDLE,
+    ),
+    Exchange("POST", "/v2/document/{id}", FORM, "document_key={key}", reads=_STATUS, until=_DONE),
+    Exchange("POST", "/v2/document/{id}/result", FORM, "document_key={key}", reads="HALLO WELT"),
+    Exchange(
+        "POST",
+        "/v2/glossaries",
+        FORM,
+        "name=Tiere&source_lang=de&target_lang=en&entries_format=tsv"
+        "&entries=Hund%09dog%0AK%C3%A4tzchen%09kitten",
+        status=201,
+        reads=_GLOSSARY,
+        keeps=_KEEP_GLOSSARY,
+    ),
+    Exchange("GET", "/v2/glossaries", reads={"glossaries": [_GLOSSARY]}),
+    Exchange("GET", "/v2/glossaries/{glossary}", reads=_GLOSSARY),
+    Exchange("GET", "/v2/glossaries/{glossary}/entries", reads="Hund\tdog\nKätzchen\tkitten"),
+    Exchange("DELETE", "/v2/glossaries/{glossary}", FORM, status=204),
+    Exchange("GET", "/v2/glossaries/{glossary}", status=404, reads=_MESSAGE),
+    Exchange(
+        "POST",
+        "/v3/glossaries",
+        FORM,
+        "name=Tiere&dictionaries%5B0%5D.source_lang=de&dictionaries%5B0%5D.target_lang=en"
+        "&dictionaries%5B0%5D.entries=Hund%09dog&dictionaries%5B0%5D.entries_format=tsv"
+        "&dictionaries%5B1%5D.source_lang=en&dictionaries%5B1%5D.target_lang=de"
+        "&dictionaries%5B1%5D.entries=dog%09Hund&dictionaries%5B1%5D.entries_format=tsv",
+        status=201,
+        reads={"glossary_id": str, "creation_time": datetime, "dictionaries": [{"entry_count": 1}]},
+        keeps=_KEEP_GLOSSARY,
+    ),
+    Exchange(
+        "DELETE",
+        "/v3/glossaries/{glossary}/dictionaries?source_lang=en&target_lang=de",
+        FORM,
+        status=204,
+    ),
+    Exchange(
+        "PUT",
+        "/v3/glossaries/{glossary}/dictionaries",
+        FORM,
+        "source_lang=de&target_lang=en&entries=Hund%09puppy&entries_format=tsv",
+        reads=_DICTIONARY,
+    ),
+    Exchange("PATCH", "/v3/glossaries/{glossary}", FORM, "name=Haus+%26+Hof", reads=_MULTILINGUAL),
+    Exchange(
+        "PATCH",
+        "/v3/glossaries/{glossary}",
+        FORM,
+        "dictionaries%5B0%5D.source_lang=de&dictionaries%5B0%5D.target_lang=en"
+        "&dictionaries%5B0%5D.entries=Katze%2Ccat&dictionaries%5B0%5D.entries_format=csv",
+        reads={"name": "Haus & Hof", "dictionaries": [{"entry_count": 2}]},
+    ),
+    Exchange(
+        "GET",
+        "/v3/glossaries/{glossary}/entries?source_lang=de&target_lang=en",
+        reads=_ENTRIES,
+    ),
+    Exchange("GET", "/v3/glossaries", reads={"glossaries": [_MULTILINGUAL]}),
+    Exchange("DELETE", "/v3/glossaries/{glossary}", FORM, status=204),
+)
+
+_DOTNET_NAMES = (
+    "filename=\"=?utf-8?B?w5xiZXIgdW5zLnR4dA==?=\"; filename*=utf-8''%C3%9Cber%20uns.txt"
+)
+_DOTNET_DOCUMENT = """--5e0c
+Content-Type: text/plain; charset=utf-8
+Content-Disposition: form-data; name=target_lang
+
+en-US
+--5e0c
+Content-Type: text/plain; charset=utf-8
+Content-Disposition: form-data; name=source_lang
+
+de
+--5e0c
+Content-Disposition: form-data; name=file; {names}
+
+hallo welt
+--5e0c--
+""".replace("{names}", _DOTNET_NAMES)
+
+DOTNET = (
+    Exchange("GET", "/v2/usage", accept=JSON, reads=_USAGE),
+    Exchange("GET", "/v2/languages?type=source", accept=JSON, reads=_SOURCES),
+    Exchange("GET", "/v2/languages?type=target", accept=JSON, reads=_TARGETS),
+    Exchange("GET", "/v2/glossary-language-pairs", accept=JSON, reads=_PAIRS),
+    # The encoder leaves ! ( ) * as they are.
+    Exchange(
+        "POST",
+        "/v2/translate",
+        FORM,
+        "target_lang=en-US&source_lang=de&show_billed_characters=1&tag_handling=html"
+        "&text=hallo+welt!&text=(gr%C3%BC%C3%9Fe)",
+        reads=_BILLED,
+    ),
+    Exchange(
+        "POST",
+        "/v2/document",
+        'multipart/form-data; boundary="5e0c"',
+        _DOTNET_DOCUMENT,
+        accept=JSON,
+        reads=_HANDLE,
+        keeps=_KEEP_HANDLE,
+    ),
+    Exchange("POST", "/v2/document/{id}", FORM, "document_key={key}", reads=_STATUS, until=_DONE),
+    Exchange("POST", "/v2/document/{id}/result", FORM, "document_key={key}", reads="HALLO WELT"),
+    Exchange(
+        "POST",
+        "/v2/glossaries",
+        FORM,
+        "name=Tiere&source_lang=de&target_lang=en&entries_format=csv"
+        "&entries=Hund%2Cdog%0D%0A%22K%C3%A4tzchen%22%2Ckitten",
+        status=201,
+        reads=_GLOSSARY,
+        keeps=_KEEP_GLOSSARY,
+    ),
+    Exchange(
+        "GET",
+        "/v2/glossaries/{glossary}/entries",
+        accept="text/tab-separated-values",
+        reads="Hund\tdog\nKätzchen\tkitten",
+    ),
+    Exchange("DELETE", "/v2/glossaries/{glossary}", status=204),
+    Exchange(
+        "POST",
+        "/v3/glossaries",
+        FORM,
+        "dictionaries%5B0%5D.source_lang=de&dictionaries%5B0%5D.target_lang=en"
+        "&dictionaries%5B0%5D.entries=Hund%2Cdog&dictionaries%5B0%5D.entries_format=csv&name=Tiere",
+        status=201,
+        reads=_MULTILINGUAL,
+        keeps=_KEEP_GLOSSARY,
+    ),
+    Exchange(
+        "PUT",
+        "/v3/glossaries/{glossary}/dictionaries",
+        FORM,
+        "source_lang=de&target_lang=en&entries_format=tsv&entries=Hund%09puppy",
+        reads=_DICTIONARY,
+    ),
+    Exchange("PATCH", "/v3/glossaries/{glossary}", FORM, "name=Haus", reads=_MULTILINGUAL),
+    Exchange("GET", "/v3/glossaries/{glossary}", accept=JSON, reads=_MULTILINGUAL),
+    Exchange(
+        "GET",
+        "/v3/glossaries/{glossary}/entries?source_lang=de&target_lang=en",
+        accept=JSON,
+        reads=_ENTRIES,
+    ),
+    Exchange(
+        "DELETE",
+        "/v3/glossaries/{glossary}/dictionaries?source_lang=de&target_lang=en",
+        status=204,
+    ),
+    Exchange("DELETE", "/v3/glossaries/{glossary}", status=204),
+)
+
+_CURL_DOCUMENT = """--------------------------a1
+Content-Disposition: form-data; name="target_lang"
+
+en-US
+--------------------------a1
+Content-Disposition: form-data; name="source_lang"
+
+de
+--------------------------a1
+Content-Disposition: form-data; name="file"; filename="brief.txt"
+Content-Type: application/octet-stream
+
+hallo welt
+--------------------------a1--
+"""
+_PSR_DOCUMENT = """--b2
+Content-Disposition: form-data; name="file"; filename="brief.txt"
+Content-Length: 10
+Content-Type: text/plain
+
+hallo welt
+--b2
+Content-Disposition: form-data; name="target_lang"
+Content-Length: 5
+
+en-US
+--b2
+Content-Disposition: form-data; name="source_lang"
+Content-Length: 2
+
+de
+--b2--
+"""
+
+PHP = (
+    Exchange("GET", "/v2/usage", reads=_USAGE),
+    Exchange("GET", "/v2/languages?type=source", reads=_SOURCES),
+    Exchange("GET", "/v2/languages?type=target", reads=_TARGETS),
+    Exchange("GET", "/v2/glossary-language-pairs", reads=_PAIRS),
+    # PHP encodes false as an empty text.
+    Exchange(
+        "POST",
+        "/v2/translate",
+        FORM,
+        "target_lang=en-US&source_lang=de&text=hallo+welt&text=gr%C3%BC%C3%9Fe"
+        "&preserve_formatting=&outline_detection=&split_sentences=0&tag_handling=xml"
+        "&ignore_tags=x%2Cy&show_billed_characters=1",
+        reads=_BILLED,
+    ),
+    Exchange(
+        "POST",
+        "/v2/document",
+        "multipart/form-data; boundary=------------------------a1",
+        _CURL_DOCUMENT,
+        reads=_HANDLE,
+        keeps=_KEEP_HANDLE,
+    ),
+    Exchange("POST", "/v2/document/{id}", FORM, "document_key={key}", reads=_STATUS, until=_DONE),
+    Exchange("POST", "/v2/document/{id}/result", FORM, "document_key={key}", reads="HALLO WELT"),
+    # With an HTTP client of the caller's choice.
+    Exchange(
+        "POST",
+        "/v2/document",
+        'multipart/form-data; boundary="b2"',
+        _PSR_DOCUMENT,
+        reads=_HANDLE,
+    ),
+    Exchange(
+        "POST",
+        "/v2/glossaries",
+        JSON,
+        r'{"name":"Tiere","source_lang":"de","target_lang":"en","entries_format":"tsv",'
+        r'"entries":"Hund\tdog\nK\u00e4tzchen\tkitten"}',
+        status=201,
+        reads=_GLOSSARY,
+        keeps=_KEEP_GLOSSARY,
+    ),
+    Exchange("GET", "/v2/glossaries/{glossary}/entries", reads="Hund\tdog\nKätzchen\tkitten"),
+    Exchange("DELETE", "/v2/glossaries/{glossary}", status=204),
+    Exchange(
+        "POST",
+        "/v3/glossaries",
+        JSON,
+        r'{"name":"Tiere","dictionaries":[{"source_lang":"de","target_lang":"en",'
+        r'"entries_format":"csv","entries":"Hund,dog"}]}',
+        status=201,
+        reads=_MULTILINGUAL,
+        keeps=_KEEP_GLOSSARY,
+    ),
+    Exchange("PATCH", "/v3/glossaries/{glossary}", JSON, '{"name":"Haus"}', reads=_MULTILINGUAL),
+    Exchange(
+        "PUT",
+        "/v3/glossaries/{glossary}/dictionaries",
+        JSON,
+        r'{"source_lang":"de","target_lang":"en","entries":"Hund\tpuppy","entries_format":"tsv"}',
+        reads=_DICTIONARY,
+    ),
+    Exchange(
+        "GET", "/v3/glossaries/{glossary}/entries?source_lang=de&target_lang=en", reads=_ENTRIES
+    ),
+    Exchange("DELETE", "/v3/glossaries/{glossary}", status=204),
+)
+
+_RUBY_DOCUMENT = """--c3
+Content-Disposition: form-data; name="file"; filename="brief.txt"
+Content-Type: application/octet-stream
+
+hallo welt
+--c3
+Content-Disposition: form-data; name="source_lang"
+
+DE
+--c3
+Content-Disposition: form-data; name="target_lang"
+
+EN-GB
+--c3
+Content-Disposition: form-data; name="filename"
+
+brief.txt
+--c3--
+"""
+
+RUBY = (
+    # Options of GET and DELETE requests are in a JSON body.
+    Exchange("GET", "/v2/usage", JSON, "{}", reads=_USAGE),
+    Exchange("GET", "/v2/languages", JSON, "{}", reads=_SOURCES),
+    Exchange("GET", "/v2/languages", JSON, '{"type":"target"}', reads=_TARGETS),
+    Exchange("GET", "/v2/glossary-language-pairs", JSON, "{}", reads=_PAIRS),
+    Exchange(
+        "POST",
+        "/v2/translate",
+        JSON,
+        '{"text":["hallo welt","grüße"],"source_lang":"DE","target_lang":"EN",'
+        '"split_sentences":"1","preserve_formatting":true,"outline_detection":false,'
+        '"ignore_tags":["x","y"],"tag_handling":"xml"}',
+        reads=_TRANSLATIONS,
+    ),
+    Exchange(
+        "POST",
+        "/v2/translate",
+        JSON,
+        '{"text":["hallo welt"],"source_lang":null,"target_lang":"EN"}',
+        reads={"translations": [{"text": str, "detected_source_language": str}]},
+    ),
+    Exchange(
+        "POST",
+        "/v2/document",
+        "multipart/form-data; boundary=c3",
+        _RUBY_DOCUMENT,
+        reads=_HANDLE,
+        keeps=_KEEP_HANDLE,
+    ),
+    Exchange(
+        "POST", "/v2/document/{id}", JSON, '{"document_key":"{key}"}', reads=_STATUS, until=_DONE
+    ),
+    Exchange(
+        "POST", "/v2/document/{id}/result", JSON, '{"document_key":"{key}"}', reads="HALLO WELT"
+    ),
+    Exchange(
+        "POST",
+        "/v2/glossaries",
+        JSON,
+        r'{"name":"Tiere","source_lang":"DE","target_lang":"EN",'
+        r'"entries":"Hund\tdog\nKätzchen\tkitten\n","entries_format":"tsv"}',
+        status=201,
+        reads=_GLOSSARY,
+        keeps=_KEEP_GLOSSARY,
+    ),
+    Exchange("GET", "/v2/glossaries", JSON, "{}", reads={"glossaries": [_GLOSSARY]}),
+    Exchange("GET", "/v2/glossaries/{glossary}", JSON, "{}", reads=_GLOSSARY),
+    Exchange(
+        "GET", "/v2/glossaries/{glossary}/entries", JSON, "{}", reads="Hund\tdog\nKätzchen\tkitten"
+    ),
+    Exchange("DELETE", "/v2/glossaries/{glossary}", JSON, "{}", status=204),
+)
+
+CLIENTS = MappingProxyType({"Java": JAVA, ".NET": DOTNET, "PHP": PHP, "Ruby": RUBY})
