@@ -27,7 +27,7 @@ def light(visit: Visit) -> None:
 
 
 def dark(visit: Visit) -> None:
-    visit.find("#heads .head").nth(1).click()
+    visit.find("#heads [data-layer='1'][data-head='1']").click()
     sync_api.expect(visit.find("#heat-map")).to_have_attribute("data-head", "1")
     visit.find("#heat-map .heat-rows span").nth(3).hover()
 

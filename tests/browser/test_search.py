@@ -96,3 +96,20 @@ def test_tree_fits_a_phone(visitor: Visitor) -> None:
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 360
     visit.find("#tree .node").nth(1).tap()
     expect(visit.find("#search-caption")).to_contain_text("overtook")
+
+
+@pytest.mark.parametrize("options", [{"forced_colors": "active"}, {"color_scheme": "dark"}])
+def test_path_of_the_winner_stands_out_in_forced_and_dark_colours(
+    visitor: Visitor, options: dict[str, str]
+) -> None:
+    visit = visitor(**options)
+    show_search(visit)
+    look = """e => {
+        const { borderColor, outlineStyle, fontWeight } = getComputedStyle(e);
+        return [borderColor, outlineStyle, fontWeight];
+    }"""
+    winner, other = visit.find(".node.wins").first, visit.find(".node:not(.wins)").first
+    assert winner.evaluate(look) != other.evaluate(look)
+    stroke = "e => getComputedStyle(e).stroke"
+    winning, losing = visit.find("#tree path.wins").first, visit.find("#tree path:not(.wins)").first
+    assert winning.evaluate(stroke) != losing.evaluate(stroke)

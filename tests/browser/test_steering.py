@@ -150,3 +150,27 @@ def test_time_from_choice_to_new_sentence_is_reported(visit: Visit) -> None:
     print(
         f"words after {listed - started:.3f} s, new text {time.perf_counter() - listed:.3f} s later"
     )
+
+
+def test_doubtful_words_are_underlined_until_switched_off(visit: Visit) -> None:
+    translation = "Two 😀 young men."
+    spans = {"Two": (0, 3, 0.4), "😀": (4, 5, 0.9), "young": (6, 11, 0.3), "men": (12, 15, 0.5)}
+    words = [
+        {"start": start, "end": end, "probability": probability, "entropy": 1.0}
+        for start, end, probability in spans.values()
+    ]
+    answer = {"translatedText": translation, "model": "m", "truncated": False}
+    body = json.dumps(answer | {"confidence": {"words": words}})
+    visit.page.route(
+        "**/translate", lambda route: route.fulfill(body=body, content_type="application/json")
+    )
+    visit.translated("Zwei junge Männer.")
+    assert visit.requests_to("/translate")[-1].post_data_json["confidence"] is True
+    assert visit.marked("doubtful") == ["Two", "young"]
+    switch = visit.find("#doubts")
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    assert visit.marked("doubtful") == []
+    visit.page.reload()
+    expect(visit.find("#doubts")).to_have_attribute("aria-pressed", "false")

@@ -291,3 +291,32 @@ def test_time_until_ready_at_200_ms_latency_is_reported(visit: Visit) -> None:
     visit.open()
     print(f"ready after {time.perf_counter() - started:.2f} s, {len(visit.requests)} requests")
     assert len(visit.requests) < 12
+
+
+MANY = ["de", "en", "fr", "es", "pt", "it", "nl", "pl", "cs", "el", "tr", "uk", "ja", "zh"]
+
+
+def test_many_languages_are_searched_by_either_name_and_the_last_chosen_is_first(
+    visit: Visit,
+) -> None:
+    offered = [{"code": code, "name": code, "targets": MANY} for code in MANY]
+    visit.page.route("**/languages", lambda route: route.fulfill(json=offered))
+    visit.open()
+    options = visit.find("#source-language option")
+    expect(options).to_have_count(len(MANY) + 1)
+    for words, found in (("polski", "pl"), ("czech", "cs"), ("francais", "fr"), ("uk", "uk")):
+        visit.find("#source-search").fill(words)
+        expect(options).to_have_count(2)
+        expect(options.last).to_have_attribute("value", found)
+        expect(visit.find("#source-language")).to_have_value("auto")
+    visit.find("#source-search").press("Enter")
+    expect(visit.find("#source-language")).to_have_value("uk")
+    expect(visit.find("#source-search")).to_have_value("")
+    expect(options.nth(1)).to_have_attribute("value", "uk")
+    visit.open()
+    expect(options.nth(1)).to_have_attribute("value", "uk")
+
+
+def test_few_languages_need_no_search(visit: Visit) -> None:
+    visit.open()
+    expect(visit.find("#source-search")).to_be_hidden()
