@@ -189,6 +189,8 @@ def test_models_are_fetched_by_the_image(image: Image, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running_hub() as hub:
         hub.repositories["Helsinki-NLP/opus-mt-fr-en"] = tmp_path / "checkpoint"
+        # The base image has no /etc/hosts, which Docker would add.
+        hub.other_host = "127.0.0.1"
         variables = {"DRAGOMAN_MODELS": "fr-en", "HF_ENDPOINT": hub.address}
         command = ("models", "add", "--missing", "--bundles", "/tmp/bundles")
         with containers.running(image, log, *command, **variables) as container:

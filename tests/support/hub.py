@@ -36,6 +36,8 @@ class Hub:
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and range of every request."""
     address: str = ""
+    other_host: str = "localhost"
+    """Name of the host that has the large files."""
 
     def ranges_of(self, name: str) -> list[str]:
         """The ranges of the downloads of a file; empty for a whole file."""
@@ -125,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not name.endswith(LARGE):
             return self._send(name, content, body=body, etag=blob_id(content))
         # Another host, which is not asked before the hub's own headers have been read.
-        address = self.hub.address.replace("127.0.0.1", "localhost")
+        address = self.hub.address.replace("127.0.0.1", self.hub.other_host)
         self.send_response(302)
         self.send_header("Location", f"{address}/cdn/{repository}/{name}")
         self.send_header("X-Repo-Commit", COMMIT)
