@@ -68,6 +68,7 @@ await said(
     client.GET('/v2/translate', { params: { query: { text: [text], ...languages } } }),
 );
 await said('GET /v2/languages', client.GET('/v2/languages', { params: { query: { type: 'target' } } }));
+await said('POST /v2/languages', client.POST('/v2/languages', { body: { type: 'target' } }));
 await said('GET /v2/usage', client.GET('/v2/usage'));
 await said('POST /v2/usage', client.POST('/v2/usage'));
 const document = await said(
