@@ -73,13 +73,16 @@ def test_arrow_keys_walk_through_the_tree(visit: Visit) -> None:
         expect(visit.find(f"#tree .node[data-id='{identity}']")).to_be_focused()
 
 
-def test_search_that_is_refused_is_reported(visit: Visit) -> None:
-    body = json.dumps({"error": "no such translation"})
-    visit.refuse("search?*", status=404, body=body, content_type="application/json")
-    visit.forgive("404")
+def test_refusal_of_the_search_is_shown_in_its_place(visit: Visit) -> None:
+    body = json.dumps({"error": "the server is full"})
+    visit.refuse("search?*", status=503, body=body, content_type="application/json")
+    visit.forgive("503")
     visit.explain()
     visit.find("input[name=view][value=search]").locator("..").click()
-    expect(visit.find("#attention-note")).to_contain_text("The server has forgotten")
+    expect(visit.find("#search-caption")).to_have_text("the server is full")
+    expect(visit.find("#tree")).to_be_hidden()
+    visit.find("input[name=view][value=map]").locator("..").click()
+    expect(visit.find("#heat-map")).to_be_visible()
 
 
 def test_changed_translation_has_no_search(visit: Visit) -> None:

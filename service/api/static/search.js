@@ -20,7 +20,7 @@ export class Search {
   #continued = new Set();
   #stepOf = new Map();
 
-  /** `failed(error)` is called when the search cannot be loaded. */
+  /** `failed(error)` is called when a file cannot be downloaded. */
   constructor(failed) {
     this.#failed = failed;
     this.#slider.addEventListener("input", () => this.#draw());
@@ -33,18 +33,19 @@ export class Search {
     try {
       const search = subject.search ? await subject.search(place, signal) : null;
       if (signal.aborted) return;
-      this.#take(search);
+      this.#take(search, search ? "" : t("searchOwn"));
       for (const format of ["svg", "png", "json"]) this.#link(format, subject, place);
     } catch (error) {
-      if (!signal.aborted) this.#failed(error);
+      if (!signal.aborted) this.#take(null, error.message);
     }
   }
 
-  #take(search) {
+  /** Show a search, or `note` if there is none. */
+  #take(search, note) {
     this.#search = search;
     this.#box.ariaBusy = "false";
     this.#box.classList.toggle("empty", !search);
-    this.#caption.textContent = search ? "" : t("searchOwn");
+    this.#caption.textContent = note;
     if (!search) return;
     const all = search.steps.flatMap(({ candidates }) => candidates);
     const byId = new Map(all.map((candidate) => [candidate.id, candidate]));

@@ -3,6 +3,9 @@
 import { draw, element, make } from "./dom.js";
 import { written } from "./pieces.js";
 
+/** Width of a node, in columns, as in the style sheet. */
+const WIDTH = 0.75;
+
 export class Tree {
   #box = element("tree");
   #nodes = new Map();
@@ -41,7 +44,7 @@ export class Tree {
       this.#nodes.set(id, { candidate, node, step, rank });
       if (from) {
         lines.push(draw("path", {
-          d: `M${from.step + 0.9} ${from.rank + 0.5}C${step} ${from.rank + 0.5} ${step - 0.1} ${rank + 0.5} ${step} ${rank + 0.5}`,
+          d: `M${from.step + WIDTH} ${from.rank + 0.5}L${step} ${rank + 0.5}`,
           ...(wins ? { class: "wins" } : {}),
         }));
       }
