@@ -72,6 +72,19 @@ def memory_of(process_id: int | None = None) -> Memory | None:
     return Memory(kibibytes("VmRSS") * 1024, kibibytes("VmHWM") * 1024)
 
 
+def thread_seconds(process_id: int) -> dict[int, float]:
+    """Processor time of each thread of a process, by thread id; Linux only.
+
+    The id of the first thread is that of the process.
+    """
+    tasks = _PROC / str(process_id) / "task"
+    # The first number of schedstat is processor time in nanoseconds.
+    return {
+        int(task.name): int((task / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
+        for task in tasks.iterdir()
+    }
+
+
 def cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

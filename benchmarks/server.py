@@ -28,8 +28,10 @@ def serving(bundles: Path, **settings: str) -> Iterator[str]:
 
 
 @contextmanager
-def serving_process(bundles: Path, **settings: str) -> Iterator[tuple[str, int]]:
-    """As ``serving``; also yields the process id."""
+def serving_process(
+    bundles: Path, checkout: Path | None = None, log: int | None = None, /, **settings: str
+) -> Iterator[tuple[str, int]]:
+    """As ``serving``; also yields the process id. Parameters as of ``running_process``."""
     port = free_port()
     with tempfile.TemporaryDirectory() as state:
         environment = {
@@ -41,7 +43,8 @@ def serving_process(bundles: Path, **settings: str) -> Iterator[tuple[str, int]]
             "DRAGOMAN_RESULT_MEGABYTES": "0",
             **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
         }
-        with running_process(["-m", "service", "serve"], port, environment) as served:
+        arguments = ["-m", "service", "serve"]
+        with running_process(arguments, port, environment, checkout, log) as served:
             yield served
 
 
@@ -58,11 +61,20 @@ def running(arguments: Sequence[str], port: int, environment: Mapping[str, str])
 
 @contextmanager
 def running_process(
-    arguments: Sequence[str], port: int, environment: Mapping[str, str]
+    arguments: Sequence[str],
+    port: int,
+    environment: Mapping[str, str],
+    checkout: Path | None = None,
+    log: int | None = None,
 ) -> Iterator[tuple[str, int]]:
-    """As ``running``; also yields the process id."""
+    """As ``running``; also yields the process id.
+
+    ``checkout`` is the directory whose modules run, by default the current one. ``log`` is where
+    standard error goes, as for ``subprocess.Popen``.
+    """
     command = [sys.executable, *arguments]
-    with subprocess.Popen(command, env={**os.environ, **environment}) as server:
+    environment = {**os.environ, **environment}
+    with subprocess.Popen(command, env=environment, cwd=checkout, stderr=log) as server:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait(server, url)

@@ -21,6 +21,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.client import LOST, Outcome, Plan, send_since
+from benchmarks.machine import thread_seconds
 from benchmarks.queueing.costs import Window, Work
 from benchmarks.server import serving_process
 from models.bundle.bundle import Bundle
@@ -104,12 +105,7 @@ class Service:
         )
 
     def _sample(self, client: httpx.Client) -> Sample:
-        tasks = Path(f"/proc/{self.process_id}/task")
-        # The first number of schedstat is processor time in nanoseconds.
-        seconds = {
-            int(task.name): int((task / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
-            for task in tasks.iterdir()
-        }
+        seconds = thread_seconds(self.process_id)
         loop = seconds.pop(self.process_id)
         return Sample(time.perf_counter(), self._metrics(client), loop, sum(seconds.values()))
 

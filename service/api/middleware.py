@@ -14,7 +14,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -65,17 +65,22 @@ _DISCARDED_SECONDS = 2.0
 """Limits of what is read of a refused body. Closing a connection with unread bytes would reset it,
 and the client might never see the refusal. Longer or slower bodies accept that risk."""
 
-_CORS = {
-    "access-control-allow-origin": "*",
-    "access-control-allow-credentials": "true",
-    "access-control-allow-headers": "Authorization, Content-Type, X-API-Key, X-Request-Id, "
-    "X-Request-Timeout",
-    "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
-    "access-control-max-age": "1728000",
-    "access-control-expose-headers": "Content-Disposition, Retry-After, X-Request-Id, "
-    "X-Translation-Id, X-Total-Time, X-Tokenization-Time, X-Queue-Time, X-Inference-Time, "
-    "X-Compute-Characters, X-Compute-Tokens, X-Model-Version",
-}
+_CORS = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-credentials", b"true"),
+    (
+        b"access-control-allow-headers",
+        b"Authorization, Content-Type, X-API-Key, X-Request-Id, X-Request-Timeout",
+    ),
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
+    (b"access-control-max-age", b"1728000"),
+    (
+        b"access-control-expose-headers",
+        b"Content-Disposition, Retry-After, X-Request-Id, "
+        b"X-Translation-Id, X-Total-Time, X-Tokenization-Time, X-Queue-Time, X-Inference-Time, "
+        b"X-Compute-Characters, X-Compute-Tokens, X-Model-Version",
+    ),
+)
 """LibreTranslate's headers, and the further methods and headers that scripts may use.
 
 With ``*``, browsers withhold answers to requests with cookies despite ``allow-credentials``.
@@ -127,7 +132,7 @@ class Cors:
 
         async def send_open(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_CORS)
+                _add_headers(message, _CORS)
             await send(message)
 
         asks = "access-control-request-method" in Headers(scope=scope)
@@ -174,9 +179,7 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["x-request-id"] = identifier
-                headers.update(_timing_headers(facts, time.perf_counter() - started))
+                _add_headers(message, _headers(identifier, facts, time.perf_counter() - started))
             await send(message)
 
         hung_up = False
@@ -250,16 +253,25 @@ class CancelOnHangUp:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        loop, work = asyncio.get_running_loop(), asyncio.current_task()
+        assert work is not None
         watch: asyncio.Task[Message] | None = None
-        answered = hung_up = False
+        soon: asyncio.Handle | None = None
+        answered = ended = hung_up = False
 
         def cancel(watch: asyncio.Task[Message]) -> None:
             nonlocal hung_up
             # A server also reports "disconnect" after the answer.
-            gone = not (watch.cancelled() or watch.exception() or answered)
-            if gone and work is not None and not work.done():
+            if not (watch.cancelled() or watch.exception() or answered or ended):
                 hung_up = True
                 work.cancel()
+
+        def begin_watch() -> asyncio.Task[Message]:
+            nonlocal watch
+            if watch is None:
+                watch = loop.create_task(_receive_once(receive))
+                watch.add_done_callback(cancel)
+            return watch
 
         async def send_and_note(message: Message) -> None:
             nonlocal answered
@@ -268,27 +280,26 @@ class CancelOnHangUp:
                 answered = True
 
         async def receive_then_watch() -> Message:
-            nonlocal watch
-            if watch is not None:
-                return await asyncio.shield(watch)
+            nonlocal soon
+            if soon is not None:
+                return await asyncio.shield(begin_watch())
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body", False):
-                watch = asyncio.create_task(_receive_once(receive))
-                watch.add_done_callback(cancel)
+                # A handler that answers without waiting, as from the result cache, needs no task.
+                soon = loop.call_soon(begin_watch)
             return message
 
-        work: asyncio.Future[None] | None
-        work = asyncio.ensure_future(self.app(scope, receive_then_watch, send_and_note))
         try:
-            await work
+            await self.app(scope, receive_then_watch, send_and_note)
         except asyncio.CancelledError:
             if not hung_up:
                 raise
+            work.uncancel()
             raise ClientDisconnect from None
         finally:
-            # The task keeps its error, whose traceback refers to this frame: otherwise only the
-            # garbage collector frees them, and all threads wait for it.
-            work = None
+            ended = True
+            if soon is not None:
+                soon.cancel()
             if watch is not None:
                 watch.cancel()
 
@@ -496,17 +507,30 @@ def _route(scope: Scope, behind: str) -> str:
     return mounted + getattr(scope.get("route"), "path", "") or "other"
 
 
-def _timing_headers(facts: RequestFacts, seconds: float) -> dict[str, str]:
-    """Timing headers in the spelling of TGI and TEI, whose tools read them; milliseconds."""
-    headers: dict[str, object] = {"x-total-time": _milliseconds(seconds)}
+def _add_headers(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Add headers, with names in lower case, that no handler sets."""
+    message["headers"] = [*message.get("headers", ()), *headers]
+
+
+def _headers(identifier: str, facts: RequestFacts, seconds: float) -> list[tuple[bytes, bytes]]:
+    """Request id, and timing headers in the spelling of TGI and TEI, whose tools read them;
+    milliseconds."""
+    headers: list[tuple[bytes, object]] = [
+        (b"x-request-id", identifier),
+        (b"x-total-time", _milliseconds(seconds)),
+    ]
     if facts.timing is not None:
-        headers["x-tokenization-time"] = _milliseconds(facts.timing.preparing)
-        headers["x-queue-time"] = _milliseconds(facts.timing.queued)
-        headers["x-inference-time"] = _milliseconds(facts.timing.decoding)
-    headers["x-compute-characters"] = facts.characters
-    headers["x-compute-tokens"] = facts.tokens
-    headers["x-model-version"] = facts.model_version
-    return {name: str(value) for name, value in headers.items() if value is not None}
+        headers += [
+            (b"x-tokenization-time", _milliseconds(facts.timing.preparing)),
+            (b"x-queue-time", _milliseconds(facts.timing.queued)),
+            (b"x-inference-time", _milliseconds(facts.timing.decoding)),
+        ]
+    headers += [
+        (b"x-compute-characters", facts.characters),
+        (b"x-compute-tokens", facts.tokens),
+        (b"x-model-version", facts.model_version),
+    ]
+    return [(name, str(value).encode("latin-1")) for name, value in headers if value is not None]
 
 
 def _stages(timing: Timing | None) -> dict[str, float]:

@@ -24,16 +24,18 @@ class Json(JSONResponse):
 
 def json_bytes(content: Any) -> bytes:
     """Compact JSON on one line, encoded as by ``Json``."""
-    text = json.dumps(
-        content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_dumped
-    )
-    return text.encode("utf-8", "backslashreplace")
+    return _encoder.encode(content).encode("utf-8", "backslashreplace")
 
 
 def _dumped(answer: object) -> dict[str, Any]:
     if not isinstance(answer, Answer):
         raise TypeError(f"{type(answer).__name__} is no answer")
     return answer.model_dump(exclude_unset=True)
+
+
+_encoder = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_dumped
+)
 
 
 class ErrorAnswer(Answer):

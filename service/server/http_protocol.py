@@ -47,10 +47,25 @@ def _file_limit() -> int:
 
 
 class _Connection(h11.Connection):
-    """Refuses a body in tiny chunks as a violation of the protocol."""
+    """Refuses a body in tiny chunks as a violation of the protocol.
+
+    The head of a response goes out with what follows it, because a write to a socket takes as long
+    as some layers of the service together.
+    """
 
     _pieces = 0
     _bytes = 0
+    _head = b""
+
+    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
+        output = super().send_with_data_passthrough(event)
+        if output is None:
+            return None
+        if isinstance(event, h11.Response):
+            self._head = b"".join(output)
+            return []
+        head, self._head = self._head, b""
+        return [head, *output]
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()
@@ -121,6 +136,13 @@ class PatientProtocol(H11Protocol):
             # uvicorn answers invalid bytes with 400, which fails once a response has begun.
             self.transport.close()
         self._wait_for_head()
+
+    def send_400_response(self, msg: str) -> None:
+        # The request with the invalid body may not have been answered yet, and no longer can be.
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        super().send_400_response(msg)
 
     def _unsupported_upgrade_warning(self) -> None:
         """The request is answered as without ``Upgrade``; uvicorn would log two lines for each."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from service.engine.types import Decoded, DecodingOptions, Hypothesis, Priority
 from service.translation.alignment import Alignment
@@ -21,7 +22,7 @@ from service.translation.output_text import (
     without_added_full_stop,
 )
 from service.translation.preparing import Sentence, Text
-from service.translation.tasks import together
+from service.translation.tasks import results_of, together
 from service.translation.types import Leg, TranslatedSentence
 from service.translation.unknown_tokens import spelled_out
 
@@ -60,21 +61,21 @@ async def run_leg(
             deliver(text, number, done.hypotheses[0])
         return done
 
-    async with turn or nullcontext(), together() as group:
-        with directed.model.engine.gathering() if turn is not None else nullcontext():
-            tasks = [
-                [
-                    group.create_task(one(text, number, sentence))
-                    for number, sentence in enumerate(texts[text].sentences)
-                ]
-                for text in range(len(texts))
-            ]
-            if turn is not None:
-                await _given()
-    return [
-        _leg(directed, text, [task.result() for task in of_text])
-        for text, of_text in zip(texts, tasks, strict=True)
+    work = [
+        one(text, number, sentence)
+        for text in range(len(texts))
+        for number, sentence in enumerate(texts[text].sentences)
     ]
+    if turn is None:
+        done = await results_of(work)
+    else:
+        async with turn, together() as group:
+            with directed.model.engine.gathering():
+                tasks = [group.create_task(coroutine) for coroutine in work]
+                await _given()
+        done = [task.result() for task in tasks]
+    results = iter(done)
+    return [_leg(directed, text, list(islice(results, len(text.sentences)))) for text in texts]
 
 
 async def _given() -> None:

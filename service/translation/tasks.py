@@ -1,12 +1,24 @@
-"""Task group that raises its first failure, and the deadline of a request."""
+"""Concurrent work that raises its first failure, and the deadline of a request."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from service.translation.errors import DeadlineExceeded
+
+T = TypeVar("T")
+
+
+async def results_of(coroutines: Sequence[Coroutine[None, None, T]]) -> list[T]:
+    """Run all concurrently; returns their results. The first failure cancels all."""
+    if len(coroutines) == 1:
+        return [await coroutines[0]]
+    async with together() as group:
+        tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    return [task.result() for task in tasks]
 
 
 @asynccontextmanager

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from service.engine.errors import SentenceTooLong
 from service.translation.admission import Admission
@@ -33,7 +33,7 @@ from service.translation.markup import MarkedText, Markup, parse
 from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Text, prepare
 from service.translation.repository import ModelRepository
-from service.translation.tasks import deadline, together
+from service.translation.tasks import deadline, results_of
 from service.translation.text_pool import Check, TextPool
 from service.translation.types import (
     Detection,
@@ -43,8 +43,6 @@ from service.translation.types import (
     TranslateRequest,
     Translation,
 )
-
-T = TypeVar("T")
 
 
 class Detector(Protocol):
@@ -163,7 +161,7 @@ class Translator:
                 self._group(texts, route, request, standing, order, preparing, turn)
                 for texts, route in routes
             ]
-            done = await _all(groups)
+            done = await results_of(groups)
         translations = dict(pair for group in done for pair in group)
         return [translations[number] for number in range(len(read))]
 
@@ -352,15 +350,6 @@ def _deliverer(
     for each, text in zip(read, texts, strict=True):
         order.begin(each.number, text)
     return lambda text, sentence, target: order.deliver(read[text].number, sentence, target)
-
-
-async def _all(groups: Sequence[Coroutine[None, None, T]]) -> list[T]:
-    """Run all concurrently; returns their results. The first failure cancels all."""
-    if len(groups) == 1:
-        return [await groups[0]]
-    async with together() as group:
-        tasks = [group.create_task(coroutine) for coroutine in groups]
-    return [task.result() for task in tasks]
 
 
 def require_unicode(texts: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language, shown
 from service.api.metering import MeteredTranslator
 from service.api.options import DecodingParameters, Key, LanguageCode, Name
+from service.api.request_route import RequestRoute
 from service.api.responses import Json
 from service.api.schemas import Answer, answer_of
 from service.state.glossaries import GlossaryStore
@@ -189,7 +190,7 @@ class TranslationsAnswer(Answer):
 def create_router(
     metered: MeteredTranslator, access: Access, repository: ModelRepository, store: GlossaryStore
 ) -> APIRouter:
-    router = APIRouter(tags=["translation"])
+    router = APIRouter(tags=["translation"], route_class=RequestRoute)
     responses = {200: answer_of(TranslationsAnswer), **answers(404, 456, 504)}
 
     @router.get(

@@ -23,6 +23,7 @@ from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
 from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name
 from service.api.parameters import Fields, read_fields
+from service.api.request_route import RequestRoute
 from service.api.responses import Json, refusals
 from service.api.schemas import Answer, answer_of
 from service.api.streaming import Event, EventStream
@@ -202,7 +203,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 def create_translate_router(
     metered: MeteredTranslator, repository: ModelRepository, access: Access, store: TranslationStore
 ) -> APIRouter:
-    router = APIRouter(tags=["translation"])
+    router = APIRouter(tags=["translation"], route_class=RequestRoute)
 
     @router.post(
         "/translate",
