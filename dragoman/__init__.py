@@ -7,6 +7,7 @@ from dragoman.answers import (
     Alternative,
     Alternatives,
     Attention,
+    Confidence,
     Detection,
     Language,
     Leg,
@@ -22,6 +23,7 @@ from dragoman.answers import (
     Translation,
     Usage,
     Word,
+    WordConfidence,
 )
 from dragoman.async_client import AsyncClient, AsyncStream
 from dragoman.client import Client, Stream
@@ -51,6 +53,7 @@ __all__ = [
     "AsyncStream",
     "Attention",
     "Client",
+    "Confidence",
     "DeadlinePassed",
     "DecodingOptions",
     "Detection",
@@ -81,4 +84,5 @@ __all__ = [
     "Unreachable",
     "Usage",
     "Word",
+    "WordConfidence",
 ]

@@ -171,6 +171,26 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class WordConfidence:
+    """A word of a translation; ``start`` and ``end`` count the translation's characters."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """Probabilities of the words of a translation, in order."""
+
+    words: tuple[WordConfidence, ...]
+    mean: float | None
+    """Geometric mean of the words; ``None`` without words."""
+    lowest: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """Log-probability of a translation under a model."""
 
@@ -180,6 +200,8 @@ class Score:
     """``log_prob`` per token."""
     perplexity: float
     tokens: tuple[Token, ...]
+    confidence: Confidence | None = None
+    """Only if requested."""
 
 
 @dataclass(frozen=True, slots=True)

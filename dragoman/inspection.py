@@ -123,7 +123,13 @@ def alignment_of(
 
 @overload
 def score(
-    source_text: str, target_text: str, *, source: str, target: str, model: str | None = ...
+    source_text: str,
+    target_text: str,
+    *,
+    source: str,
+    target: str,
+    model: str | None = ...,
+    confidence: bool = ...,
 ) -> Call[Score]: ...
 @overload
 def score(
@@ -133,6 +139,7 @@ def score(
     source: str,
     target: str,
     model: str | None = ...,
+    confidence: bool = ...,
 ) -> Call[list[Score]]: ...
 def score(
     source_text: str | Texts,
@@ -141,18 +148,22 @@ def score(
     source: str,
     target: str,
     model: str | None = None,
+    confidence: bool = False,
 ) -> Call[Any]:
     """Log-probabilities of given translations, each as one sentence.
 
-    Takes one pair, two lists of equal length, or one source with many targets.
+    Takes one pair, two lists of equal length, or one source with many targets. ``confidence``
+    adds the probability of each word of the target.
     """
     single = isinstance(target_text, str)
 
     def read(body: bytes) -> Any:
-        scores = reading.results(Score, json.loads(body)["scores"])
+        scores = [reading.score(each) for each in json.loads(body)["scores"]]
         return scores[0] if single else scores
 
     body = _pair(source_text, target_text, source, target, model)
+    if confidence:
+        body["confidence"] = True
     return Call("POST", "score", read, json=body)
 
 

@@ -17,13 +17,16 @@ from dragoman.answers import (
     Alternatives,
     Attention,
     Chosen,
+    Confidence,
     Detection,
     Leg,
     Model,
     Quality,
     Readiness,
+    Score,
     Sentence,
     Timings,
+    Token,
     Translation,
     Usage,
 )
@@ -95,6 +98,17 @@ def alternatives(answer: dict[str, Any]) -> Alternatives:
         tuple(results(Alternative, answer["alternatives"])),
         None if detected is None else result(Detection, detected),
         answer["model"],
+    )
+
+
+def score(answer: dict[str, Any]) -> Score:
+    confidence = answer.get("confidence")
+    return Score(
+        answer["log_prob"],
+        answer["score"],
+        answer["perplexity"],
+        tuple(results(Token, answer["tokens"])),
+        None if confidence is None else result(Confidence, confidence),
     )
 
 

@@ -175,7 +175,9 @@ def create_router(
         parameters = fields.parse(ScoreParameters)
         pairs = parameters.pairs
         async with charged(caller, pairs):
-            scores = await inspector.scores(pairs, parameters.choice, caller.counted_as)
+            scores = await inspector.scores(
+                pairs, parameters.choice, caller.counted_as, confidence=parameters.confidence
+            )
             return Json(scores_answer(scores))
 
     return router

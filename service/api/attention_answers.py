@@ -104,11 +104,26 @@ class TokenAnswer(Answer):
     log_prob: float = Field(examples=[-0.21])
 
 
+class WordConfidenceAnswer(Word):
+    probability: float = Field(
+        ge=0, le=1, description="Product of the probabilities of its pieces.", examples=[0.74]
+    )
+
+
+class ConfidenceAnswer(Answer):
+    words: list[WordConfidenceAnswer] = Field(description="Words of the target, in order.")
+    mean: float | None = Field(
+        description="Geometric mean of the words' probabilities; null without words."
+    )
+    lowest: float | None = Field(description="Lowest of them; null without words.")
+
+
 class ScoreAnswer(Answer):
     log_prob: float = Field(description="Of the whole target, the end of it counted.")
     score: float = Field(description="The same per token.")
     perplexity: float
     tokens: list[TokenAnswer]
+    confidence: ConfidenceAnswer | None = Field(None, description="Only if requested.")
 
 
 class ScoresAnswer(Answer):
@@ -134,7 +149,22 @@ def alignment_answer(aligned: AlignedPair) -> AlignmentAnswer:
 
 
 def scores_answer(scores: Sequence[Score]) -> ScoresAnswer:
-    return ScoresAnswer.model_validate({"scores": scores}, from_attributes=True)
+    return ScoresAnswer(scores=[_score(score) for score in scores])
+
+
+def _score(score: Score) -> ScoreAnswer:
+    given: dict[str, Any] = {}
+    if score.confidence is not None:
+        given["confidence"] = ConfidenceAnswer.model_validate(
+            score.confidence, from_attributes=True
+        )
+    return ScoreAnswer(
+        log_prob=score.log_prob,
+        score=score.score,
+        perplexity=score.perplexity,
+        tokens=[TokenAnswer(piece=each.piece, log_prob=each.log_prob) for each in score.tokens],
+        **given,
+    )
 
 
 def _text(text: TextView) -> TextAnswer:

@@ -109,6 +109,9 @@ class ScoreParameters(_ModelParameters):
         description="A text, or a list of as many. Many targets may have one source.",
         examples=["Two dogs."],
     )
+    confidence: bool = Field(
+        False, description="Whether to add the probability of each word of the target."
+    )
 
     @property
     def pairs(self) -> list[Pair]:

@@ -87,11 +87,13 @@ def align_words(cross_TS: Floats, source: Side, target: Side, *, shifted: bool) 
             "tokens"
         )
     of_tokens = cross_TS[1:, :-1] if shifted else cross_TS[:-1, :-1]
-    weights_TS = (_shares(target).T @ of_tokens @ _shares(source)).astype(np.float32, copy=False)
+    weights_TS = (token_shares(target).T @ of_tokens @ token_shares(source)).astype(
+        np.float32, copy=False
+    )
     return Alignment(source.words, target.words, _normalised(weights_TS))
 
 
-def _shares(side: Side) -> Floats:
+def token_shares(side: Side) -> Floats:
     """``[tokens, words]``: share of each token that lies in each word; rows sum to 1 or 0."""
     tokens_N2 = np.array(side.tokens, np.int64).reshape(-1, 2)
     words_W2 = np.array(side.words, np.int64).reshape(-1, 2)

@@ -176,7 +176,7 @@ def _aligned(
         raise ValueError("source_ids are not the prefix, the tokens of source_text and eos")
     first_row = len(directed.direction.target_prefix)
     first_column = len(directed.direction.source_prefix)
-    target_spans = _target_spans(model.tokenizers.target, target_text, tokens.target_ids)
+    target_spans = target_spans_of(model.tokenizers.target, target_text, tokens.target_ids)
     found = model.manifest.alignment_source
     cross_TS = maps.cross_LHTS[found.layer].mean(0)[first_row:, first_column:]
     if not directed.direction.source_eos:
@@ -190,9 +190,10 @@ def _aligned(
     )
 
 
-def _target_spans(
+def target_spans_of(
     tokenizer: Tokenizer, target_text: str, target_ids: tuple[int, ...]
 ) -> tuple[Span, ...]:
+    """Characters of each token of a text; raises ``ValueError`` for tokens of another text."""
     if tokenizer.decode(target_ids) == target_text:
         return tokenizer.decoded_spans(target_ids)
     if tokenizer.encode(target_text) == target_ids:

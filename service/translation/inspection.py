@@ -20,11 +20,12 @@ from service.translation.attention import (
     align,
     select_maps,
     select_maps_and_align,
+    target_spans_of,
 )
+from service.translation.confidence import Confidence, confidence_of
 from service.translation.edits import edited
 from service.translation.errors import (
     InvalidOption,
-    InvalidText,
     TranslationError,
     UnknownModel,
     UnsupportedPair,
@@ -32,6 +33,7 @@ from service.translation.errors import (
 from service.translation.loaded_model import DirectedModel
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
+from service.translation.translator import require_unicode
 from service.translation.types import Leg, TranslatedSentence, Translation
 
 _LARGEST_EXPONENT = 700.0
@@ -95,6 +97,8 @@ class Score:
     """
 
     tokens: tuple[ScoredToken, ...]
+    confidence: Confidence | None = None
+    """Only if requested."""
 
     @property
     def log_prob(self) -> float:
@@ -197,13 +201,28 @@ class Inspector:
         return AlignedPair(pair, alignment)
 
     async def scores(
-        self, pairs: Sequence[Pair], choice: ModelChoice, caller: str = ""
+        self,
+        pairs: Sequence[Pair],
+        choice: ModelChoice,
+        caller: str = "",
+        *,
+        confidence: bool = False,
     ) -> tuple[Score, ...]:
-        """Token log-probabilities of each target given its source; raises as ``attention_of``."""
+        """Token log-probabilities of each target given its source; raises as ``attention_of``.
+
+        ``confidence`` adds the probabilities of the target's words.
+        """
+        require_unicode([pair.source_text for pair in pairs])
+        require_unicode([pair.target_text for pair in pairs])
         with self._admission.admitted(1, caller):
             async with self._leased(choice) as directed:
-                encoded = [await _encode(directed, pair, caller, i) for i, pair in enumerate(pairs)]
-                return tuple([await _score(tokens) for tokens in encoded])
+                encoded = [await _encode(directed, pair, caller) for pair in pairs]
+                return tuple(
+                    [
+                        await _score(tokens, pair.target_text if confidence else None)
+                        for tokens, pair in zip(encoded, pairs, strict=True)
+                    ]
+                )
 
     async def _text(self, translation: Translation) -> TextView:
         legs = []
@@ -245,16 +264,14 @@ class Inspector:
     async def _encoded(
         self, pair: Pair, choice: ModelChoice, caller: str
     ) -> AsyncIterator[TokenPair]:
+        require_unicode([pair.source_text, pair.target_text])
         with self._admission.admitted(1, caller):
             async with self._leased(choice) as directed:
                 yield await _encode(directed, pair, caller)
 
 
-async def _encode(directed: DirectedModel, pair: Pair, caller: str, number: int = 0) -> TokenPair:
-    """Both texts as token ids; raises ``InvalidText`` or ``SentenceTooLong``."""
-    for text in (pair.source_text, pair.target_text):
-        if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-            raise InvalidText(number)
+async def _encode(directed: DirectedModel, pair: Pair, caller: str) -> TokenPair:
+    """Both texts, valid Unicode, as token ids; raises ``SentenceTooLong``."""
     # In a thread: a long text takes a while to encode, and its length is known only afterwards.
     tokens = await asyncio.to_thread(
         lambda: TokenPair(
@@ -268,14 +285,24 @@ async def _encode(directed: DirectedModel, pair: Pair, caller: str, number: int 
     return tokens
 
 
-async def _score(tokens: TokenPair) -> Score:
+async def _score(tokens: TokenPair, target_text: str | None) -> Score:
+    """The score of a pair, with the confidence of ``target_text`` unless it is ``None``."""
     model, written = tokens.directed.model, tokens.written
     maps = await tokens.read()
     pieces = model.tokenizers.target.pieces((*written, model.manifest.special_ids.eos))
     # The forced target prefix has score 0, as in a search.
     free = len(tokens.directed.direction.target_prefix)
     log_probs = [0.0] * free + maps.log_probs_T[free:].tolist()
-    return Score(tuple(map(ScoredToken, pieces, log_probs)))
+    confidence = None
+    if target_text is not None:
+        confidence = await asyncio.to_thread(
+            lambda: confidence_of(
+                target_text,
+                target_spans_of(model.tokenizers.target, target_text, tokens.target_ids),
+                log_probs[free:-1],
+            )
+        )
+    return Score(tuple(map(ScoredToken, pieces, log_probs)), confidence)
 
 
 def _leg_view(directed: DirectedModel, leg: Leg) -> LegView:

@@ -217,6 +217,24 @@ async def test_likely_translations_score_higher(client: httpx.AsyncClient) -> No
     assert [token["piece"] for token in scores[2]["tokens"]] == ["</s>"]
 
 
+async def test_confidence_lists_the_words_of_the_target_only_if_requested(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {**DE_EN, "source_text": "ja nein", "target_text": ["JA NEIN", ""]}
+    plain = (await client.post("/score", json=body)).json()["scores"]
+    assert all("confidence" not in each for each in plain)
+    full = (await client.post("/score", json={**body, "confidence": True})).json()["scores"]
+    first, empty = (each.pop("confidence") for each in full)
+    assert full == plain
+    assert [(word["text"], word["start"], word["end"]) for word in first["words"]] == [
+        ("JA", 0, 2),
+        ("NEIN", 3, 7),
+    ]
+    assert first["lowest"] == min(word["probability"] for word in first["words"])
+    assert 0 < first["lowest"] <= first["mean"] <= 1
+    assert empty == {"words": [], "mean": None, "lowest": None}
+
+
 async def test_many_pairs_are_scored_one_by_one(client: httpx.AsyncClient) -> None:
     body = {**DE_EN, "source_text": ["ja", "nein"], "target_text": ["JA", "NEIN"]}
     assert len((await client.post("/score", json=body)).json()["scores"]) == 2

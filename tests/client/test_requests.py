@@ -11,7 +11,15 @@ import httpx
 import numpy as np
 import pytest
 
-from dragoman import AsyncClient, Client, Detection, Timings, TranslateOptions
+from dragoman import (
+    AsyncClient,
+    Client,
+    Confidence,
+    Detection,
+    Timings,
+    TranslateOptions,
+    WordConfidence,
+)
 from service.api.libretranslate.translate import TranslateParameters
 from tests.client.support import Kind, Service, ask, ok
 
@@ -34,6 +42,23 @@ def test_translate_sends_documented_request(kind: Kind) -> None:
     assert (translation.source, translation.target) == ("de", "en")
     assert (translation.model, translation.finish_reason) == ("de-en", "complete")
     assert (translation.truncated, translation.score, translation.number) == (False, None, 0)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_score_has_the_confidence_of_words_if_requested(kind: Kind, wanted: bool) -> None:
+    answer: dict[str, Any] = {"log_prob": -0.5, "score": -0.25, "perplexity": 1.3, "tokens": []}
+    word = {"text": "Hi", "start": 0, "end": 2, "probability": 0.5}
+    if wanted:
+        answer["confidence"] = {"words": [word], "mean": 0.5, "lowest": 0.5}
+    service = Service([httpx.Response(200, json={"scores": [answer]})])
+    score = ask(
+        kind,
+        service,
+        lambda client: client.score("Hallo", "Hi", source="de", target="en", confidence=wanted),
+    )
+    assert service.bodies[0].get("confidence", False) == wanted
+    expected = Confidence((WordConfidence(**word),), 0.5, 0.5) if wanted else None
+    assert score.confidence == expected
 
 
 def test_list_of_texts_returns_list_of_translations(kind: Kind) -> None:

@@ -158,6 +158,33 @@ async def test_the_score_is_the_log_probability_of_every_token(inspector: Inspec
     assert score.perplexity == pytest.approx(math.exp(-sum(expected) / 3))
 
 
+async def test_confidence_of_a_word_is_the_product_of_its_tokens(inspector: Inspector) -> None:
+    (score,) = await inspector.scores([Pair("ab cd.", "Ab CD.")], CHOICE, confidence=True)
+    assert score.confidence is not None
+    found = score.confidence.words
+    assert [(word.text, word.start, word.end) for word in found] == [
+        ("Ab", 0, 2),
+        ("CD", 3, 5),
+        (".", 5, 6),
+    ]
+    # The tokens are characters; a blank belongs to the word after it.
+    of_tokens = [math.exp(token.log_prob) for token in score.tokens]
+    expected = [math.prod(of_tokens[start:end]) for start, end in ((0, 2), (2, 5), (5, 6))]
+    assert [word.probability for word in found] == pytest.approx(expected)
+    assert score.confidence.mean == pytest.approx(math.prod(expected) ** (1 / 3))
+    assert score.confidence.lowest == pytest.approx(min(expected))
+
+
+async def test_confidence_without_words_has_no_summary(inspector: Inspector) -> None:
+    (score,) = await inspector.scores([Pair("ab", "")], CHOICE, confidence=True)
+    assert score.confidence is not None
+    assert (score.confidence.words, score.confidence.mean, score.confidence.lowest) == (
+        (),
+        None,
+        None,
+    )
+
+
 async def test_empty_target_has_the_score_of_eos(inspector: Inspector) -> None:
     (score,) = await inspector.scores([Pair("ab", "")], CHOICE)
     assert [token.piece for token in score.tokens] == ["</s>"]
@@ -173,6 +200,8 @@ async def test_too_long_or_invalid_text_is_refused(
     with pytest.raises(SentenceTooLong):
         await inspector.scores([Pair("a", "A"), Pair("a" * 70, "A")], CHOICE)
     with pytest.raises(InvalidText, match="text 1"):
+        await inspector.scores([Pair("\ud800", "A"), Pair("a", "A")], CHOICE)
+    with pytest.raises(InvalidText, match="text 2"):
         await inspector.scores([Pair("a", "A"), Pair("a", "\ud800")], CHOICE)
 
 

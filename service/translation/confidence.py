@@ -1,0 +1,67 @@
+"""Probability of each word of a given translation, from the log-probabilities of its tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.translation.alignment import Side, Span, token_shares
+from service.translation.words import words
+
+
+@dataclass(frozen=True, slots=True)
+class WordConfidence:
+    """A word of a text; ``start`` and ``end`` count the text's characters."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+    """Product of the probabilities of its tokens, given the source and the tokens before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """The words of a text, in order, and a summary; a text without words has ``None`` there."""
+
+    words: tuple[WordConfidence, ...]
+
+    @property
+    def mean(self) -> float | None:
+        """Geometric mean of the words' probabilities."""
+        if not self.words:
+            return None
+        if self.lowest == 0:
+            return 0.0
+        return math.exp(
+            math.fsum(math.log(word.probability) for word in self.words) / len(self.words)
+        )
+
+    @property
+    def lowest(self) -> float | None:
+        return min((word.probability for word in self.words), default=None)
+
+
+def confidence_of(text: str, spans: Sequence[Span], log_probs: Sequence[float]) -> Confidence:
+    """The confidence of ``text``, whose token number n has ``spans[n]`` and ``log_probs[n]``.
+
+    A token that lies in several words counts in each of them. A word that no token lies in, because
+    the tokenizer drops its characters, is left out.
+    """
+    found = words(text)
+    in_word_NW = token_shares(Side(found, tuple(spans))) > 0
+    log_probs_W = np.asarray(log_probs, np.float64) @ in_word_NW
+    # Rounding can make a log-probability positive.
+    probabilities = np.exp(np.minimum(log_probs_W, 0.0)).tolist()
+    return Confidence(
+        tuple(
+            WordConfidence(text[start:end], start, end, probability)
+            for (start, end), probability, in_word_N in zip(
+                found, probabilities, in_word_NW.T, strict=True
+            )
+            if in_word_N.any()
+        )
+    )
