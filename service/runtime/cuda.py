@@ -15,7 +15,8 @@ import numpy as np
 import onnxruntime
 
 from models.bundle.manifest import Dimensions
-from service.runtime.memory import Budget, Event, Exchange, Pool, Stretches, consecutive
+from service.runtime.memory import Budget, Event, Exchange, Pool, Stretches
+from service.runtime.scatter import Scatter
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _OUT_OF_MEMORY = 2
@@ -253,6 +254,7 @@ class CudaPool(Pool):
         self._memory = memory
         self._base = 0
         self._aside = 0
+        self._scatter = Scatter(memory, len(self._addresses), self.heads, self.width, element)
 
     def move(self, origin: int, slot: int, length: int) -> None:
         # The whole slot, because its entries are contiguous in each array.
@@ -262,28 +264,39 @@ class CudaPool(Pool):
         self._memory.copy(target, source, width, arrays)
 
     def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
-        filled = length * self._entry
-        done = 0
-        for first, count in consecutive(slots):
-            self.clear(first, count)
-            for name, source in zip(self._addresses, sources, strict=True):
-                origin = Stretches(source + done * self.heads * filled, filled)
-                target = Stretches(self.place(name, first), self.length * self._entry)
-                self._memory.copy(target, origin, filled, count * self.heads)
-            done += count
+        self._scatter.aim(slots, {length, self.length}, self.length, self._slots)
+        if length < self.length:
+            self._write_zeros(len(slots))
+        self._scatter.write(self._addresses.values(), sources, length)
 
-    def clear(self, first_slot: int, slots: int) -> None:
-        width = slots * self._slot_bytes
-        if width:
-            target = Stretches(self._base + first_slot * self._slot_bytes, self._reserved)
-            self._memory.clear(target, width, len(self._addresses))
+    def clear(self, slots: Sequence[int]) -> None:
+        if not slots or not self.length:
+            return
+        first = min(slots)
+        if len(slots) == max(slots) - first + 1:
+            target = Stretches(self._base + first * self._slot_bytes, self._reserved)
+            self._memory.clear(target, len(slots) * self._slot_bytes, len(self._addresses))
+        else:
+            self._scatter.aim(slots, [self.length], self.length, self._slots)
+            self._write_zeros(len(slots))
 
     def release(self) -> None:
+        self._free()
+        self._scatter.close()
+        self._addresses = {}
+
+    def _free(self) -> None:
         self._memory.wait()
         for address in (self._aside, self._base):
             if address:
                 self._memory.free(address)
-        self._addresses = {}
+
+    def _write_zeros(self, slots: int) -> None:
+        """Fill the slots at which ``_scatter`` aims. Every array gets the same zeros."""
+        size = slots * self._slot_bytes
+        self._memory.clear(Stretches(self._aside, size), size, 1)
+        zeros = [self._aside] * len(self._addresses)
+        self._scatter.write(self._addresses.values(), zeros, self.length)
 
     @property
     def _slot_bytes(self) -> int:
@@ -306,9 +319,7 @@ class CudaPool(Pool):
             kept = min(size, self._reserved)
             target, source = Stretches(base, size), Stretches(self._base, self._reserved)
             self._memory.copy(target, source, kept, arrays)
-            addresses, self._addresses = self._addresses, {}
-            self.release()
-            self._addresses = addresses
+            self._free()
         self._base, self._aside, self._reserved = base, aside, size
         self._addresses = {name: base + i * size for i, name in enumerate(self._addresses)}
 

@@ -13,7 +13,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -235,13 +234,6 @@ def _view(stretches: Stretches, width: int, height: int) -> NDArray[np.uint8]:
     return np.asarray(SimpleNamespace(__array_interface__=interface))
 
 
-def consecutive(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first slot and the length of each run of consecutive slots."""
-    for _, run in groupby(enumerate(slots), lambda pair: pair[1] - pair[0]):
-        run_slots = [slot for _, slot in run]
-        yield run_slots[0], len(run_slots)
-
-
 class CacheFull(MemoryError):
     """Keys and values need more memory than the budget allows."""
 
@@ -338,7 +330,7 @@ class Pool(ABC):
         """
 
     @abstractmethod
-    def clear(self, first_slot: int, slots: int) -> None:
+    def clear(self, slots: Sequence[int]) -> None:
         """Fill slots with zeros."""
 
     @abstractmethod
@@ -416,12 +408,12 @@ class HostPool(Pool):
             if filled < pitch:
                 _view(Stretches(target + filled, pitch), pitch - filled, self.heads)[...] = 0
 
-    def clear(self, first_slot: int, slots: int) -> None:
-        width = slots * self.heads * self.length * self._entry
-        if not width:
+    def clear(self, slots: Sequence[int]) -> None:
+        width = self.heads * self.length * self._entry
+        if not slots or not width:
             return
         for name in self._addresses:
-            _view(Stretches(self.place(name, first_slot), width), width, 1)[...] = 0
+            _view(Stretches(self.place(name, 0), width), width, self._slots)[slots] = 0
 
     def release(self) -> None:
         for address in (self._aside, *self._addresses.values()):

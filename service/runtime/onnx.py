@@ -114,7 +114,7 @@ class OnnxBackend:
         if self._cross.resize(max(*lengths, self._longest_source()), first):
             self._bindings.clear()
         self._encoder.encode(range(first, first + count), batch.sources)
-        self._own.clear(first, count)
+        self._own.clear(range(first, first + count))
         self._memory.wait()
         self._ancestry.clear(first, count)
         if self._shortlist is not None:
@@ -145,8 +145,8 @@ class OnnxBackend:
     def move(self, origin: int, slot: int) -> None:
         if self._poisoned:
             # Only used entries are copied, and the slot may hold NaN of an earlier sentence.
-            self._own.clear(slot, 1)
-            self._cross.clear(slot, 1)
+            self._own.clear([slot])
+            self._cross.clear([slot])
         self._own.move(origin, slot, self._ancestry.highest(slice(origin, origin + 1)))
         self._cross.move(origin, slot, int(self._source_lengths_P[origin]))
         self._ancestry.move(origin, slot)
@@ -173,7 +173,7 @@ class OnnxBackend:
         if self._poisoned:
             # The sentence with NaN has just left; other sentences may reuse its entries.
             for pool in (self._own, self._cross):
-                pool.clear(slots, self.limits.slots - slots)
+                pool.clear(range(slots, self.limits.slots))
             self._poisoned = False
         if slots >= self._in_use:
             return

@@ -22,7 +22,7 @@ from models.bundle.manifest import Dimensions, Precision
 from service.runtime.backend import Admission, CacheUse, Launch, Limits, Ranked
 from service.runtime.binding import HIDDEN, KeptBindings, Layout, visible_source
 from service.runtime.encoder import SourceEncoder
-from service.runtime.memory import Budget, HostMemory, Memory, consecutive
+from service.runtime.memory import Budget, HostMemory, Memory
 from service.runtime.sessions import opener
 
 _ORDERED_ENTRIES = 256
@@ -165,13 +165,12 @@ class ResidentBackend:
         longest = max(*lengths, int(self._lengths_P.max(where=self._launched_P, initial=0)))
         if self._cross.resize(longest, self.limits.slots):
             self._lay_out_given()
-        # The last copy of source ids may not have been made yet.
+        # The last copies of source ids and slots may not have been made yet.
         self._encoded.wait()
         self._encoder.encode(slots, batch.sources)
+        # Keys and values of an earlier sentence may be NaN, which no mask hides.
+        self._own.clear(slots)
         self._encoded.record()
-        for first, count in consecutive(slots):
-            # Keys and values of an earlier sentence may be NaN, which no mask hides.
-            self._own.clear(first, count)
         self._lengths_P[slots] = lengths
         self._positions_P[slots] = 0
         self._highest_P[slots] = -1

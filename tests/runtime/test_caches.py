@@ -96,7 +96,7 @@ def test_put_clears_the_entries_behind_a_shorter_sentence(memory: Memory) -> Non
     for array in contents(pool).values():
         assert array[1, 0, :, 0].tolist() == [5, 5, 0, 0]
     put(pool, 0, 4, float("nan"))
-    pool.clear(0, 1)
+    pool.clear([0])
     assert not any(array[0].any() for array in contents(pool).values())
 
 

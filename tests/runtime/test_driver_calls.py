@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from models.bundle.bundle import Bundle
 from models.bundle.tokenizer import SPECIAL_IDS
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import DecodingOptions
-from service.runtime.backend import Edits, EncodeBatch, StepBatch
+from service.runtime.backend import Admission, Beam, Edits, EncodeBatch, Launch, StepBatch
 from service.runtime.onnx import OnnxBackend
+from service.runtime.resident import ResidentBackend
 from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
 from tests.support.networks import random_network, write_bundle
 
 SLOTS, ROWS = 32, 4
 MOST_CALLS_OF_AN_ENCODE = 24
+MOST_CALLS_OF_AN_ADMISSION = 8
 EDIT = ((2, np.int32), (9, np.int32), (1.5, np.float32), (3.0, np.float32))
 """Row, token, penalty and bias of an edit."""
 
@@ -27,6 +31,16 @@ EDIT = ((2, np.int32), (9, np.int32), (1.5, np.float32), (3.0, np.float32))
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return write_bundle(random_network(), tmp_path_factory.mktemp("bundles") / "random", ("fp16",))
+
+
+class GpuWithSmallBuckets(SimulatedGpu):
+    cross_bucket = 8
+
+
+@pytest.fixture(scope="module")
+def resident_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("bundles") / "resident"
+    return write_bundle(random_network(), folder, ("fp16",), beam=ROWS)
 
 
 def load(bundle: Bundle, memory: SimulatedGpu) -> OnnxBackend:
@@ -70,6 +84,22 @@ def batch_of(sentences: int, position: int, edits: Edits | None = None) -> StepB
     return StepBatch(parents_BK, tokens_BK, np.full(sentences, position, np.int32), 2 * ROWS, edits)
 
 
+def admit(backend: ResidentBackend, slots: list[int], length: int = 6) -> None:
+    beams = [Beam(ROWS, 1, bar_unk=False)] * len(slots)
+    backend.encode(Admission(slots, sources(len(slots), length), beams))
+
+
+def keys_and_values(backend: ResidentBackend) -> dict[str, NDArray[np.float16]]:
+    """Every array of both pools: P × H × entries × D."""
+    found = {}
+    for pool in (backend._own, backend._cross):
+        shape = backend.limits.slots, pool.heads, pool.length, pool.width
+        for name, address in pool.arrays():
+            raw = ctypes.string_at(address, 2 * int(np.prod(shape)))
+            found[name] = np.frombuffer(raw, np.float16).reshape(shape)
+    return found
+
+
 def step(backend: OnnxBackend, sentences: int, position: int) -> None:
     assert np.isfinite(backend.step(batch_of(sentences, position)).log_probs_BKN).all()
 
@@ -87,7 +117,60 @@ def test_encode_of_any_number_of_sentences_is_the_same_small_number_of_calls(
         counted.append(calls(runtime))
     assert counted[0] == counted[1] == counted[2]
     assert counted[0].total() <= MOST_CALLS_OF_AN_ENCODE
-    assert counted[0]["wait"] == counted[0]["to device"] == 1
+    assert counted[0]["wait"] == 1
+    # The source ids, and the slots.
+    assert counted[0]["to device"] == 2
+
+
+@pytest.mark.parametrize("longer", [0, 10])
+def test_admission_to_scattered_slots_is_the_same_small_number_of_calls(
+    resident_bundle: Bundle, monkeypatch: pytest.MonkeyPatch, longer: int
+) -> None:
+    """``longer`` are the tokens that a sentence in another slot has more."""
+    runtime = Runtime()
+    bind_by_value(monkeypatch, runtime)
+    backend = ResidentBackend.load(
+        resident_bundle, "fp16", slots=129, threads=1, memory=GpuWithSmallBuckets(runtime)
+    )
+    admit(backend, [128], length=6 + longer)
+    backend.step(Launch(np.array([128]), ROWS))
+    counted = []
+    for count in (2, 6, 64):
+        calls(runtime)
+        admit(backend, list(range(0, 2 * count, 2)))
+        counted.append(calls(runtime))
+    admit(backend, [7])
+    assert calls(runtime).total() <= MOST_CALLS_OF_AN_ADMISSION
+    assert counted[0] == counted[1] == counted[2]
+    assert counted[0].total() <= MOST_CALLS_OF_AN_ADMISSION
+    assert counted[0]["wait"] == counted[0]["copy"] == 0
+    backend.close()
+
+
+def test_scattered_admission_writes_its_slots_and_no_other(
+    resident_bundle: Bundle,
+) -> None:
+    scattered, alone = (
+        ResidentBackend.load(
+            resident_bundle, "fp16", slots=SLOTS, threads=1, memory=GpuWithSmallBuckets()
+        )
+        for _ in range(2)
+    )
+    for backend in (scattered, alone):
+        admit(backend, list(range(SLOTS)), length=9)
+        backend.step(Launch(np.arange(SLOTS), ROWS * SLOTS))
+    kept = keys_and_values(scattered)
+    slots = [1, 2, 5, 9, 30]
+    admit(scattered, slots, length=4)
+    admit(alone, list(range(len(slots))), length=4)
+    found, wanted = keys_and_values(scattered), keys_and_values(alone)
+    others = [slot for slot in range(SLOTS) if slot not in slots]
+    for name, array in found.items():
+        np.testing.assert_array_equal(array[others], kept[name][others])
+        np.testing.assert_array_equal(array[slots], wanted[name][: len(slots)])
+        assert array[slots].any() == name.startswith("cross")
+    scattered.close()
+    alone.close()
 
 
 def test_steady_step_is_a_copy_in_a_copy_out_and_a_wait(gpu: tuple[OnnxBackend, Runtime]) -> None:

@@ -147,13 +147,13 @@ def observe_resident(bundle: Bundle, *, capture: bool) -> dict[str, object]:
     for _ in range(4):
         step(slots)
     steps = [step(slots) for _ in range(STEPS)]
-    again = admit(slots[3:9])
+    again = admit(slots[3::4])
     joined = [step(slots) for _ in range(4)]
     # The stub computes nothing, so that records show no entry and the caches keep their length.
     many: Counter[str] = Counter()
     for number in range(LONG):
         if number % 100 == 50:
-            many.update(admit(slots[5 : 6 + number // 100]))
+            many.update(admit(slots[3 : 5 + 2 * (number // 100) : 2]))
         many.update(step(slots[number % 3 :]))
     backend.close()
     return {
