@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,11 +27,13 @@ class Ending(NamedTuple):
 class Endings:
     """The hypotheses of a sentence that have finished."""
 
-    __slots__ = ("_endings", "_eos_id", "_options", "needed")
+    __slots__ = ("_endings", "_eos_id", "_options", "_scores", "needed")
 
     def __init__(self, options: DecodingOptions, eos_id: int) -> None:
         self._options, self._eos_id = options, eos_id
         self._endings: list[Ending] = []
+        self._scores: list[float] = []
+        """Of all endings, ascending."""
         self.needed = -math.inf
         """Score of the ``num_hypotheses``-th best finished hypothesis; −∞ with fewer of them."""
 
@@ -50,13 +53,15 @@ class Endings:
         ended = token == self._eos_id
         reason = FinishReason.COMPLETE if ended else FinishReason.LENGTH
         self._endings.append(Ending(score, row, token, length, reason))
+        insort(self._scores, score)
         wanted = self._options.num_hypotheses
-        if len(self._endings) >= wanted:
-            self.needed = sorted(ending.score for ending in self._endings)[-wanted]
+        if len(self._scores) >= wanted:
+            self.needed = self._scores[-wanted]
 
     def add_cut(self, row: int, length: int, log_prob: float, coverage: float) -> None:
         """Add a row of ``length`` tokens that has no allowed next token."""
         score = self._options.normalised(log_prob, length) + coverage
+        insort(self._scores, score)
         self._endings.append(Ending(score, row, self._eos_id, length, FinishReason.LENGTH))
 
     def decoded(self, trace: Trace) -> Decoded:

@@ -33,6 +33,8 @@ class _Beam:
     endings: Endings
     first_step: int
     """Number of the record of its first token."""
+    enough_ends: int
+    """As of the options, where it is computed."""
     first_ended: bool
     """Whether rank 0 has been an ending, or the search may stop without that."""
 
@@ -74,7 +76,9 @@ class RankedSearch:
     def add(self, slot: int, options: DecodingOptions) -> None:
         """Begin a sentence, whose first record is read next."""
         endings = Endings(options, self._eos_id)
-        self._beams[slot] = _Beam(options, endings, self._steps, not options.ends_early)
+        self._beams[slot] = _Beam(
+            options, endings, self._steps, options.enough_ends, not options.ends_early
+        )
         self._in_use_P[slot] = True
         self._ranked_PR[slot, : options.ranks] = True
         self._within_PR[slot, : options.rows] = True
@@ -141,7 +145,7 @@ class RankedSearch:
         return [
             slot
             for slot, beam in touched.items()
-            if last_P[slot] or (beam.first_ended and len(beam.endings) >= beam.options.enough_ends)
+            if last_P[slot] or (beam.first_ended and len(beam.endings) >= beam.enough_ends)
         ]
 
     def _hopeless(self, sums_PR: NDArray[np.float32], ended_PR: NDArray[np.bool_]) -> list[int]:
@@ -167,10 +171,14 @@ class RankedSearch:
         """
         beam = self._beams[slot]
         rows = beam.options.rows
-        steps = (beam.first_step + np.arange(length)) % len(self._tokens_TPR)
-        tokens_TR = self._tokens_TPR[steps, slot].tolist()
-        places_TR = self._places_TPR[steps, slot].tolist()
-        eos_id, tokens = self._eos_id, []
+        first = beam.first_step % len(self._tokens_TPR)
+        around = max(0, first + length - len(self._tokens_TPR))
+        # Slices, because indexing by an array takes as long as following all back-pointers.
+        tokens_TR, places_TR = (
+            array[first : first + length, slot].tolist() + array[:around, slot].tolist()
+            for array in (self._tokens_TPR, self._places_TPR)
+        )
+        eos_id, candidates, tokens = self._eos_id, self._candidates, []
         for tokens_R, places_R in zip(reversed(tokens_TR), reversed(places_TR), strict=True):
             rank = row
             if tokens_R[rank] == eos_id:
@@ -178,5 +186,6 @@ class RankedSearch:
                 for _ in range(1 + tokens_R[:rank].count(eos_id)):
                     rank = next(spare)
             tokens.append(tokens_R[rank])
-            row = places_R[rank] // self._candidates
-        return tuple(reversed(tokens))
+            row = places_R[rank] // candidates
+        tokens.reverse()
+        return tuple(tokens)
