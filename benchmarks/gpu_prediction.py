@@ -69,8 +69,9 @@ RESIDENT = StepKind(182, 10, 0.03e-3, 0.2e-6, overlaps=True)
 ENCODER_LAUNCHES = 165
 ENCODE, ENCODE_SENTENCE = 0.1e-3, 5e-6
 """Seconds of the host for an encode without its launches, and for each of its sentences."""
-SCATTERED = 50e-6
-"""Seconds of the host for a sentence whose slot on the device is beside none that is admitted."""
+SCATTER_LAUNCHES, SCATTER = 24, 0.15e-3
+"""To write keys and values of sentences into scattered slots on the device, as an encode needs it:
+kernels, and seconds of the host without their launches."""
 REPLACED = 0.11e-3
 """Seconds of the host for a sentence that ends and another one that begins, its encode apart."""
 
@@ -203,8 +204,11 @@ def arriving(gpu: Gpu, slots: int, *, capture: bool, resident: bool) -> float:
         work = NO_SECONDS
         if admitted:
             encode = encode_seconds(gpu, len(admitted), max(admitted))
-            scattered = SCATTERED if resident else 0.0
-            work = Seconds(encode.device, encode.host + len(admitted) * (REPLACED + scattered))
+            device, host = encode.device, encode.host + len(admitted) * REPLACED
+            if resident:
+                device += SCATTER_LAUNCHES * SHORTEST_KERNEL
+                host += SCATTER_LAUNCHES * HOST_PER_LAUNCH + SCATTER
+            work = Seconds(device, host)
         seconds += step_seconds(gpu, len(ends), capture=capture, resident=resident, further=work)[0]
         steps += 1
         while ends and ends[0] <= steps:

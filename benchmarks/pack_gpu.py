@@ -97,7 +97,7 @@ def pack(wheels: Sequence[Path], capability: int) -> bytes:
                     entry = tarfile.TarInfo(info.filename)
                     entry.size, entry.mode = len(data), 0o755
                     archive.addfile(entry, io.BytesIO(data))
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 26}]
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 26}]
     return lzma.compress(buffer.getvalue(), filters=filters)
 
 
