@@ -127,7 +127,7 @@ def memory(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_command_performs_all_hops_and_compares_both_bundles(
+def test_the_command_performs_all_hops_and_compares_both_bundles_in_every_direction(
     memory: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -147,7 +147,9 @@ def test_the_command_performs_all_hops_and_compares_both_bundles(
     )
     monkeypatch.setattr(
         "training.commands.report.perform",
-        lambda options: compared.extend([options.systems, options.test]),
+        lambda options: compared.extend(
+            [options.systems, options.test, (options.source, options.target)]
+        ),
     )
     _, weights = read_network(Bundle.open(COMMITTED))
     corpora = tmp_path / "corpora"
@@ -163,6 +165,8 @@ def test_the_command_performs_all_hops_and_compares_both_bundles(
     assert compared == [
         [str(COMMITTED), str(BUNDLES / "mine")],
         [f"{OWN}/test", f"{GENERAL}/test"],
+        # Every direction of the bundle.
+        (None, None),
     ]
     said = capsys.readouterr().out
     assert f"{memory}: 101 units, left out: 1 duplicate\n" in said
