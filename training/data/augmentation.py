@@ -29,7 +29,7 @@ FINAL = ".!?…"
 CARRIERS = {
     "de": {
         "dates": ("am {}", "vom {}", "bis {}"),
-        "times": ("um {} Uhr", "ab {} Uhr", "bis {} Uhr"),
+        "times": ("um {}", "ab {}", "bis {}"),
         "amounts": ("für {}", "insgesamt {}", "mehr als {}"),
         "numbers": ("Nummer {}", "Nr. {}", "Seite {}", "{} Personen", "Kapitel {}", "etwa {}"),
     },
@@ -115,7 +115,10 @@ class Augmenter:
     def _extra(self, kind: str, pair: Pair, rng: random.Random) -> Pair | None:
         if kind == "fragments":
             return _fragment(pair, rng)
-        span_kind = rng.choice(list(SPANS))
+        span_kind = rng.choice([*SPANS, "names"])
+        if span_kind == "names":
+            name = " ".join(rng.choices(self._names, k=rng.randint(2, 3)))
+            return Pair(name, name)
         return self._carried(span_kind, SPANS[span_kind](rng, *self._locales), rng)
 
     def _changed(self, kind: str, pair: Pair, rng: random.Random) -> Pair | None:
@@ -292,9 +295,12 @@ def _number(rng: random.Random, source: Locale, target: Locale) -> Span:
     if drawn < 0.5:
         plain = str(rng.randint(0, 10 ** rng.randint(1, 6)))
         return Pair(plain, plain)
+    if drawn < 0.6:
+        section = ".".join(str(rng.randint(1, 60)) for _ in range(rng.randint(3, 4)))
+        return Pair(section, section)
     unit = f" {rng.choice(_UNITS)}" if rng.random() < 0.5 else ""
     value = rng.uniform(0, 10 ** rng.randint(1, 7))
-    form = "#,##0" + ("" if drawn < 0.7 else "." + "0" * rng.randint(1, 2))
+    form = "#,##0" + ("" if drawn < 0.75 else "." + "0" * rng.randint(1, 2))
     return Pair(*(format_decimal(value, form, locale=each) + unit for each in (source, target)))
 
 
@@ -314,7 +320,15 @@ def _time(rng: random.Random, source: Locale, target: Locale) -> Span:
     seconds = ":ss" if rng.random() < 0.1 else ""
     at = time(rng.randrange(24), rng.choice((0, 15, 30, 45, rng.randrange(60))), rng.randrange(60))
     # The 24-hour clock on both sides, so that the figures agree.
-    return Pair(*(format_time(at, f"HH:mm{seconds}", locale=each) for each in (source, target)))
+    return Pair(*(_written_time(at, f"HH:mm{seconds}", rng, each) for each in (source, target)))
+
+
+def _written_time(at: time, form: str, rng: random.Random, locale: Locale) -> str:
+    written = format_time(at, form, locale=locale)
+    if locale.language != "de" or rng.random() < 0.3:
+        return written
+    # "20.59 Uhr" must not be read as a number with a fraction.
+    return f"{written.replace(':', '.') if rng.random() < 0.4 else written} Uhr"
 
 
 def _amount(rng: random.Random, source: Locale, target: Locale) -> Span:
