@@ -184,6 +184,15 @@ def test_parity_check_ignores_the_order_of_tied_hypotheses() -> None:
     check_translations([Translated((4, 3), [one, other], {"fp32": [other, one]})])
 
 
+def test_parity_check_leaves_out_searches_with_a_tie_but_not_all() -> None:
+    one, other = [Hypothesis((4,), -1.0)], [Hypothesis((5,), -2.0)]
+    same = Translated((4, 3), one, {"fp32": one}, margins={"fp32": 0.1})
+    tied = Translated((4, 3), one, {"fp32": other}, margins={"fp32": 0.0})
+    check_translations([same, tied])
+    with pytest.raises(ParityError, match="every search has a tie"):
+        check_translations([tied])
+
+
 def test_parity_check_of_a_translation_of_maximum_length(
     reference: ReferenceTransformer, graphs: Path
 ) -> None:

@@ -82,6 +82,19 @@ def test_dates_and_amounts_are_written_as_each_language_does() -> None:
     )
 
 
+def test_german_times_have_a_dot_or_a_colon_and_english_times_a_colon() -> None:
+    made = [pair for pair in augmented(times=0.9) if pair not in PAIRS]
+    for written in (r"\d\d\.\d\d Uhr", r"\d\d:\d\d Uhr", r"\d\d:\d\d(?! Uhr)"):
+        assert any(re.search(written, pair.source) for pair in made), written
+    assert not any(re.search(r"\d\.\d|Uhr", pair.target) for pair in made)
+
+
+def test_names_stand_alone_as_well() -> None:
+    made = augmented(alone=0.9)
+    names = r"[^\W\d_]+( [^\W\d_]+){1,2}"
+    assert any(pair.source.istitle() and re.fullmatch(names, pair.source) for pair in made)
+
+
 def test_rates_that_exceed_all_pairs_are_refused() -> None:
     with pytest.raises(InvalidRecipe, match=r"add up to 1\.2"):
         Augmentation(numbers=0.6, urls=0.6)
