@@ -178,6 +178,8 @@ class WordConfidence:
     start: int
     end: int
     probability: float
+    entropy: float | None
+    """Of what could have begun here, in nats; ``None`` if the model's bundle has no entropies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ symbolic where they vary:
                Record of a step: ``rank_places``, row · N + candidate; ``rank_tokens``;
                ``rank_sums``; ``entries``, where the rows of this step were written.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
-               and head, and the log-probability of each target token.
+               and head, the log-probability of each target token, and the entropy in nats of the
+               distribution that it was drawn from. A bundle may lack the entropies.
 
 Keys, values and biases are ``float16`` in fp16, else ``float``; log-probabilities always ``float``.
 """
@@ -59,6 +60,8 @@ BARS = 8
 """Columns of ``bars``, of which two are in use. A multiple of 8 keeps matrix products aligned."""
 EXTRA_CANDIDATES = 2
 """Of each row, beyond the ranks: ``bos`` and ``pad`` are no candidates."""
+ENTROPIES = "target_entropies"
+"""Output of ``attention`` that graphs may lack."""
 _FUSED_ROWS = 8
 
 
@@ -132,6 +135,7 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
             "decoder_attention": TensorType(element, ("B", decoder_layers, heads, "T", "T")),
             "cross_attention": TensorType(element, ("B", decoder_layers, heads, "T", "S")),
             "target_log_probs": TensorType("float", ("B", "T")),
+            ENTROPIES: TensorType("float", ("B", "T")),
         },
     )
 
@@ -180,14 +184,15 @@ def resident_signature(dimensions: Dimensions, precision: Precision, rows: int) 
 def check_signature(where: str, expected: Signature, found: Signature) -> None:
     """Raises ``InvalidBundle`` naming every input and output of ``where`` that differs.
 
-    A symbolic dimension must be symbolic in both; its name is not compared.
+    A symbolic dimension must be symbolic in both; its name is not compared. Only ``ENTROPIES`` may
+    be missing.
     """
     wrong: list[str] = []
     for side, wanted, given in (
         ("input", expected.inputs, found.inputs),
         ("output", expected.outputs, found.outputs),
     ):
-        wrong += [f"{side} {name} is missing" for name in wanted if name not in given]
+        wrong += [f"{side} {name} is missing" for name in wanted if name not in {*given, ENTROPIES}]
         wrong += [f"{side} {name} is unknown" for name in given if name not in wanted]
         wrong += [
             f"{side} {name} is {_shown(given[name])}, not {_shown(wanted[name])}"

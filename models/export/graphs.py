@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from models.bundle.graphs import signature
+from models.bundle.graphs import ENTROPIES, signature
 from models.bundle.manifest import Dimensions, GraphName, Precision
 from models.export.builder import MICROSOFT, GraphBuilder, WeightFile
 from models.export.emitter import HIDDEN, HIDDEN_FP16, Emitter
@@ -291,11 +291,12 @@ def _attention(e: Emitter) -> None:
         x = e.feed_forward(x, f"decoder.{i}")
     log_probs = g.op("LogSoftmax", e.logits(e.norm(x, "decoder.norm")), axis=-1)
     expected = g.op("Cast", g.reshape("target_output_ids", -1, 1), to=onnx.TensorProto.INT64)
-    g.op(
-        "Reshape",
-        g.op("GatherElements", log_probs, expected, axis=1),
-        g.op("Shape", "target_output_ids"),
-        into="target_log_probs",
-    )
+    information = g.op("Neg", g.op("Mul", g.op("Exp", log_probs), log_probs))
+    rows_shape = g.op("Shape", "target_output_ids")
+    for values, into in (
+        (g.op("GatherElements", log_probs, expected, axis=1), "target_log_probs"),
+        (g.op("ReduceSum", information, g.constant([-1], np.int64), keepdims=0), ENTROPIES),
+    ):
+        g.op("Reshape", values, rows_shape, into=into)
     for kind, layers in maps.items():
         g.op("Concat", *layers, axis=1, into=f"{kind}_attention")

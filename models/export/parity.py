@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from models.bundle.graphs import ENTROPIES
 from models.bundle.manifest import Precision, SpecialIds
 from models.export.errors import ParityError
 from models.export.graphs import dimensions_of
@@ -146,7 +147,7 @@ def check_attention(
     precision: Precision = "fp32",
     weights: Precision | None = None,
 ) -> None:
-    """Raises ``ParityError`` unless an attention graph gives the network's maps.
+    """Raises ``ParityError`` unless an attention graph has the network's maps and distributions.
 
     ``weights`` is the precision of its weights, by default its own.
 
@@ -174,18 +175,21 @@ def check_attention(
         zip(sources, inputs, expected, strict=True)
     ):
         logits_TV, maps = network.attention_maps(source_ids, input_ids)
+        log_probs_TV = log_softmax(logits_TV)
         S, T = len(source_ids), len(input_ids)
         of_network = {
             "encoder_attention": (np.stack(maps.encoder), np.s_[:, :, :S, :S]),
             "decoder_attention": (np.stack(maps.decoder), np.s_[:, :, :T, :T]),
             "cross_attention": (np.stack(maps.cross), np.s_[:, :, :T, :S]),
-            "target_log_probs": (log_softmax(logits_TV)[np.arange(T), output_ids], np.s_[:T]),
+            "target_log_probs": (log_probs_TV[np.arange(T), output_ids], np.s_[:T]),
+            ENTROPIES: (-(np.exp(log_probs_TV) * log_probs_TV).sum(-1), np.s_[:T]),
         }
-        for name, (values, real) in of_network.items():
+        for name in names:
+            values, real = of_network[name]
             differences[name].append(np.abs(found[name][i][real] - values).ravel())
     tolerance = tolerance_of(precision, weights or precision)
     for name, each in differences.items():
-        allowed = tolerance.score if name == "target_log_probs" else tolerance.map
+        allowed = tolerance.map if name.endswith("_attention") else tolerance.score
         _require(precision, name, np.concatenate(each), tolerance.of, allowed)
 
 

@@ -108,6 +108,12 @@ class WordConfidenceAnswer(Word):
     probability: float = Field(
         ge=0, le=1, description="Product of the probabilities of its pieces.", examples=[0.74]
     )
+    entropy: float | None = Field(
+        ge=0,
+        description="In nats, of the distribution of its first piece; null if the model's bundle "
+        "has no entropies.",
+        examples=[0.9],
+    )
 
 
 class ConfidenceAnswer(Answer):

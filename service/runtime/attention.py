@@ -1,4 +1,4 @@
-"""Runs a bundle's ``attention`` graph with ONNX Runtime: maps and log-probabilities of a sentence.
+"""Runs a bundle's ``attention`` graph with ONNX Runtime: maps and probabilities of a sentence.
 
 One sentence at a time, without padding. The weights are not prepacked, because that would copy them
 once more. An open graph takes the memory of the weights and is fast enough for interactive
@@ -7,13 +7,18 @@ inspection.
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import onnxruntime
 
 from models.bundle.bundle import Bundle
+from models.bundle.graphs import ENTROPIES
 from models.bundle.manifest import Precision, SpecialIds
 from service.runtime.backend import AttentionMaps
 from service.runtime.sessions import Device, open_session
+
+logger = logging.getLogger(__name__)
 
 _OUTPUTS = ("encoder_attention", "decoder_attention", "cross_attention", "target_log_probs")
 
@@ -24,6 +29,8 @@ class AttentionGraph:
     def __init__(self, session: onnxruntime.InferenceSession, special_ids: SpecialIds) -> None:
         self._session: onnxruntime.InferenceSession | None = session
         self._bos, self._eos = special_ids.bos, special_ids.eos
+        given = {output.name for output in session.get_outputs()}
+        self._outputs = (*_OUTPUTS, ENTROPIES) if ENTROPIES in given else _OUTPUTS
 
     @classmethod
     def load(
@@ -48,7 +55,15 @@ class AttentionGraph:
             device_id=device_id,
             prepack=False,
         )
-        return cls(session, bundle.manifest.special_ids)
+        graph = cls(session, bundle.manifest.special_ids)
+        if ENTROPIES not in graph._outputs:
+            logger.warning(
+                "%s in %s has no entropies, so the confidence of words is without them; exporting "
+                "or importing it again adds them",
+                bundle.manifest.name,
+                precision,
+            )
+        return graph
 
     def run(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> AttentionMaps:
         session = self._session
@@ -59,7 +74,7 @@ class AttentionGraph:
             "target_input_ids": np.array([(self._bos, *target_ids)], np.int32),
             "target_output_ids": np.array([(*target_ids, self._eos)], np.int32),
         }
-        outputs = session.run(_OUTPUTS, feeds)
+        outputs = session.run(self._outputs, feeds)
         return AttentionMaps(*(output[0].astype(np.float32, copy=False) for output in outputs))
 
     def close(self) -> None:

@@ -209,7 +209,7 @@ class BeamBackend(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMaps:
-    """Attention weights of every head and layer for one source and target, and log-probabilities.
+    """Attention weights of every head and layer for one source and target, and its probabilities.
 
     Source positions include ``eos``. At target position ``t`` the decoder input is token ``t`` of
     ``bos`` + target, and the prediction is token ``t`` of target + ``eos``. Each row of a map is
@@ -222,6 +222,8 @@ class AttentionMaps:
     cross_LHTS: FloatArray
     log_probs_T: FloatArray
     """Log-probability of each target token, and of ``eos`` after them."""
+    entropies_T: FloatArray | None = None
+    """Entropy in nats of the distribution of each of them; ``None`` if the model has none."""
 
 
 class TeacherForced(Protocol):

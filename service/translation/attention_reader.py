@@ -90,7 +90,8 @@ class AttentionReader:
         except Exception as error:
             logger.exception("the attention of a sentence could not be computed")
             raise BackendFailed("the model failed to look at this sentence") from error
-        if not (np.isfinite(maps.log_probs_T).all() and np.isfinite(maps.cross_LHTS).all()):
+        read = (maps.log_probs_T, maps.cross_LHTS, maps.entropies_T)
+        if not all(np.isfinite(each).all() for each in read if each is not None):
             logger.error("the attention of a sentence is not made of numbers")
             raise BackendFailed("the model failed to look at this sentence")
         return maps

@@ -1,4 +1,4 @@
-"""Probability of each word of a given translation, from the log-probabilities of its tokens."""
+"""Probability and entropy of each word of a given translation, from those of its tokens."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class WordConfidence:
     end: int
     probability: float
     """Product of the probabilities of its tokens, given the source and the tokens before them."""
+    entropy: float | None = None
+    """Of the distribution of its first token, in nats; ``None`` if the model has no entropies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,13 @@ class Confidence:
         return min((word.probability for word in self.words), default=None)
 
 
-def confidence_of(text: str, spans: Sequence[Span], log_probs: Sequence[float]) -> Confidence:
-    """The confidence of ``text``, whose token number n has ``spans[n]`` and ``log_probs[n]``.
+def confidence_of(
+    text: str,
+    spans: Sequence[Span],
+    log_probs: Sequence[float],
+    entropies: Sequence[float] | None = None,
+) -> Confidence:
+    """The confidence of ``text``, of whose token number n all sequences have element n.
 
     A token that lies in several words counts in each of them. A word that no token lies in, because
     the tokenizer drops its characters, is left out.
@@ -54,13 +61,18 @@ def confidence_of(text: str, spans: Sequence[Span], log_probs: Sequence[float]) 
     found = words(text)
     in_word_NW = token_shares(Side(found, tuple(spans))) > 0
     log_probs_W = np.asarray(log_probs, np.float64) @ in_word_NW
-    # Rounding can make a log-probability positive.
+    # Rounding can make a log-probability positive, and an entropy negative.
     probabilities = np.exp(np.minimum(log_probs_W, 0.0)).tolist()
+    if entropies is None or not in_word_NW.size:
+        entropies_W = [None] * len(found)
+    else:
+        first_tokens_W = in_word_NW.argmax(0)
+        entropies_W = np.maximum(np.asarray(entropies, np.float64), 0.0)[first_tokens_W].tolist()
     return Confidence(
         tuple(
-            WordConfidence(text[start:end], start, end, probability)
-            for (start, end), probability, in_word_N in zip(
-                found, probabilities, in_word_NW.T, strict=True
+            WordConfidence(text[start:end], start, end, probability, entropy)
+            for (start, end), probability, entropy, in_word_N in zip(
+                found, probabilities, entropies_W, in_word_NW.T, strict=True
             )
             if in_word_N.any()
         )

@@ -294,12 +294,14 @@ async def _score(tokens: TokenPair, target_text: str | None) -> Score:
     free = len(tokens.directed.direction.target_prefix)
     log_probs = [0.0] * free + maps.log_probs_T[free:].tolist()
     confidence = None
+    entropies = None if maps.entropies_T is None else maps.entropies_T[free:-1].tolist()
     if target_text is not None:
         confidence = await asyncio.to_thread(
             lambda: confidence_of(
                 target_text,
                 target_spans_of(model.tokenizers.target, target_text, tokens.target_ids),
                 log_probs[free:-1],
+                entropies,
             )
         )
     return Score(tuple(map(ScoredToken, pieces, log_probs)), confidence)

@@ -232,6 +232,7 @@ async def test_confidence_lists_the_words_of_the_target_only_if_requested(
     ]
     assert first["lowest"] == min(word["probability"] for word in first["words"])
     assert 0 < first["lowest"] <= first["mean"] <= 1
+    assert all(word["entropy"] > 0 for word in first["words"])
     assert empty == {"words": [], "mean": None, "lowest": None}
 
 

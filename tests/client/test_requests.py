@@ -47,7 +47,7 @@ def test_translate_sends_documented_request(kind: Kind) -> None:
 @pytest.mark.parametrize("wanted", [False, True])
 def test_score_has_the_confidence_of_words_if_requested(kind: Kind, wanted: bool) -> None:
     answer: dict[str, Any] = {"log_prob": -0.5, "score": -0.25, "perplexity": 1.3, "tokens": []}
-    word = {"text": "Hi", "start": 0, "end": 2, "probability": 0.5}
+    word = {"text": "Hi", "start": 0, "end": 2, "probability": 0.5, "entropy": 0.7}
     if wanted:
         answer["confidence"] = {"words": [word], "mean": 0.5, "lowest": 0.5}
     service = Service([httpx.Response(200, json={"scores": [answer]})])

@@ -34,7 +34,7 @@ def graph(bundle: Bundle) -> AttentionGraph:
 
 @settings(max_examples=60)
 @given(source_ids=sources, target_ids=targets)
-def test_attention_maps_and_log_probs_equal_pytorch(
+def test_attention_maps_and_distributions_equal_pytorch(
     graph: AttentionGraph, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
 ) -> None:
     found = graph.run(source_ids, target_ids)
@@ -45,6 +45,9 @@ def test_attention_maps_and_log_probs_equal_pytorch(
     log_probs_TV = logits_BTV[0].log_softmax(-1)
     expected_T = log_probs_TV[range(len(target_ids) + 1), (*target_ids, SPECIAL_IDS.eos)]
     np.testing.assert_allclose(found.log_probs_T, expected_T.numpy(), atol=TOLERANCE)
+    assert found.entropies_T is not None
+    entropies_T = torch.distributions.Categorical(logits=logits_BTV[0]).entropy()
+    np.testing.assert_allclose(found.entropies_T, entropies_T.numpy(), atol=TOLERANCE)
     for of_kind, expected in (
         (found.encoder_LHSS, maps.encoder),
         (found.decoder_LHTT, maps.decoder),

@@ -3,9 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from models.bundle.bundle import Bundle
+from models.bundle.graphs import ENTROPIES
 from models.bundle.manifest import InvalidBundle
 from service.runtime.attention import AttentionGraph
 from tests.support.networks import random_network, write_bundle
@@ -26,6 +28,25 @@ def test_an_open_graph_runs_after_its_bundle_is_deleted(bundle: Bundle, tmp_path
     for file in list(copy.iterdir()):
         file.unlink()
     np.testing.assert_array_equal(graph.run((5, 6, 3), (7, 8)).cross_LHTS, before.cross_LHTS)
+
+
+def test_a_graph_without_entropies_runs_without_them_and_is_named_in_the_log(
+    bundle: Bundle, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = onnx.load_from_string(bundle.read("attention.fp32.onnx"))
+    (entropies,) = (each for each in graph.graph.output if each.name == ENTROPIES)
+    graph.graph.output.remove(entropies)
+    files = {file.name: file.read_bytes() for file in bundle.path.iterdir()}
+    files["attention.fp32.onnx"] = graph.SerializeToString()
+    found = AttentionGraph.load(Bundle(bundle.path, bundle.manifest, files), "fp32")
+    maps = found.run((5, 6, 3), (7, 8))
+    assert maps.entropies_T is None
+    expected = AttentionGraph.load(bundle, "fp32").run((5, 6, 3), (7, 8))
+    np.testing.assert_array_equal(maps.log_probs_T, expected.log_probs_T)
+    assert [record.getMessage() for record in caplog.records] == [
+        "random in fp32 has no entropies, so the confidence of words is without them; exporting or "
+        "importing it again adds them"
+    ]
 
 
 def test_run_on_a_closed_graph_raises_runtime_error(bundle: Bundle) -> None:

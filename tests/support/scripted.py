@@ -165,16 +165,16 @@ class ScriptedAttention:
         self.calls.append((source_ids, target_ids))
         fed = (self._bos, *target_ids)
         source, target = len(source_ids), len(fed)
-        log_probs = [
-            log_softmax(self.script(source_ids, fed[: t + 1]))[token]
-            for t, token in enumerate((*target_ids, self._eos))
-        ]
+        log_probs_TV = np.stack(
+            [log_softmax(self.script(source_ids, fed[: t + 1])) for t in range(target)]
+        )
         causal = np.tri(target, dtype=np.float32)
         return AttentionMaps(
             _ahead(*self._encoder, np.ones((source, source), np.float32)),
             _ahead(*self._decoder, causal),
             _ahead(*self._decoder, np.ones((target, source), np.float32)),
-            np.array(log_probs, np.float32),
+            log_probs_TV[np.arange(target), (*target_ids, self._eos)],
+            -(np.exp(log_probs_TV) * log_probs_TV).sum(-1),
         )
 
     def close(self) -> None:

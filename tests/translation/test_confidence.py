@@ -37,6 +37,13 @@ def test_token_of_two_words_counts_in_both() -> None:
     assert [word.probability for word in found.words] == pytest.approx([0.5, 0.25, 0.25])
 
 
+def test_entropy_of_a_word_is_that_of_its_first_token() -> None:
+    tokens = [(0, 1), (1, 2), (2, 4)], [-1.0, -2.0, -3.0]
+    found = confidence_of("ab c", *tokens, [0.5, 0.25, -1e-9])
+    assert [word.entropy for word in found.words] == [0.5, 0.0]
+    assert [word.entropy for word in confidence_of("ab c", *tokens).words] == [None, None]
+
+
 def test_word_without_tokens_is_left_out() -> None:
     found = confidence_of("a b", [(0, 1)], [math.log(0.5)])
     assert [word.text for word in found.words] == ["a"]

@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from service.engine.errors import SentenceTooLong
@@ -171,6 +172,11 @@ async def test_confidence_of_a_word_is_the_product_of_its_tokens(inspector: Insp
     of_tokens = [math.exp(token.log_prob) for token in score.tokens]
     expected = [math.prod(of_tokens[start:end]) for start, end in ((0, 2), (2, 5), (5, 6))]
     assert [word.probability for word in found] == pytest.approx(expected)
+    source_ids = (*TOKENIZER.encode("ab cd."), EOS)
+    for word, first in zip(found, (0, 2, 5), strict=True):
+        fed = (BOS, *TOKENIZER.encode("Ab CD.")[:first])
+        log_probs_V = log_softmax(shouting(source_ids, fed)).astype(np.float64)
+        assert word.entropy == pytest.approx(-(np.exp(log_probs_V) * log_probs_V).sum(), rel=1e-4)
     assert score.confidence.mean == pytest.approx(math.prod(expected) ** (1 / 3))
     assert score.confidence.lowest == pytest.approx(min(expected))
 
