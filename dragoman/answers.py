@@ -51,6 +51,8 @@ class Translation:
     """Best first, if requested."""
     scores: tuple[float | None, ...]
     """Of the translation, then of each alternative, if requested; ``None`` without a score."""
+    confidence: TranslationConfidence | None
+    """Of ``text``, if requested; ``None`` if nothing was translated, too."""
     timings: Timings | None
     """Of the whole request, if requested."""
     id: str | None
@@ -190,6 +192,22 @@ class Confidence:
     mean: float | None
     """Geometric mean of the words; ``None`` without words."""
     lowest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceConfidence:
+    """Summary of a sentence; ``start`` and ``end`` count the translation's characters."""
+
+    start: int
+    end: int
+    mean: float | None
+    """Geometric mean of its words; ``None`` without words."""
+    lowest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationConfidence(Confidence):
+    sentences: tuple[SentenceConfidence, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ class TranslateOptions(DecodingOptions, total=False):
     """Name of a model; chosen by the languages if omitted."""
     attention: bool
     """Keep the translation on the service for attention requests."""
+    confidence: bool
+    """Return the probability of each word of the translations; not with ``html``."""
     return_scores: bool
     """Return the scores of the translations."""
     timings: bool

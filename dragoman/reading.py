@@ -28,6 +28,7 @@ from dragoman.answers import (
     Timings,
     Token,
     Translation,
+    TranslationConfidence,
     Usage,
 )
 
@@ -61,6 +62,7 @@ def translations(
         of_texts("truncated"),
         if_present("alternatives"),
         if_present("scores"),
+        if_present("confidence"),
         strict=True,
     )
     return [
@@ -74,6 +76,7 @@ def translations(
             truncated=truncated,
             alternatives=tuple(alternatives or ()),
             scores=tuple(scores or ()),
+            confidence=None if confidence is None else result(TranslationConfidence, confidence),
             timings=None if timings is None else result(Timings, timings),
             id=answer.get("id"),
             number=number,
@@ -86,6 +89,7 @@ def translations(
             truncated,
             alternatives,
             scores,
+            confidence,
         ) in enumerate(about)
     ]
 

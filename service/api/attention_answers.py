@@ -11,7 +11,8 @@ from pydantic import Field
 from service.api.libretranslate.languages import DetectionAnswer, detected
 from service.api.schemas import Answer
 from service.translation.alignment import Span
-from service.translation.inspection import AlignedPair, LegView, Score, TextView
+from service.translation.inspection import AlignedPair, LegView, TextView
+from service.translation.scoring import Score
 
 _DECIMALS = 6
 

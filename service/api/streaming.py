@@ -30,10 +30,11 @@ KEEP_ALIVE = b": still translating\n\n"
 class Event:
     name: str
     data: Any
-    """A JSON-serialisable value."""
+    """A JSON-serialisable value, or its JSON on one line as bytes."""
 
     def encode(self) -> bytes:
-        return b"event: %s\ndata: %s\n\n" % (self.name.encode(), json_bytes(self.data))
+        data = self.data if isinstance(self.data, bytes) else json_bytes(self.data)
+        return b"event: %s\ndata: %s\n\n" % (self.name.encode(), data)
 
 
 class EventStream(Response):

@@ -27,9 +27,14 @@ class WordConfidence:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """The words of a text, in order, and a summary; a text without words has ``None`` there."""
+    """The words of a text or of its sentence, in order, and a summary: ``None`` without words.
+
+    ``start`` and ``end`` count the text's characters.
+    """
 
     words: tuple[WordConfidence, ...]
+    start: int
+    end: int
 
     @property
     def mean(self) -> float | None:
@@ -47,13 +52,25 @@ class Confidence:
         return min((word.probability for word in self.words), default=None)
 
 
+def joined(sentences: Sequence[Confidence]) -> Confidence:
+    """The confidence of a text from that of its sentences."""
+    return Confidence(
+        tuple(word for sentence in sentences for word in sentence.words),
+        min((sentence.start for sentence in sentences), default=0),
+        max((sentence.end for sentence in sentences), default=0),
+    )
+
+
 def confidence_of(
     text: str,
     spans: Sequence[Span],
     log_probs: Sequence[float],
     entropies: Sequence[float] | None = None,
+    first: int = 0,
 ) -> Confidence:
     """The confidence of ``text``, of whose token number n all sequences have element n.
+
+    ``first`` is the number of characters before ``text``.
 
     A token that lies in several words counts in each of them. A word that no token lies in, because
     the tokenizer drops its characters, is left out.
@@ -70,10 +87,12 @@ def confidence_of(
         entropies_W = np.maximum(np.asarray(entropies, np.float64), 0.0)[first_tokens_W].tolist()
     return Confidence(
         tuple(
-            WordConfidence(text[start:end], start, end, probability, entropy)
+            WordConfidence(text[start:end], first + start, first + end, probability, entropy)
             for (start, end), probability, entropy, in_word_N in zip(
                 found, probabilities, entropies_W, in_word_NW.T, strict=True
             )
             if in_word_N.any()
-        )
+        ),
+        first,
+        first + len(text),
     )

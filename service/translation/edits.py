@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -89,6 +91,34 @@ def _carried_over(alignment: Alignment, found: _Rewritten) -> Alignment:
                     row += alignment.weights_TS[overlapping(old_words, *here)].sum(axis=0)
         row /= row.sum() or 1.0
     return Alignment(source_words, target_words, weights_TS)
+
+
+def moved(spans: Sequence[Span], edits: Sequence[Edit]) -> tuple[Span | None, ...]:
+    """Spans of a text, as spans of the text after ``edits``; ``None`` for those it removes.
+
+    A span of characters that an edit replaces has all of the text that the edit writes. ``edits``
+    are in order, do not overlap, and must not contain insertions that have a source.
+    """
+    if not edits:
+        return tuple(spans)
+    removed_starts, removed_ends = [each.start for each in edits], [each.end for each in edits]
+    shifts = [0, *accumulate(len(each.text) - (each.end - each.start) for each in edits)]
+
+    def start_of(position: int) -> int:
+        number = bisect_right(removed_ends, position)
+        inside = number < len(edits) and position > removed_starts[number]
+        return (removed_starts[number] if inside else position) + shifts[number]
+
+    def end_of(position: int) -> int:
+        number = bisect_left(removed_starts, position)
+        inside = number and position < removed_ends[number - 1]
+        return (removed_ends[number - 1] if inside else position) + shifts[number]
+
+    def after(span: Span) -> Span | None:
+        start, end = start_of(span[0]), end_of(span[1])
+        return (start, end) if start < end or span[0] == span[1] else None
+
+    return tuple(map(after, spans))
 
 
 def original_position(edits: Sequence[Edit], position: int) -> int | None:

@@ -6,7 +6,6 @@ Each call leases one model, which stays loaded until the call ends.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,9 +19,7 @@ from service.translation.attention import (
     align,
     select_maps,
     select_maps_and_align,
-    target_spans_of,
 )
-from service.translation.confidence import Confidence, confidence_of
 from service.translation.edits import edited
 from service.translation.errors import (
     InvalidOption,
@@ -32,12 +29,10 @@ from service.translation.errors import (
 )
 from service.translation.loaded_model import DirectedModel
 from service.translation.repository import ModelRepository
+from service.translation.scoring import Score, score
 from service.translation.store import TranslationStore
 from service.translation.translator import require_unicode
 from service.translation.types import Leg, TranslatedSentence, Translation
-
-_LARGEST_EXPONENT = 700.0
-"""Above it, ``math.exp`` overflows."""
 
 
 class ModelGone(TranslationError):
@@ -81,37 +76,6 @@ class ModelChoice:
 class AlignedPair:
     pair: Pair
     alignment: Alignment
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredToken:
-    piece: str
-    log_prob: float
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Log-probabilities of a translation's tokens.
-
-    The last token is ``eos``. The first are the direction's target prefix, with log-probability 0.
-    """
-
-    tokens: tuple[ScoredToken, ...]
-    confidence: Confidence | None = None
-    """Only if requested."""
-
-    @property
-    def log_prob(self) -> float:
-        return math.fsum(token.log_prob for token in self.tokens)
-
-    @property
-    def score(self) -> float:
-        """Log-probability per token: the score of a search with ``length_penalty`` 1."""
-        return self.log_prob / len(self.tokens)
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(-self.score, _LARGEST_EXPONENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +183,7 @@ class Inspector:
                 encoded = [await _encode(directed, pair, caller) for pair in pairs]
                 return tuple(
                     [
-                        await _score(tokens, pair.target_text if confidence else None)
+                        await score(tokens, pair.target_text if confidence else None)
                         for tokens, pair in zip(encoded, pairs, strict=True)
                     ]
                 )
@@ -283,28 +247,6 @@ async def _encode(directed: DirectedModel, pair: Pair, caller: str) -> TokenPair
     )
     directed.model.attention.check(tokens.source_ids, directed.written(tokens.target_ids))
     return tokens
-
-
-async def _score(tokens: TokenPair, target_text: str | None) -> Score:
-    """The score of a pair, with the confidence of ``target_text`` unless it is ``None``."""
-    model, written = tokens.directed.model, tokens.written
-    maps = await tokens.read()
-    pieces = model.tokenizers.target.pieces((*written, model.manifest.special_ids.eos))
-    # The forced target prefix has score 0, as in a search.
-    free = len(tokens.directed.direction.target_prefix)
-    log_probs = [0.0] * free + maps.log_probs_T[free:].tolist()
-    confidence = None
-    entropies = None if maps.entropies_T is None else maps.entropies_T[free:-1].tolist()
-    if target_text is not None:
-        confidence = await asyncio.to_thread(
-            lambda: confidence_of(
-                target_text,
-                target_spans_of(model.tokenizers.target, target_text, tokens.target_ids),
-                log_probs[free:-1],
-                entropies,
-            )
-        )
-    return Score(tuple(map(ScoredToken, pieces, log_probs)), confidence)
 
 
 def _leg_view(directed: DirectedModel, leg: Leg) -> LegView:

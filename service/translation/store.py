@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 from uuid import uuid4
 
@@ -63,12 +64,13 @@ class TranslationStore:
         return self._size
 
     def put(self, translations: Sequence[Translation]) -> str:
-        """Keep the translations of one request; returns their id."""
+        """Keep the translations of one request, without their confidences; returns their id."""
         translation_id = uuid4().hex
         size = size_of(translations)
         evicted = 0
         if size <= self._most:
-            self._kept[translation_id] = size, tuple(translations)
+            kept = tuple(replace(each, confidences=None) for each in translations)
+            self._kept[translation_id] = size, kept
             self._size += size
         while self._size > self._most:
             _, (freed, _) = self._kept.popitem(last=False)

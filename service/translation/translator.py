@@ -19,6 +19,7 @@ from service.engine.errors import SentenceTooLong
 from service.translation.admission import Admission
 from service.translation.beginning import begun
 from service.translation.catalogue import Catalogue, Route
+from service.translation.confidence import Confidence
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
     InvalidOption,
@@ -33,6 +34,7 @@ from service.translation.markup import MarkedText, Markup, parse
 from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Text, prepare
 from service.translation.repository import ModelRepository
+from service.translation.scoring import confidences
 from service.translation.tasks import deadline, results_of
 from service.translation.text_pool import Check, TextPool
 from service.translation.types import (
@@ -251,6 +253,7 @@ class Translator:
         if request.terms and len(route) > 1:
             raise InvalidOption(f"a glossary needs a model that translates {read[0].pair} directly")
         legs: list[list[Leg]] = []
+        sure: list[tuple[Confidence, ...] | None] = [None] * len(read)
         preparing, marked = reading, [each.marked for each in read]
         with ExitStack() as held:
             for number, directed in enumerate(route):
@@ -270,12 +273,20 @@ class Translator:
                     marked = await self._parsed(
                         [leg.hypotheses[0] for leg in legs[-1]], request.markup, request.caller
                     )
+            if request.confidence:
+                sure = [await confidences(route[-1], leg, request.caller) for leg in legs[-1]]
         return [
             (
                 each.number,
-                Translation(each.pair, of_text, detection=each.detection, preparing=preparing),
+                Translation(
+                    each.pair,
+                    of_text,
+                    detection=each.detection,
+                    preparing=preparing,
+                    confidences=of_sentences,
+                ),
             )
-            for each, of_text in zip(read, zip(*legs, strict=True), strict=True)
+            for each, of_text, of_sentences in zip(read, zip(*legs, strict=True), sure, strict=True)
         ]
 
     async def prepared(
@@ -327,7 +338,8 @@ def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> tup
             decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
             for manifest, decoding in jobs
         )
-        once += work
+        # The graph that scores reads a sentence once.
+        once += work + len(sentence.source_ids) * request.confidence
         again += work * min(len(sentence.occurrences), MOST_FORCED)
     return once, again
 

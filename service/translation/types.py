@@ -10,6 +10,7 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from service.engine.types import Durations, FinishReason, Priority
+from service.translation.confidence import Confidence
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.edits import Edit
 from service.translation.markup.types import PLAIN, Markup
@@ -79,6 +80,8 @@ class TranslateRequest:
     """Time limit of the whole request, in seconds."""
     prefix: str = ""
     """The beginning of the translation of the only text, kept character by character."""
+    confidence: bool = False
+    """Whether the confidence of the translations is wanted; only without markup and terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,8 @@ class Translation:
     """Set if the request did not name the source language."""
     preparing: float = field(default=0.0, compare=False)
     """Seconds of splitting and tokenising, over all legs."""
+    confidences: tuple[Confidence, ...] | None = None
+    """Of the sentences of the last leg, if requested; ``None`` if ``unchanged``, too."""
 
     @property
     def hypotheses(self) -> tuple[str, ...]:

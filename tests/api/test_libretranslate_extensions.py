@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import httpx
@@ -65,6 +66,76 @@ async def test_untranslated_text_has_no_score(client: httpx.AsyncClient) -> None
     assert answer["scores"][2] == [None]
     answer = await translated(client, q="a", source="en", target="en", return_scores=True)
     assert answer["scores"] == [None]
+
+
+async def test_confidence_of_a_translation_is_that_of_scoring_it(client: httpx.AsyncClient) -> None:
+    plain = await translated(client, q="eins zwei")
+    answer = await translated(client, q="eins zwei", confidence=True)
+    confidence = answer.pop("confidence")
+    assert answer == plain
+    scored = await client.post(
+        "/score",
+        json={**DE_EN, "source_text": "eins zwei", "target_text": "EINS ZWEI", "confidence": True},
+    )
+    (sentence,) = confidence.pop("sentences")
+    assert confidence == scored.json()["scores"][0]["confidence"]
+    summary = {name: confidence[name] for name in ("mean", "lowest")}
+    assert sentence == {"start": 0, "end": len("EINS ZWEI"), **summary}
+
+
+async def test_confidence_has_words_and_sentences_at_their_place_in_each_text(
+    client: httpx.AsyncClient,
+) -> None:
+    texts = ["  Ja. Nein, \u00fcber 7.\n\n!?\nDoch ", "", "ab"]
+    answer = await translated(client, q=texts, confidence=True, alternatives=1)
+    for text, found in zip(answer["translatedText"], answer["confidence"], strict=True):
+        for word in found["words"]:
+            assert text[word["start"] : word["end"]] == word["text"]
+        for sentence in found["sentences"]:
+            inside = [
+                word["probability"]
+                for word in found["words"]
+                if sentence["start"] <= word["start"] and word["end"] <= sentence["end"]
+            ]
+            assert sentence["lowest"] == min(inside)
+            assert sentence["mean"] == pytest.approx(math.prod(inside) ** (1 / len(inside)))
+    of_text = [[word["text"] for word in each["words"]] for each in answer["confidence"]]
+    assert of_text == [["JA", ".", "NEIN", ",", "\u00fcBER", "7", ".", "DOCH"], [], ["AB"]]
+    first, empty, _ = answer["confidence"]
+    of_first = [answer["translatedText"][0][s["start"] : s["end"]] for s in first["sentences"]]
+    assert of_first == ["JA.", "NEIN, \u00fcBER 7.", "DOCH"]
+    assert empty == {"words": [], "mean": None, "lowest": None, "sentences": []}
+
+
+async def test_stream_ends_with_the_confidence(client: httpx.AsyncClient) -> None:
+    answer = await translated(client, q="Ja. Nein.", confidence=True)
+    assert (await streamed(client, q="Ja. Nein.", confidence=True))[-1] == ("done", answer)
+
+
+async def test_confidence_of_a_begun_translation_has_the_place_in_the_whole(
+    client: httpx.AsyncClient,
+) -> None:
+    for prefix in ("JA.  N", "JA. NEIN  ", "Ja"):
+        answer = await translated(client, q="Ja. Nein ab.", prefix=prefix, confidence=True)
+        text = answer["translatedText"]
+        assert text.startswith(prefix)
+        found = answer["confidence"]
+        assert {text[w["start"] : w["end"]] == w["text"] for w in found["words"]} == {True}
+        # A sentence that the prefix has in full is not decoded.
+        first = 0 if prefix == "Ja" else 3
+        assert found["words"][0]["start"] >= first
+
+
+async def test_text_in_the_target_language_has_no_confidence(client: httpx.AsyncClient) -> None:
+    answer = await translated(client, q="a", source="en", target="en", confidence=True)
+    assert answer["confidence"] is None
+
+
+async def test_confidence_of_html_is_refused(client: httpx.AsyncClient) -> None:
+    body = {**DE_EN, "q": "<b>ab</b>", "format": "html", "confidence": True}
+    response = await client.post("/translate", json=body)
+    assert response.status_code == 400
+    assert "confidence parameter is of plain text; leave out format html" in response.text
 
 
 async def test_timings_are_milliseconds_and_returned_only_on_request(

@@ -174,3 +174,12 @@ def test_doubtful_words_are_underlined_until_switched_off(visit: Visit) -> None:
     assert visit.marked("doubtful") == []
     visit.page.reload()
     expect(visit.find("#doubts")).to_have_attribute("aria-pressed", "false")
+
+
+def test_words_of_low_probability_in_the_services_answer_are_underlined(visit: Visit) -> None:
+    text = "Zwei junge Männer spielen Fußball auf einer Wiese mit einem struppigen Geräteschuppen."
+    translation = visit.translated(text)
+    found = visit.requests_to("/translate")[-1].response().json()["confidence"]["words"]
+    low = [word for word in found if word["probability"] < 0.5]
+    assert visit.marked("doubtful") == [translation[w["start"] : w["end"]] for w in low]
+    assert 0 < len(low) < len(found)

@@ -16,8 +16,10 @@ from dragoman import (
     Client,
     Confidence,
     Detection,
+    SentenceConfidence,
     Timings,
     TranslateOptions,
+    TranslationConfidence,
     WordConfidence,
 )
 from service.api.libretranslate.translate import TranslateParameters
@@ -61,6 +63,14 @@ def test_score_has_the_confidence_of_words_if_requested(kind: Kind, wanted: bool
     assert score.confidence == expected
 
 
+CONFIDENCE = {
+    "words": [{"text": "A", "start": 0, "end": 1, "probability": 0.5, "entropy": None}],
+    "mean": 0.5,
+    "lowest": 0.5,
+    "sentences": [{"start": 0, "end": 6, "mean": 0.5, "lowest": 0.5}],
+}
+
+
 def test_list_of_texts_returns_list_of_translations(kind: Kind) -> None:
     answer = {
         "translatedText": ["A dog.", "A cat."],
@@ -73,6 +83,7 @@ def test_list_of_texts_returns_list_of_translations(kind: Kind) -> None:
         "finish_reason": ["complete", "length"],
         "truncated": [False, True],
         "scores": [[-0.2, -0.3], [None]],
+        "confidence": [CONFIDENCE, None],
         "timings": {"preparing": 1.0, "queued": 2.0, "decoding": 3.0, "total": 6.5},
         "id": "abc",
         "of_tomorrow": 1,
@@ -85,6 +96,12 @@ def test_list_of_texts_returns_list_of_translations(kind: Kind) -> None:
     assert (dog.source, cat.source) == ("de", "fr")
     assert (dog.alternatives, cat.alternatives) == (("The dog.",), ())
     assert (dog.scores, dog.score) == ((-0.2, -0.3), -0.2)
+    assert (dog.confidence, cat.confidence) == (
+        TranslationConfidence(
+            (WordConfidence("A", 0, 1, 0.5, None),), 0.5, 0.5, (SentenceConfidence(0, 6, 0.5, 0.5),)
+        ),
+        None,
+    )
     assert (cat.scores, cat.score, cat.truncated, cat.model) == ((None,), None, True, None)
     assert dog.timings == Timings(1.0, 2.0, 3.0, 6.5)
     assert [(each.id, each.number) for each in (dog, cat)] == [("abc", 0), ("abc", 1)]

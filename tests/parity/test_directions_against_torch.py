@@ -13,6 +13,7 @@ import pytest
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Direction
 from models.reference.beam import beam_search, default_max_length
+from models.reference.transformer import log_softmax
 from service.loading.loader import load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
@@ -23,7 +24,7 @@ from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.translator import Translator
 from service.translation.types import TranslateRequest
-from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.networks import CONFIG, numpy_network, random_network, write_bundle
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.translation.test_translator import FirstLetterDetector
 
@@ -53,6 +54,43 @@ async def translator(bundle: Bundle) -> AsyncIterator[Translator]:
     await repository.reload()
     yield Translator(repository, Admission(10_000), FirstLetterDetector())
     await repository.close()
+
+
+async def test_confidences_equal_numpy_in_every_direction(
+    bundle: Bundle, translator: Translator
+) -> None:
+    reference, special = numpy_network(NETWORK), bundle.manifest.special_ids
+    tokenizer, words_read = bundle.tokenizers().target, 0
+    for direction in DIRECTIONS:
+        request = TranslateRequest(
+            ("w1 w2 w3\nw4 w5",), direction.target, direction.source, confidence=True
+        )
+        (translation,) = await translator.translate(request)
+        assert translation.confidences is not None
+        sentences = translation.legs[0].sentences
+        for sentence, found in zip(sentences, translation.confidences, strict=True):
+            prefix = direction.target_prefix
+            # The last token of a truncated translation leaves no room for bos.
+            fed = (special.bos, *prefix, *sentence.target_ids)[: NETWORK.config.max_length]
+            logits_TV, _ = reference.attention_maps(sentence.source_ids, fed)
+            log_probs_TV = log_softmax(logits_TV)[len(prefix) :]
+            # Each piece is a word; the text lacks unknown tokens.
+            known = [
+                (place, token)
+                for place, token in enumerate(fed[1 + len(prefix) :])
+                if token != special.unk
+            ]
+            assert [word.text for word in found.words] == [
+                tokenizer.decode((token,)) for _, token in known
+            ]
+            for word, (place, token) in zip(found.words, known, strict=True):
+                log_probs_V = log_probs_TV[place]
+                assert translation.text[word.start : word.end] == word.text
+                assert word.probability == pytest.approx(np.exp(log_probs_V[token]), rel=1e-3)
+                entropy = -(np.exp(log_probs_V) * log_probs_V).sum()
+                assert word.entropy == pytest.approx(entropy, abs=1e-4)
+                words_read += 1
+    assert words_read > 5
 
 
 async def test_served_translations_equal_pytorch_in_every_direction(

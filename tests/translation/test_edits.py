@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.translation.edits import Edit, applied, edited, original_position
+from service.translation.edits import Edit, applied, edited, moved, original_position
 from service.translation.words import words
 from tests.translation.markup.making import aligned
 
@@ -35,6 +35,22 @@ def test_unchanged_character_has_its_original_position(case: tuple[str, list[Edi
     result = applied(text, edits)
     positions = [original_position(edits, n) for n in range(len(result))]
     assert [position for position in positions if position is not None] == kept
+
+
+@given(texts_with_edits())
+def test_span_after_edits_has_its_kept_characters_and_what_replaced_others(
+    case: tuple[str, list[Edit]],
+) -> None:
+    text, edits = case
+    result = applied(text, edits)
+    kept = [number for number in range(len(result)) if original_position(edits, number) is not None]
+    characters = [(number, number + 1) for number in range(len(text))]
+    unchanged = [span for span in characters if not any(e.start <= span[0] < e.end for e in edits)]
+    assert moved(unchanged, edits) == tuple((number, number + 1) for number in kept)
+    for edit in edits:
+        inside = {moved([span], edits)[0] for span in characters[edit.start : edit.end]}
+        written = {span and result[slice(*span)] for span in inside}
+        assert written <= {edit.text or None}
 
 
 @given(texts, texts_with_edits())

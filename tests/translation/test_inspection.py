@@ -25,10 +25,9 @@ from service.translation.inspection import (
     ModelGone,
     Pair,
     Place,
-    Score,
-    ScoredToken,
 )
 from service.translation.repository import ModelRepository
+from service.translation.scoring import Score, ScoredToken
 from service.translation.store import TranslationStore, UnknownTranslation
 from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
 from tests.support.scripted import log_softmax

@@ -5,9 +5,10 @@ Unknown fields are ignored, as clients also send fields of other servers.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field
 
 from service.api import schemas
-from service.api.access import Access, Caller
+from service.api.access import Access
+from service.api.attention_answers import ConfidenceAnswer
 from service.api.bounds import RequestLimits
 from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
 from service.api.libretranslate.languages import DetectionAnswer, detected, read, read_source
@@ -24,11 +26,12 @@ from service.api.middleware import facts_of
 from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name
 from service.api.parameters import Fields, read_fields
 from service.api.request_route import RequestRoute
-from service.api.responses import Json, refusals
+from service.api.responses import json_bytes, refusals
 from service.api.schemas import Answer, answer_of
 from service.api.streaming import Event, EventStream
 from service.observability.logging import request_id
 from service.translation.catalogue import Catalogue
+from service.translation.confidence import Confidence, joined
 from service.translation.markup import PLAIN, Markup
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
@@ -83,6 +86,10 @@ class TranslateParameters(DecodingParameters):
         description="Keep the translation so that its attention can be requested by `id`.",
     )
     timings: bool | None = Field(None, description="Whether to return the time of each stage.")
+    confidence: bool | None = Field(
+        None,
+        description="Whether to return how likely each word of the translation is; not of HTML.",
+    )
     stream: bool | None = Field(
         None, description="Answer with server-sent events: each sentence as soon as it is done."
     )
@@ -105,6 +112,7 @@ class TranslateParameters(DecodingParameters):
             _HTML if self.format == "html" else PLAIN,
             priority=self.priority or "interactive",
             prefix=self.prefix or "",
+            confidence=self.confidence or False,
         )
 
 
@@ -113,6 +121,10 @@ def _parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
     if (parameters.alternatives or 0) > limits.alternatives:
         raise BadRequest(
             f"Invalid request: alternatives parameter must be at most {limits.alternatives}"
+        )
+    if parameters.confidence and parameters.format == "html":
+        raise BadRequest(
+            "Invalid request: confidence parameter is of plain text; leave out format html"
         )
     if parameters.prefix:
         limits.check([parameters.prefix])
@@ -135,6 +147,21 @@ class TimingsAnswer(Answer):
     queued: float = Field(ge=0, description="Waiting for a place in the batch.")
     decoding: float = Field(ge=0, description="In the batch.")
     total: float = Field(ge=0, description="From the whole request to the answer.")
+
+
+class SentenceConfidenceAnswer(Answer):
+    start: int = Field(description="Characters of the translation before the sentence.")
+    end: int
+    mean: float | None = Field(
+        description="Geometric mean of its words' probabilities; null without words."
+    )
+    lowest: float | None = Field(description="Lowest of them; null without words.")
+
+
+class TranslationConfidenceAnswer(ConfidenceAnswer):
+    sentences: list[SentenceConfidenceAnswer] = Field(
+        description="In order; those that are copied, or were given as `prefix`, have no words."
+    )
 
 
 class TranslateAnswer(Answer):
@@ -165,6 +192,13 @@ class TranslateAnswer(Answer):
         None,
         description="If requested: of the translation and of each alternative, the mean of its "
         "sentences' scores, which are normalised log-probabilities; null where nothing was scored.",
+    )
+    confidence: TranslationConfidenceAnswer | list[TranslationConfidenceAnswer | None] | None = (
+        Field(
+            None,
+            description="If requested: of `translatedText`, not of alternatives; null where no "
+            "model was needed.",
+        )
     )
     undetected: list[int] | None = Field(
         None,
@@ -219,32 +253,47 @@ def create_translate_router(
         parameters = _parameters(fields, metered.limits)
         wanted = parameters.request(repository.catalogue)
 
-        def answer(translations: list[Translation]) -> TranslateAnswer:
-            identifier = store.put(translations) if parameters.attention else None
-            return _answer(parameters, translations, time.perf_counter() - started, identifier)
+        async def answer(translations: list[Translation], identifier: str | None) -> bytes:
+            seconds = time.perf_counter() - started
+            if not parameters.confidence:
+                return json_bytes(_answer(parameters, translations, seconds, identifier))
+            # It is long, if the text is.
+            return await asyncio.to_thread(
+                lambda: json_bytes(_answer(parameters, translations, seconds, identifier))
+            )
+
+        def kept(translations: list[Translation]) -> str | None:
+            return store.put(translations) if parameters.attention else None
 
         if parameters.stream:
             return await EventStream.begin(
-                events(request, caller, wanted, answer), lambda error: _broken_off(request, error)
+                _events(
+                    metered.stream(request, caller, wanted),
+                    lambda translations: answer(translations, kept(translations)),
+                ),
+                lambda error: _broken_off(request, error),
             )
-        body = answer(await metered.translate(request, caller, wanted))
-        headers = None if body.id is None else {"x-translation-id": body.id}
-        return Json(body, headers=headers)
-
-    async def events(
-        request: Request,
-        caller: Caller,
-        wanted: TranslateRequest,
-        answer: Callable[[list[Translation]], TranslateAnswer],
-    ) -> AsyncIterator[Event]:
-        async with aclosing(metered.stream(request, caller, wanted)) as parts:
-            async for each in parts:
-                if isinstance(each, Part):
-                    yield Event("part", {"text": each.text, "translatedText": each.target})
-                else:
-                    yield Event("done", answer(each))
+        translations = await metered.translate(request, caller, wanted)
+        identifier = kept(translations)
+        return Response(
+            await answer(translations, identifier),
+            headers=None if identifier is None else {"x-translation-id": identifier},
+            media_type="application/json",
+        )
 
     return router
+
+
+async def _events(
+    stream: AsyncGenerator[Part | list[Translation], None],
+    answer: Callable[[list[Translation]], Awaitable[bytes]],
+) -> AsyncIterator[Event]:
+    async with aclosing(stream) as parts:
+        async for each in parts:
+            if isinstance(each, Part):
+                yield Event("part", {"text": each.text, "translatedText": each.target})
+            else:
+                yield Event("done", await answer(each))
 
 
 def _answer(
@@ -267,6 +316,8 @@ def _answer(
         of_texts["alternatives"] = [list(t.alternatives) for t in translations]
     if parameters.return_scores:
         of_texts["scores"] = [_scores(t, alternatives=wide) for t in translations]
+    if parameters.confidence:
+        of_texts["confidence"] = [_confidence(t.confidences) for t in translations]
     body: dict[str, Any] = dict(of_texts)
     if isinstance(parameters.q, str):
         body = {name: values[0] for name, values in of_texts.items()}
@@ -277,6 +328,16 @@ def _answer(
     if identifier is not None:
         body["id"] = identifier
     return TranslateAnswer(**body)
+
+
+def _confidence(found: tuple[Confidence, ...] | None) -> TranslationConfidenceAnswer | None:
+    if found is None:
+        return None
+    whole = joined(found)
+    return TranslationConfidenceAnswer.model_validate(
+        {"words": whole.words, "mean": whole.mean, "lowest": whole.lowest, "sentences": found},
+        from_attributes=True,
+    )
 
 
 def _scores(translation: Translation, *, alternatives: bool) -> Scores:

@@ -138,7 +138,7 @@ export function query(state) {
     source,
     target,
     format,
-    ...(state.doubts ? { confidence: true } : {}),
+    ...(state.doubts && format !== "html" ? { confidence: true } : {}),
     ...(state.why ? { attention: true } : {}),
     ...(q.length > STREAMED_FROM ? { stream: true } : {}),
   };
