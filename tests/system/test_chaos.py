@@ -16,7 +16,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +39,7 @@ from tests.support.books import (
 from tests.support.server import ROOT, Server, running
 from tests.support.shouting import put_broken_bundle, put_bundle
 from tests.system.chaos.requests import MARK, shouted
+from tests.system.sampler import Series
 
 pytestmark = [
     pytest.mark.slow,
@@ -76,8 +76,9 @@ class Aftermath:
     resident: list[float]
     """MB, at regular intervals."""
     livez: list[float]
+    """Milliseconds."""
     idle: list[float]
-    """Latencies of the same requests to an idle process, in milliseconds."""
+    """Latencies of the same requests to an idle process."""
     other_load: float
     """Cores that other programs used meanwhile."""
     books: Books
@@ -112,26 +113,29 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     with running(bundles, *arguments, **settings) as server, Operator(server) as operator:
         trouble.touch()
         began, before = time.monotonic(), _other_processor_seconds(server)
-        clients, probe = _start_clients(server), _start_probe(server)
-        resident, reloads = _watch(server, operator, bundles, clients)
+        clients, sampler = _start_clients(server), _start_sampler(server)
+        reloads = _reload_until_done(operator, bundles, clients)
         tally = json.loads(clients.communicate()[0])
         trouble.unlink()
-        times = json.loads(probe.communicate(b"")[0])
+        taken: dict[str, Series] = json.loads(sampler.communicate(b"")[0])
         other_load = (_other_processor_seconds(server) - before) / (time.monotonic() - began)
         books = operator.quiet_books()
-        other_requests = int(operator.sent_before) + operator.sent + len(times["livez"])
+        other_requests = int(operator.sent_before) + operator.sent + len(taken["livez"])
         at_capacity = {pair: operator.fill(*pair.split("-")) for pair in ("de-en", "en-de")}
         above_capacity = operator.translate("de", "en", CAPACITY // (SENTENCE + 1) + 1)
         server.process.send_signal(signal.SIGTERM)
         exit_code = server.process.wait(60)
-        loaded = [(at, taken) for at, taken in times["livez"] if at < SECONDS]
+        loaded = {
+            name: [value for at, value in values if at < began + SECONDS]
+            for name, values in taken.items()
+        }
         yield Aftermath(
             clients=tally,
             other_requests=other_requests,
             reloads=reloads,
-            resident=resident,
-            livez=[taken for _, taken in loaded],
-            idle=[taken for at, taken in times["idle"] if at < SECONDS],
+            resident=loaded["resident"],
+            livez=loaded["livez"],
+            idle=loaded["idle"],
             other_load=other_load,
             books=books,
             at_capacity=at_capacity,
@@ -213,40 +217,29 @@ def _start_clients(server: Server) -> subprocess.Popen[bytes]:
     return subprocess.Popen(program, stdout=subprocess.PIPE, cwd=ROOT)
 
 
-def _start_probe(server: Server) -> subprocess.Popen[bytes]:
+def _start_sampler(server: Server) -> subprocess.Popen[bytes]:
+    arguments = ["--port", str(server.port), "--process", str(server.process.pid)]
+    arguments += ["--series", "livez", "idle", "resident"]
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.system.chaos.probe", "--port", str(server.port)],
+        [sys.executable, "-m", "tests.system.sampler", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
     )
 
 
-def _watch(
-    server: Server, operator: Operator, bundles: Path, clients: subprocess.Popen[bytes]
-) -> tuple[list[float], list[dict[str, Any]]]:
-    """Reload until the clients are done; records memory and the results of the reloads."""
-    resident: list[float] = []
-    over = threading.Event()
-
-    def sample() -> None:
-        while not over.wait(0.2):
-            resident.append(_resident(server.process.pid))
-
-    sampling = threading.Thread(target=sample)
-    sampling.start()
+def _reload_until_done(
+    operator: Operator, bundles: Path, clients: subprocess.Popen[bytes]
+) -> list[dict[str, Any]]:
+    """The results of the reloads, which end before the clients do."""
     reloads: list[dict[str, Any]] = []
     end = time.monotonic() + SECONDS
     while clients.poll() is None:
         if time.monotonic() < end:
             _change(bundles, len(reloads))
             reloads.append(operator.reload())
-        else:
-            over.set()
         time.sleep(1.0)
-    over.set()
-    sampling.join()
-    return resident, reloads
+    return reloads
 
 
 def _change(bundles: Path, number: int) -> None:
@@ -263,11 +256,6 @@ def _change(bundles: Path, number: int) -> None:
             put_bundle(bundles, "shout-en-fr", "en", "fr", copy_without_letters=False)
         case 5:
             shutil.rmtree(bundles / "broken")
-
-
-def _resident(process: int) -> float:
-    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
 def _other_processor_seconds(server: Server) -> float:

@@ -32,14 +32,14 @@ def main() -> int:
             if each.kind != "document":
                 assert_no_sentence_is_left(service.quiet_books())
     print(
-        "| class | attack | before | statuses | livez ms | idle ms | sentence s | MB | helpers MB "
-        "| load |\n|---|---|---|---|---|---|---|---|---|---|"
+        "| class | attack | statuses | livez ms | idle ms | sentence s | MB | helpers MB | load |\n"
+        "|---|---|---|---|---|---|---|---|---|"
     )
     for kind, outcome, loaded in outcomes:
         figures = service.figures(outcome)
         statuses = " ".join(f"{status}:{count}" for status, count in outcome.statuses.items())
         print(
-            f"| {kind} | {outcome.name} | {outcome.before} | {statuses} | {figures.livez:.0f} "
+            f"| {kind} | {outcome.name} | {statuses} | {figures.livez:.0f} "
             f"| {figures.idle:.0f} | {figures.sentence:.2f} | {figures.resident:.0f} "
             f"| {figures.helpers:.0f} | {loaded:.1f} |"
         )

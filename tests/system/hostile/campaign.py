@@ -19,8 +19,8 @@ import httpx
 from benchmarks.server import serving_process
 from tests.support.books import Books, read_books, series
 from tests.system.hostile.attacks import Attack
-from tests.system.hostile.sampler import Series
 from tests.system.hostile.target import Target
+from tests.system.sampler import Series
 
 ROOT = Path(__file__).parents[3]
 _QUIET_SECONDS = 150.0
@@ -32,7 +32,6 @@ class Outcome:
     """An attack or several at once: from when to when, and the statuses of its answers."""
 
     name: str
-    before: str
     began: float
     ended: float
     statuses: Counter[str]
@@ -102,8 +101,7 @@ class Service:
         asyncio.run(all_of_them())
         statuses = sum((target.statuses for target in targets), Counter[str]())
         names = ", ".join(each.name for each in attacks)
-        befores = ", ".join(each.before for each in attacks if each.before)
-        return Outcome(names, befores, began, time.monotonic(), statuses)
+        return Outcome(names, began, time.monotonic(), statuses)
 
     def figures(self, outcome: Outcome) -> Figures:
         """The sampler's figures from the beginning to the end of an attack."""
@@ -133,7 +131,7 @@ def attacked(**settings: str) -> Iterator[Service]:
         service = Service(url, process, port, {})
         arguments = ["--port", str(port), "--process", str(process)]
         sampler = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.hostile.sampler", *arguments],
+            [sys.executable, "-m", "tests.system.sampler", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,

@@ -22,8 +22,8 @@ import numpy as np
 from tests.support.books import Books, outcomes
 from tests.system.hostile.attacks import ATTACKS
 from tests.system.hostile.campaign import ROOT, Service, attacked, load
-from tests.system.hostile.sampler import Series
 from tests.system.hostile.target import Target
+from tests.system.sampler import Series
 
 HONEST_ADDRESS = "127.0.0.3"
 ATTACKERS = 2

@@ -1,6 +1,6 @@
-"""``python -m tests.system.hostile.sampler``: measures a service from outside during attacks.
+"""``python -m tests.system.sampler``: measures a service under load from outside.
 
-Three series, each of times of the monotonic clock with values: the latency of ``/livez`` and of the
+Five series, each of times of the monotonic clock with values: the latency of ``/livez`` and of the
 same request to a process that only answers (milliseconds); the latency of a sentence of another
 caller, at another address (seconds); resident memory of the service and of its helpers (MB).
 Prints them as one line of JSON when its standard input is closed.
@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.system.chaos.probe import answer_at_once
-
 OTHER_CALLER = "127.0.0.2"
+SERIES = ("livez", "idle", "sentence", "resident", "helpers")
 _LIVEZ_PAUSE, _SENTENCE_PAUSE, _MEMORY_PAUSE = 0.02, 0.15, 0.05
 _PATIENCE = 90.0
+_NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _WORDS = ("Abend", "Wasser", "Hund", "Kind", "Mann", "Frau", "Haus", "Wiese", "rote", "läuft")
 
 Series = list[tuple[float, float]]
@@ -67,6 +67,12 @@ class Probe:
         return time.monotonic() - started
 
 
+def answer_at_once(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    while connection.recv(4096):
+        connection.sendall(_NOTHING)
+
+
 def resident(process: int) -> float:
     """MB of resident memory of a process, 0 if it is gone."""
     try:
@@ -92,6 +98,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--process", type=int, required=True)
+    parser.add_argument("--series", choices=SERIES, nargs="+", default=SERIES)
     options = parser.parse_args()
     done = threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
@@ -108,9 +115,7 @@ def main() -> int:
         body = json.dumps({"q": text, "source": "de", "target": "en"})
         return other.seconds("POST", "/translate", body)
 
-    taken: dict[str, Series] = {
-        each: [] for each in ("livez", "idle", "sentence", "resident", "helpers")
-    }
+    taken: dict[str, Series] = {name: [] for name in options.series}
     measures: list[tuple[str, float, Callable[[], float]]] = [
         ("livez", _LIVEZ_PAUSE, lambda: 1000 * livez.seconds("GET", "/livez")),
         ("idle", _LIVEZ_PAUSE, lambda: 1000 * nothing.seconds("GET", "/")),
@@ -121,13 +126,14 @@ def main() -> int:
     threads = [
         threading.Thread(target=sample_every, args=(pause, done, taken[name], value), daemon=True)
         for name, pause, value in measures
+        if name in taken
     ]
     for thread in threads:
         thread.start()
     sys.stdin.read()
     done.set()
     for thread in threads:
-        thread.join(1.0)
+        thread.join(_PATIENCE)
     print(json.dumps(taken))
     return 0
 
