@@ -17,16 +17,14 @@ from models.reference.transformer import log_softmax
 from service.loading.loader import load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
-from service.translation.admission import Admission
 from service.translation.attention import TokenPair, align
 from service.translation.decoding import DecodingOverrides
-from service.translation.loaded_model import DirectedModel, LoadedModel
-from service.translation.repository import FoundBundle, ModelRepository
+from service.translation.loaded_model import DirectedModel
 from service.translation.translator import Translator
 from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, numpy_network, random_network, write_bundle
+from tests.support.offering import offering, translator_of
 from tests.support.prefix_decoder import PrefixDecoder
-from tests.translation.test_translator import FirstLetterDetector
 
 NETWORK = random_network(replace(CONFIG, source_vocabulary=40, tying="none", max_length=24), seed=3)
 DIRECTIONS = (
@@ -47,13 +45,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 async def translator(bundle: Bundle) -> AsyncIterator[Translator]:
     settings = Settings(precision="fp32", threads=1, slots=8, max_beam_size=4)
 
-    async def load(found: FoundBundle) -> LoadedModel:
-        return await load_model(found.path, settings, Metrics().observer)
-
-    repository = ModelRepository(lambda: [FoundBundle("both", bundle.path)], load)
-    await repository.reload()
-    yield Translator(repository, Admission(10_000), FirstLetterDetector())
-    await repository.close()
+    model = await load_model(bundle.path, settings, Metrics().observer)
+    async with offering(model) as repository:
+        yield translator_of(repository)
 
 
 async def test_confidences_equal_numpy_in_every_direction(

@@ -16,14 +16,12 @@ from service.engine.errors import SentenceTooLong
 from service.loading.loader import OpenedBundle, load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
-from service.translation.admission import Admission
 from service.translation.attention import MapSelection, TokenPair, align, select_maps
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import UnsupportedPair
 from service.translation.inspection import Inspector, ModelChoice, Pair
 from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.markup import Markup
-from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Term, TranslateRequest
@@ -37,6 +35,7 @@ from tests.support.directed import (
     shifting,
     two_directions,
 )
+from tests.support.offering import offering, translator_of
 from tests.support.scripted import ScriptedAttention, ScriptedBackend
 from tests.support.shouting import (
     EOS,
@@ -48,26 +47,9 @@ from tests.support.shouting import (
     make_manifest,
     make_model,
 )
-from tests.translation.test_translator import FirstLetterDetector
 
 DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
 TOKENIZER = ByteTokenizer()
-
-
-@asynccontextmanager
-async def offering(*models: LoadedModel) -> AsyncIterator[ModelRepository]:
-    by_name = {model.name: model for model in models}
-
-    async def load(bundle: FoundBundle) -> LoadedModel:
-        return by_name[bundle.name]
-
-    found = [FoundBundle(name, Path(name)) for name in by_name]
-    repository = ModelRepository(lambda: found, load)
-    await repository.reload()
-    try:
-        yield repository
-    finally:
-        await repository.close()
 
 
 async def both(backend: ScriptedBackend | None = None, result_bytes: int = 0) -> LoadedModel:
@@ -78,7 +60,7 @@ async def both(backend: ScriptedBackend | None = None, result_bytes: int = 0) ->
 @asynccontextmanager
 async def translating(*models: LoadedModel) -> AsyncIterator[Translator]:
     async with offering(*models) as repository:
-        yield Translator(repository, Admission(10_000), FirstLetterDetector())
+        yield translator_of(repository)
 
 
 def request(text: str, pair: LanguagePair, **more: object) -> TranslateRequest:
@@ -221,7 +203,7 @@ async def test_prefixes_are_not_aligned(soft: DirectedModel) -> None:
 
 async def test_score_of_a_translation_equals_that_of_the_search() -> None:
     async with offering(await both()) as repository:
-        translator = Translator(repository, Admission(1000), FirstLetterDetector())
+        translator = translator_of(repository)
         store = TranslationStore(1)
         inspector = Inspector(repository, store)
         for pair, piece in ((DE_EN, LOUD_PIECE), (EN_DE, SOFT_PIECE)):

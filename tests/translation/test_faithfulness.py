@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,15 @@ from hypothesis import strategies as st
 from models.bundle.manifest import DecodingDefaults
 from models.bundle.tokenizer import Span, UnknownToken
 from service.runtime.backend import FloatArray
-from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
 from service.translation.inspection import Inspector, Place
 from service.translation.loaded_model import LoadedModel
 from service.translation.markup import Markup
-from service.translation.repository import FoundBundle, ModelRepository
+from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import Part, Term, TranslateRequest, Translation
+from tests.support.offering import offering, translator_of
 from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend
 from tests.support.shouting import (
     EOS,
@@ -38,7 +37,6 @@ from tests.support.shouting import (
     make_model,
     shouting,
 )
-from tests.translation.test_translator import FirstLetterDetector
 
 (ZERO,) = ByteTokenizer().encode("0")
 (FULL_STOP,) = ByteTokenizer().encode(".")
@@ -98,40 +96,30 @@ def stopping(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
 
 
 @asynccontextmanager
-async def offering(
+async def scripted(
     script: Script = shouting,
     pairs: Sequence[str] = ("de_en",),
     decoding: DecodingDefaults | None = None,
     ascii_only: bool = False,
     **options: int,
 ) -> AsyncIterator[tuple[Translator, ModelRepository, list[LoadedModel]]]:
-    models: list[LoadedModel] = []
-
-    async def load(bundle: FoundBundle) -> LoadedModel:
-        source, target = bundle.name.split("_")
-        manifest = make_manifest(f"m{len(models)}", source, target)
+    models = []
+    for number, pair in enumerate(pairs):
+        manifest = make_manifest(f"m{number}", *pair.split("_"))
         if decoding is not None:
             manifest = manifest.model_copy(update={"decoding": decoding})
         model = await make_model(manifest, ScriptedBackend(script, make_limits()), **options)
         if ascii_only:
             model.tokenizers = Both(AsciiTokenizer())
         models.append(model)
-        return model
-
-    found = [FoundBundle(pair, Path(pair)) for pair in pairs]
-    repository = ModelRepository(lambda: found, load)
-    await repository.reload()
-    assert not repository.catalogue.failed
-    try:
-        yield Translator(repository, Admission(10_000), FirstLetterDetector()), repository, models
-    finally:
-        await repository.close()
+    async with offering(*models) as repository:
+        yield translator_of(repository), repository, models
 
 
 async def translated(
     text: str, *, request: dict[str, Any] | None = None, **offered: Any
 ) -> Translation:
-    async with offering(**offered) as (translator, _, _):
+    async with scripted(**offered) as (translator, _, _):
         asked = TranslateRequest((text,), "en", "de", **(request or {}))
         return (await translator.translate(asked))[0]
 
@@ -180,7 +168,7 @@ async def test_prefix_begins_the_first_sentence_that_is_translated() -> None:
 
 async def test_copied_sentences_are_streamed_in_their_place() -> None:
     parts: list[Part] = []
-    async with offering() as (translator, _, _):
+    async with scripted() as (translator, _, _):
         asked = TranslateRequest(("42\nein Hund\n43", "b12"), "en", "de")
         done = await translator.translate(asked, parts.append)
     for number, translation in enumerate(done):
@@ -190,7 +178,7 @@ async def test_copied_sentences_are_streamed_in_their_place() -> None:
 
 
 async def test_copied_sentence_is_copied_through_a_pivot() -> None:
-    async with offering(pairs=("de_en", "en_fr")) as (translator, _, _):
+    async with scripted(pairs=("de_en", "en_fr")) as (translator, _, _):
         (translation,) = await translator.translate(TranslateRequest(("b12\nja",), "fr", "de"))
     assert translation.text == "b12\nJA"
 
@@ -208,7 +196,11 @@ async def test_private_use_language_is_translated_unless_its_bundle_copies(
     copies: bool | None, code: str, sentences: list[str]
 ) -> None:
     decoding = DecodingDefaults(beam_size=2, copy_without_letters=copies)
-    async with offering(pairs=("x-digits_x-reversed",), decoding=decoding) as (translator, _, _):
+    async with scripted(pairs=("x-digits_x-reversed",), decoding=decoding) as (
+        translator,
+        _,
+        _,
+    ):
         asked = TranslateRequest(("1 2", "b1"), "x-reversed", "x-digits")
         first, second = await translator.translate(asked)
     assert (sentences_of(first), second.text) == (sentences, code)
@@ -253,7 +245,7 @@ async def test_alternatives_come_in_the_order_of_scores() -> None:
 
 
 async def test_cache_keeps_results_with_and_without_figures_apart() -> None:
-    async with offering(script=miscounting, result_bytes=1 << 20) as (translator, _, _):
+    async with scripted(script=miscounting, result_bytes=1 << 20) as (translator, _, _):
         for _ in range(2):
             for keep, expected in ((True, "HUND 1"), (False, "HUND 2")):
                 decoding = DecodingOverrides(keep_figures=keep)
@@ -264,7 +256,7 @@ async def test_cache_keeps_results_with_and_without_figures_apart() -> None:
 
 async def test_keep_figures_of_a_request_applies_to_the_first_leg_of_a_pivot() -> None:
     pairs = ("de_en", "en_fr")
-    async with offering(script=miscounting, pairs=pairs) as (translator, _, _):
+    async with scripted(script=miscounting, pairs=pairs) as (translator, _, _):
         asked = TranslateRequest(("HUND 1",), "fr", "de")
         assert (await translator.translate(asked))[0].text == "HUND 1"
         asked = replace(asked, decoding=DecodingOverrides(keep_figures=False))
@@ -342,7 +334,7 @@ async def test_unknown_token_is_removed_if_the_source_has_no_such_characters() -
             log_probs[UNK] = 0.0
         return log_probs
 
-    async with offering(forgetful, ascii_only=True) as (translator, _, models):
+    async with scripted(forgetful, ascii_only=True) as (translator, _, models):
         (translation,) = await translator.translate(TranslateRequest(("ein hund!",), "en", "de"))
         attention = models[0].attention._model
     assert translation.text == "EINHUND!"
@@ -351,7 +343,7 @@ async def test_unknown_token_is_removed_if_the_source_has_no_such_characters() -
 
 
 async def test_attention_is_read_only_for_unknown_tokens() -> None:
-    async with offering(ascii_only=True) as (translator, _, models):
+    async with scripted(ascii_only=True) as (translator, _, models):
         attention = models[0].attention._model
         assert isinstance(attention, ScriptedAttention)
         await translator.translate(TranslateRequest(("ein hund!",), "en", "de"))
@@ -375,7 +367,7 @@ async def test_glossary_term_is_written_beside_unknown_tokens() -> None:
 
 async def test_kept_translation_is_aligned_with_its_final_text() -> None:
     store = TranslationStore(1)
-    async with offering(stopping, ascii_only=True) as (translator, repository, _):
+    async with scripted(stopping, ascii_only=True) as (translator, repository, _):
         done = await translator.translate(TranslateRequest(("ein § hund",), "en", "de"))
         kept = store.put(done)
         inspector = Inspector(repository, store)
@@ -399,7 +391,7 @@ async def test_no_answer_has_a_mark_of_an_unknown_token(
     texts: list[str], html: bool, hypotheses: int
 ) -> None:
     parts: list[Part] = []
-    async with offering(stopping, ascii_only=True) as (translator, _, _):
+    async with scripted(stopping, ascii_only=True) as (translator, _, _):
         asked = TranslateRequest(
             tuple(texts),
             "en",

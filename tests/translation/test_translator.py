@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from service.engine.errors import BackendFailed, SentenceTooLong
 from service.runtime.backend import Candidates, StepBatch
-from service.translation.admission import Admission
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
     DeadlineExceeded,
@@ -23,14 +21,13 @@ from service.translation.errors import (
     UnknownModel,
     UnsupportedPair,
 )
-from service.translation.loaded_model import LoadedModel
 from service.translation.markup import Markup
-from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment
 from service.translation.translator import Translator
 from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
 from tests.engine.watching import GatedBackend
 from tests.support.cycles import without_cycles
+from tests.support.offering import offering, translator_of
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
 
@@ -44,32 +41,23 @@ async def translating(
     pairs: Sequence[str] = ("de-en",),
     result_bytes: int = 0,
 ) -> AsyncIterator[Translator]:
-    async def load(bundle: FoundBundle) -> LoadedModel:
-        source, target = bundle.name.removeprefix("shout-").split("-")
-        manifest = make_manifest(bundle.name, source, target)
-        return await make_model(manifest, backend, result_bytes=result_bytes)
-
-    found = [FoundBundle(f"shout-{pair}", Path(pair)) for pair in pairs]
-    repository = ModelRepository(lambda: found, load)
-    await repository.reload()
-    try:
-        yield Translator(repository, Admission(max_tokens), FirstLetterDetector())
-    finally:
-        if isinstance(backend, GatedBackend):
-            # After a failed assertion, the engine thread must not wait for ever.
-            backend.gate.set()
-        await repository.close()
+    models = [
+        await make_model(
+            make_manifest(f"shout-{pair}", *pair.split("-")), backend, result_bytes=result_bytes
+        )
+        for pair in pairs
+    ]
+    async with offering(*models) as repository:
+        try:
+            yield translator_of(repository, max_tokens)
+        finally:
+            if isinstance(backend, GatedBackend):
+                # After a failed assertion, the engine thread must not wait for ever.
+                backend.gate.set()
 
 
 def gated() -> GatedBackend:
     return GatedBackend(shouting, make_limits())
-
-
-class FirstLetterDetector:
-    """Detects the language whose code the text begins with."""
-
-    def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
-        return tuple(Detection(code, 0.9) for code in languages if text.startswith(code))
 
 
 def request(*texts: str, **decoding: int) -> TranslateRequest:
