@@ -167,6 +167,48 @@ class Alignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate of a step of a beam search."""
+
+    id: int
+    parent: int
+    """Id of the candidate that it continues; 0 at the beginning."""
+    token: int
+    piece: str
+    log_probability: float
+    """What it adds to ``sum``; 0 if it is forced."""
+    sum: float
+    score: float
+    """Of the hypothesis that ends here, with all penalties."""
+    fate: Literal["kept", "pruned", "finished", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Tree of the beam search of one sentence."""
+
+    model: str
+    source: tuple[str, ...]
+    """Pieces of the source."""
+    steps: tuple[tuple[Candidate, ...], ...]
+    """The candidates of each step, best first."""
+    winner: int
+    """Id of the candidate that ends the translation."""
+    reproduced: bool
+    """Whether that is the kept translation; a GPU may round differently."""
+
+    @property
+    def path(self) -> tuple[Candidate, ...]:
+        """The candidates that make the translation, in order."""
+        every = {each.id: each for step in self.steps for each in step}
+        path, id = list[Candidate](), self.winner
+        while id:
+            path.append(every[id])
+            id = every[id].parent
+        return tuple(reversed(path))
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     piece: str
     log_prob: float

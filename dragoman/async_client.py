@@ -132,6 +132,7 @@ class AsyncClient:
     legs = _method(inspection.legs)
     attention = _method(inspection.attention)
     alignment = _method(inspection.alignment)
+    search = _method(inspection.search)
     attention_of = _method(inspection.attention_of)
     alignment_of = _method(inspection.alignment_of)
     score = _method(inspection.score)

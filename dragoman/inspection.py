@@ -1,4 +1,4 @@
-"""Builds the requests for attention, word alignment and scores. Sends nothing."""
+"""Builds the requests for attention, word alignment, searches and scores. Sends nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from dragoman import reading
-from dragoman.answers import Alignment, Attention, Chosen, Leg, Score, Translation
+from dragoman.answers import Alignment, Attention, Chosen, Leg, Score, Search, Translation
 from dragoman.options import Choice, Kind, Texts
 from dragoman.request import Call
 
@@ -82,6 +82,22 @@ def alignment(
         "GET",
         f"translations/{identifier}/alignment",
         lambda body: reading.result(Alignment, json.loads(body)),
+        query={"text": str(number), "leg": str(leg), "sentence": str(sentence)},
+    )
+
+
+def search(
+    translation: Translation | str, *, text: int | None = None, leg: int = 0, sentence: int = 0
+) -> Call[Search]:
+    """Tree of the beam search of a translated sentence; arguments as for ``attention``.
+
+    The service decodes the sentence again.
+    """
+    identifier, number = _place(translation, text)
+    return Call(
+        "GET",
+        f"translations/{identifier}/search",
+        lambda body: reading.search(json.loads(body)),
         query={"text": str(number), "leg": str(leg), "sentence": str(sentence)},
     )
 

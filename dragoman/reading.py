@@ -16,6 +16,7 @@ from dragoman.answers import (
     Alternative,
     Alternatives,
     Attention,
+    Candidate,
     Chosen,
     Confidence,
     Detection,
@@ -24,6 +25,7 @@ from dragoman.answers import (
     Quality,
     Readiness,
     Score,
+    Search,
     Sentence,
     Timings,
     Token,
@@ -102,6 +104,16 @@ def alternatives(answer: dict[str, Any]) -> Alternatives:
         tuple(results(Alternative, answer["alternatives"])),
         None if detected is None else result(Detection, detected),
         answer["model"],
+    )
+
+
+def search(answer: dict[str, Any]) -> Search:
+    return Search(
+        answer["model"],
+        tuple(answer["source"]),
+        tuple(tuple(results(Candidate, step["candidates"])) for step in answer["steps"]),
+        answer["winner"],
+        answer["reproduced"],
     )
 
 

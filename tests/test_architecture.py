@@ -156,6 +156,7 @@ MAY_IMPORT = {
     "service.state": {"service.state", "service.translation.types", "models.bundle.languages"},
     "service.figures": {
         "service.engine.errors",
+        "service.engine.search_tree",
         "service.figures",
         "service.helpers",
         "service.translation",
@@ -168,6 +169,7 @@ MAY_IMPORT = {
         "service.state",
         "service.translation",
         "service.engine.errors",
+        "service.engine.search_tree",
         "service.engine.types",
         "service.observability",
         "service.percent_encoding",

@@ -1,4 +1,4 @@
-"""Routes for attention maps, word alignments and scores.
+"""Routes for attention maps, word alignments, searches and scores.
 
 They serve translations that were requested with ``attention``, by id, and any pair of texts.
 """
@@ -30,6 +30,7 @@ from service.api.attention_parameters import (
     AttentionParameters,
     PlaceParameters,
     ScoreParameters,
+    SearchParameters,
     ViewParameters,
 )
 from service.api.bounds import RequestLimits
@@ -38,6 +39,7 @@ from service.api.middleware import facts_of
 from service.api.parameters import Fields, read_fields
 from service.api.responses import Json, refusals
 from service.api.schemas import Answer, answer_of
+from service.api.search_answers import SearchAnswer, search_json
 from service.figures.arrays import as_json, as_npy
 from service.figures.painter import Painter
 from service.translation.alignment import pharaoh
@@ -48,6 +50,7 @@ from service.translation.tasks import deadline
 _TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _FILES = {"application/octet-stream": _BINARY, "image/png": _BINARY}
+_PICTURES = {"svg": "image/svg+xml", "png": "image/png"}
 _ID = schemas.in_path("id", "The `id` that `POST /translate` answered with.")
 _ABOUT_KEPT = refusals(400, 403, 404, 410, 413, 429, 500, 503, 504)
 _ABOUT_GIVEN = refusals(400, 403, 404, 413, 429, 500, 503, 504)
@@ -130,6 +133,29 @@ def create_router(
             if parameters.format == "pharaoh":
                 return _pharaoh(aligned)
             return Json(alignment_answer(aligned))
+
+    @router.get(
+        "/translations/{id}/search",
+        summary="Tree of the search of a kept translation",
+        responses={
+            200: _or(SearchAnswer, {"image/svg+xml": _TEXT, "image/png": _BINARY}),
+            **_ABOUT_KEPT,
+        },
+        openapi_extra={"parameters": [_ID, *schemas.query(SearchParameters)]},
+    )
+    async def search(request: Request) -> Response:
+        """Of a translation requested with `attention`. The sentence is decoded again, and every
+        ranked candidate recorded."""
+        caller, fields = await read(request)
+        parameters = fields.parse(SearchParameters)
+        async with admitted(caller):
+            found = await inspector.search(_place(request, parameters), caller.counted_as)
+            facts_of(request).model = found.model
+            if parameters.format == "json":
+                content = await asyncio.to_thread(search_json, found)
+                return Response(content, media_type="application/json")
+            picture = await painter.search(found, parameters.format, caller.counted_as)
+            return Response(picture, media_type=_PICTURES[parameters.format])
 
     @router.post(
         "/attention",

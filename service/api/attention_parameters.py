@@ -76,6 +76,10 @@ class AlignmentParameters(PlaceParameters):
     format: Literal["json", "pharaoh"] = Field("json", description="`pharaoh` is `0-0 1-2`.")
 
 
+class SearchParameters(PlaceParameters):
+    format: Literal["json", "svg", "png"] = Field("json", description="Others are a drawing.")
+
+
 class _ModelParameters(ViewParameters):
     source: LanguageCode = Field(description="Language code of the source.", examples=["de"])
     target: LanguageCode = Field(description="Language code of the target.", examples=["en"])

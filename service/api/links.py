@@ -23,7 +23,9 @@ class Link:
 def _translations() -> list[Link]:
     made = {"id": "$response.body#/id"}
     kept = {"id": "$request.path.id"}
-    inside = [("get", f"/translations/{{id}}{below}") for below in ("/attention", "/alignment")]
+    inside = [
+        ("get", f"/translations/{{id}}/{below}") for below in ("attention", "alignment", "search")
+    ]
     whole = ("get", "/translations/{id}")
     return [
         *(

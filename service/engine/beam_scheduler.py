@@ -47,6 +47,7 @@ class BeamScheduler(BatchScheduler):
         return (
             options.rows <= self.limits.rows_per_slot
             and not options.independent
+            and not options.recorded
             and not options.target_prefix
             and not options.suppress_sequences
             and options.repetition_penalty == 1

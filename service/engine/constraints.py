@@ -55,7 +55,10 @@ class Constraints:
     def of(
         cls, options: DecodingOptions, source_length: int, eos_id: int, unk_id: int
     ) -> Constraints | None:
-        """Constraints for these options, or ``None`` for plain beam search."""
+        """Constraints for these options, or ``None`` for plain beam search.
+
+        The result is an instance of the class, or of ``AlternativeWords``.
+        """
         if options.alternative_words is not None:
             return AlternativeWords(options, source_length, eos_id, unk_id)
         constraints = cls(options, source_length, eos_id, unk_id)

@@ -25,6 +25,7 @@ scores by which came first. So a result depends only on the sentence's own candi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -36,6 +37,7 @@ from service.engine.constraints import Constraints, gather_edits
 from service.engine.endings import Endings
 from service.engine.errors import BackendFailed
 from service.engine.history import History
+from service.engine.recording import RecordedConstraints
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import BARRED, EMPTY_ROW, Candidates, FloatArray, Limits, StepBatch
 
@@ -103,7 +105,8 @@ class Search:
         slot = self.count
         self.count += 1
         self._options.append(options)
-        constraints = Constraints.of(options, source_length, self._eos_id, self._unk_id)
+        kind = RecordedConstraints if options.recorded else Constraints
+        constraints = kind.of(options, source_length, self._eos_id, self._unk_id)
         self._constraints.append(constraints)
         self._constrained += constraints is not None
         self._scored += options.needs_scores(constraints is not None)
@@ -360,7 +363,11 @@ class Search:
             for row in np.flatnonzero(old_sums_K > _DEAD).tolist():
                 coverage = 0.0 if constraints is None else constraints.coverage(row, stuck=True)
                 endings.add_cut(row, length, float(old_sums_K[row]), coverage)
-        return endings.decoded(partial(self._history.trace, slot))
+        decoded = endings.decoded(partial(self._history.trace, slot))
+        recorded = self._constraints[slot]
+        if isinstance(recorded, RecordedConstraints):
+            return replace(decoded, tree=recorded.tree)
+        return decoded
 
 
 def _replace(items: list[T], place: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from models.bundle.manifest import LengthNormalisation as LengthNormalisation
+from service.engine.search_tree import SearchTree
 
 MOST_SAMPLED = 256
 """Likeliest tokens that a token is drawn from, at most. More cost every sentence in the batch."""
@@ -120,6 +121,8 @@ class DecodingOptions:
     the words."""
     min_alternative_expansion_prob: float = 0.0
     """Least probability of an alternative."""
+    recorded: bool = False
+    """Returns the tree of the search. Changes nothing else; alternative words have none."""
 
     def __post_init__(self) -> None:
         def require(condition: bool, claim: str) -> None:
@@ -166,6 +169,7 @@ class DecodingOptions:
             require(self.coverage_penalty == 0, "alternative words have no coverage_penalty")
             require(self.prefix_bias_beta == 0, "alternative words have no prefix_bias_beta")
             require(self.length_penalty == 0, "alternative words have no length_penalty")
+            require(not self.recorded, "the search for alternative words is not recorded")
         if self.samples:
             require(self.beam_size == 1, "sampling needs beam_size 1")
             require(self.coverage_penalty == 0, "sampling has no coverage_penalty")
@@ -307,3 +311,5 @@ class Decoded:
     hypotheses: tuple[Hypothesis, ...]
     finish_reason: FinishReason
     durations: Durations = field(default=Durations(), compare=False)
+    tree: SearchTree | None = None
+    """Only if the search was ``recorded``."""

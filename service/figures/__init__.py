@@ -1,1 +1,1 @@
-"""Attention maps as PNG heat maps, NumPy files and JSON."""
+"""Attention maps as PNG heat maps, NumPy files and JSON; trees of searches as SVG and PNG."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import io
 import math
-import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from service.figures.labels import INK, LONGEST_LABEL, LabelWriter, resolution
 from service.translation.attention import Maps, numbered
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-MOST_PIXELS = 4096
-"""Bound of the width and of the height."""
-
-_PIXELS_PER_INCH = 144
 _CELL = 0.3
 """Inches; the largest side of a cell."""
 _LONGEST_PANEL, _LONGEST_OF_SHEET, _SHORTEST_PANEL = 9.0, 3.6, 0.6
@@ -34,12 +30,8 @@ _GAP, _MARGIN = 0.4, 1.2
 _PANELS_ABREAST = 4
 _LEAST_LABEL_SPACING = 0.1
 _LARGEST_FONT = 9.0
-_LONGEST_LABEL = 16
-_FONT = "DejaVu Sans"
-"""Bundled with matplotlib, so labels look the same on every machine."""
-_NO_GLYPH = "□"
 _COLOURS = ("#fcfbf8", "#d3e0ee", "#86aed6", "#3a6fb5", "#173f7d", "#0a1d45")
-_INK, _PALE = "#22262e", "#c9ccd3"
+_PALE = "#c9ccd3"
 _NAMES = {
     "cross": ("cross-attention", "translation", "source"),
     "encoder": ("encoder self-attention", "source", "source"),
@@ -61,12 +53,6 @@ class _Sheet:
     """Sizes of the labels in points."""
 
 
-def answer(parts: Sequence[bytes]) -> list[bytes]:
-    """In a helper process: a PNG of pickled ``Maps``, which only the service itself sends."""
-    (maps,) = parts
-    return [draw(pickle.loads(maps))]
-
-
 def draw(maps: Maps) -> bytes:
     """A PNG of all maps on one colour scale. Blocks; call from one thread at a time."""
     from matplotlib.cm import ScalarMappable
@@ -74,7 +60,7 @@ def draw(maps: Maps) -> bytes:
     from matplotlib.figure import Figure
 
     layers, heads = maps.weights_LHRC.shape[:2]
-    sheet, put = _plan(maps), _Writer()
+    sheet, put = _plan(maps), LabelWriter()
     figure = Figure(figsize=sheet.size, facecolor="white", layout="constrained")
     panels = figure.subplots(layers * sheet.lines_per_layer, sheet.abreast, squeeze=False)
     scale = Normalize(0, max(float(maps.weights_LHRC.max(initial=0)), 1e-6))
@@ -95,12 +81,11 @@ def draw(maps: Maps) -> bytes:
     _label(panels, maps, sheet, put)
     bar = figure.colorbar(ScalarMappable(scale, colours), ax=panels, aspect=40, pad=0.02)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=7, length=2, color=_PALE, labelcolor=_INK)
+    bar.ax.tick_params(labelsize=7, length=2, color=_PALE, labelcolor=INK)
     put(figure.suptitle, maps.model, fontsize=11, weight="bold")
     put(figure.supxlabel, _contents(maps), fontsize=9)
     file = io.BytesIO()
-    dots = min(_PIXELS_PER_INCH, *(MOST_PIXELS / side for side in sheet.size))
-    figure.savefig(file, format="png", dpi=dots)
+    figure.savefig(file, format="png", dpi=resolution(sheet.size))
     return file.getvalue()
 
 
@@ -128,7 +113,7 @@ def _spacing(length: float, count: int) -> tuple[int, float]:
 
 
 def _room(labels: Sequence[str], font: float) -> float:
-    longest = max((min(len(label), _LONGEST_LABEL) for label in labels), default=0)
+    longest = max((min(len(label), LONGEST_LABEL) for label in labels), default=0)
     return longest * font * 0.6 / 72
 
 
@@ -140,7 +125,7 @@ def _frame(axes: Axes) -> None:
         spine.set(color=_PALE, linewidth=0.6)
 
 
-def _label(panels: NDArray[np.object_], maps: Maps, sheet: _Sheet, put: _Writer) -> None:
+def _label(panels: NDArray[np.object_], maps: Maps, sheet: _Sheet, put: LabelWriter) -> None:
     """Label the rows of the first column of panels, and the columns of the first line."""
     _, row_name, column_name = _NAMES[maps.kind]
     rows = range(0, len(maps.rows), sheet.steps[0])
@@ -173,23 +158,3 @@ def _contents(maps: Maps) -> str:
         else:
             parts.append(f"{name}{'s' * (len(chosen) > 1)} {', '.join(map(str, chosen))}")
     return " · ".join(parts)
-
-
-class _Writer:
-    """Writes arbitrary text: never parsed as a formula, with a box for each missing glyph."""
-
-    def __init__(self) -> None:
-        from matplotlib.font_manager import findfont, get_font
-
-        self._known = frozenset(get_font(findfont(_FONT)).get_charmap())
-
-    def __call__(self, setter: Callable[..., Any], text: str | list[str], **look: Any) -> None:
-        shown = self._shown(text) if isinstance(text, str) else [self._label(each) for each in text]
-        setter(shown, family=_FONT, color=_INK, parse_math=False, **look)
-
-    def _label(self, text: str) -> str:
-        short = text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
-        return self._shown(short)
-
-    def _shown(self, text: str) -> str:
-        return "".join(c if c.isprintable() and ord(c) in self._known else _NO_GLYPH for c in text)

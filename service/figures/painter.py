@@ -1,4 +1,4 @@
-"""Draws heat maps in a helper process, one at a time, with a bounded queue.
+"""Draws pictures in a helper process, one at a time, with a bounded queue.
 
 matplotlib is not thread-safe, and would hold the interpreter lock for up to a second while requests
 wait. The process starts with the first picture.
@@ -10,9 +10,11 @@ import logging
 import pickle
 
 from service.engine.errors import BackendFailed
+from service.figures.tree import Format
 from service.helpers.helper import HelperFailed, Helpers
 from service.translation.admission import Admission
 from service.translation.attention import Maps
+from service.translation.recorded_search import RecordedSearch
 
 logger = logging.getLogger(__name__)
 
@@ -27,18 +29,25 @@ class Painter:
     def __init__(self) -> None:
         self._admission = Admission(MOST_WAITING)
         self._helpers = Helpers(
-            "service.figures.heatmap", count=1, seconds=_SECONDS, answer_bytes=_PICTURE_BYTES
+            "service.figures.drawing", count=1, seconds=_SECONDS, answer_bytes=_PICTURE_BYTES
         )
 
     async def heatmap(self, maps: Maps, caller: str = "") -> bytes:
-        """A PNG, see ``heatmap.draw``. An unknown ``caller``, which is empty, takes no turns.
+        """A PNG, see ``heatmap.draw``; raises as ``search``."""
+        return await self._picture((maps, "png"), caller)
+
+    async def search(self, found: RecordedSearch, format: Format, caller: str = "") -> bytes:
+        """An SVG or PNG, see ``tree.draw``. An unknown ``caller``, which is empty, takes no turns.
 
         Raises ``Overloaded`` while ``MOST_WAITING`` pictures are pending, see ``Admission``, and
         ``BackendFailed`` if the picture cannot be drawn.
         """
+        return await self._picture((found, format), caller)
+
+    async def _picture(self, wanted: tuple[Maps | RecordedSearch, Format], caller: str) -> bytes:
         with self._admission.admitted(1, caller):
             try:
-                (picture,) = await self._helpers.ask(pickle.dumps(maps), caller=caller or None)
+                (picture,) = await self._helpers.ask(pickle.dumps(wanted), caller=caller or None)
             except HelperFailed as error:
                 logger.error("a picture could not be drawn: %s", error)
                 raise BackendFailed("the picture could not be drawn") from error

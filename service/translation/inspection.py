@@ -1,4 +1,4 @@
-"""Attention, word alignment and scores of stored translations and of given pairs of texts.
+"""Attention, word alignment, searches and scores of stored translations and of pairs of texts.
 
 Each call leases one model, which stays loaded until the call ends.
 """
@@ -28,6 +28,7 @@ from service.translation.errors import (
     UnsupportedPair,
 )
 from service.translation.loaded_model import DirectedModel
+from service.translation.recorded_search import RecordedSearch, record_search
 from service.translation.repository import ModelRepository
 from service.translation.scoring import Score, score
 from service.translation.store import TranslationStore
@@ -140,6 +141,13 @@ class Inspector:
                 alignment = await align(tokens, sentence.source, decoded)
         changed = edited(decoded, alignment, sentence.edits)
         return AlignedPair(Pair(sentence.source, changed.text), changed.alignment)
+
+    async def search(self, place: Place, caller: str = "") -> RecordedSearch:
+        """The search of a stored sentence; raises the errors of ``record_search`` and ``texts``."""
+        leg, sentence = self._sentence(place)
+        with self._admission.admitted(1, caller):
+            async with self._leased_for(leg) as directed:
+                return await record_search(directed, sentence, caller)
 
     async def attention_of(
         self, pair: Pair, choice: ModelChoice, selection: MapSelection, caller: str = ""

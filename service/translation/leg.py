@@ -88,11 +88,12 @@ async def _given() -> None:
 async def _sentence(
     directed: DirectedModel, sentence: Sentence, standing: Standing
 ) -> TranslatedSentence:
-    decoded = await decode_sentence(directed, sentence, sentence.options, standing)
+    options = sentence.options
+    decoded = await decode_sentence(directed, sentence, options, standing)
     forced = Forced()
     prefix = sentence.prefix
     if sentence.occurrences:
-        decoded, forced = await _with_terms(directed, sentence, decoded, standing)
+        decoded, forced, options = await _with_terms(directed, sentence, decoded, standing)
         prefix = forced.beginning
     outputs = [
         await final_text(directed, sentence, hypothesis, prefix, standing.caller)
@@ -110,6 +111,7 @@ async def _sentence(
         hypotheses=tuple(rendered),
         scores=tuple(hypothesis.score for hypothesis in decoded.hypotheses),
         finish_reason=decoded.finish_reason,
+        options=options,
         edits=outputs[0].edits,
         durations=decoded.durations,
     )
@@ -174,9 +176,10 @@ async def rendered_text(
 
 async def _with_terms(
     directed: DirectedModel, sentence: Sentence, decoded: Decoded, standing: Standing
-) -> tuple[Decoded, Forced]:
-    """The sentence decoded with forced terms, and the forced beginning."""
+) -> tuple[Decoded, Forced, DecodingOptions]:
+    """The sentence decoded with forced terms, the forced beginning, and the options for that."""
     latest, tokenizer = decoded, directed.model.tokenizers.target
+    options = sentence.options
     given = beginning = spelled_out(sentence.prefix, tokenizer)
 
     def best() -> Hypothesis:
@@ -190,7 +193,7 @@ async def _with_terms(
         return found.alignment
 
     async def go_on(prefix: str) -> str | None:
-        nonlocal latest, beginning, output
+        nonlocal latest, beginning, options, output
         token_ids = directed.written(tokenizer.encode(prefix))
         if len(token_ids) >= directed.model.manifest.limits.target_length:
             return None
@@ -213,7 +216,7 @@ async def _with_terms(
     gone = displaced(first, sentence.occurrences, await align_latest(first))
     occurrences = [each for each in sentence.occurrences if sayable(each.term.target)]
     await force_terms(first, occurrences, align_latest, go_on, prefix=given)
-    return latest, Forced(given, beginning, gone)
+    return latest, Forced(given, beginning, gone), options
 
 
 def _leg(directed: DirectedModel, text: Text, sentences: Sequence[TranslatedSentence]) -> Leg:

@@ -1,12 +1,13 @@
-"""Bounded LRU store of recent translations, by id, for later attention requests.
+"""Bounded LRU store of recent translations, by id, for later requests about them.
 
-Keeps texts and token ids; attention maps are recomputed from them. Event loop only.
+Keeps texts, token ids and options; attention maps and searches are recomputed from them. Event loop
+only.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 from uuid import uuid4
@@ -16,7 +17,7 @@ from service.translation.types import Translation
 
 _BYTES_PER_ENTRY = 700
 _BYTES_PER_TEXT = 900
-_BYTES_PER_SENTENCE = 500
+_BYTES_PER_SENTENCE = 800
 _BYTES_PER_TOKEN = 40
 _BYTES_PER_EDIT = 300
 _BYTES_PER_CHARACTER = 4
@@ -102,7 +103,14 @@ def _size_of_text(translation: Translation) -> int:
     for sentence in sentences:
         texts += (sentence.source, sentence.target, *sentence.hypotheses)
     characters = sum(map(len, texts))
-    tokens = sum(len(sentence.source_ids) + len(sentence.target_ids) for sentence in sentences)
+    sequences: list[Collection[int]] = []
+    for each in sentences:
+        options = each.options
+        sequences += (each.source_ids, each.target_ids, options.target_prefix, *options.completions)
+    for leg in translation.legs:
+        # The sentences of a text share them.
+        sequences += [ids for each in leg.sentences[:1] for ids in each.options.suppress_sequences]
+    tokens = sum(map(len, sequences))
     edits = sum(len(sentence.edits) for sentence in sentences)
     return (
         _BYTES_PER_TEXT

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, zip_longest
 from typing import TypeVar
 
-from service.engine.types import Durations, FinishReason, Priority
+from service.engine.types import DecodingOptions, Durations, FinishReason, Priority
 from service.translation.confidence import Confidence
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.edits import Edit
@@ -112,6 +112,8 @@ class TranslatedSentence:
     scores: tuple[float, ...]
     """Of each hypothesis; ``NaN`` if not requested and not needed by the search."""
     finish_reason: FinishReason
+    options: DecodingOptions = field(compare=False)
+    """Of the search that found ``target_ids``."""
     edits: tuple[Edit, ...] = ()
     """The edits from the decoded text of ``target_ids`` to ``target``."""
     durations: Durations = field(default=Durations(), compare=False)

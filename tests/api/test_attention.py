@@ -103,18 +103,77 @@ async def test_words_are_aligned(client: httpx.AsyncClient, kept: str) -> None:
     assert response.text == "0-0 1-1 2-2\n"
 
 
+async def test_search_of_a_kept_sentence_ends_with_its_translation(
+    client: httpx.AsyncClient, kept: str
+) -> None:
+    document = (await get(client, f"{kept}/search", text=1, sentence=1)).json()
+    assert document["source"] == [*"Wie geht es?", "</s>"]
+    assert (document["model"], document["reproduced"]) == ("shout-de-en", True)
+    every = {each["id"]: each for step in document["steps"] for each in step["candidates"]}
+    assert list(every) == list(range(1, len(every) + 1))
+    assert max(len(step["candidates"]) for step in document["steps"]) == 4
+    winner, pieces = document["winner"], []
+    assert every[winner]["fate"] == "finished"
+    while winner:
+        pieces.append(every[winner]["piece"])
+        winner = every[winner]["parent"]
+    assert pieces[::-1] == [*"WIE GEHT ES?", "</s>"]
+    for each in every.values():
+        before = every[each["parent"]]["sum"] if each["parent"] else 0.0
+        assert each["sum"] == pytest.approx(before + each["log_probability"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam_size": 1},
+        {"beam_size": 4, "num_hypotheses": 3, "length_penalty": 0.0},
+        {"prefix": "JA, d"},
+        {"target_prefix": "NEIN, ", "prefix_bias_beta": 0.9},
+        {"sampling_topk": 5, "sampling_temperature": 3.0, "seed": 7},
+        {"coverage_penalty": 1.0, "no_repeat_ngram_size": 2, "disable_unk": True},
+        {"max_decoding_length": 3},
+    ],
+)
+async def test_search_repeats_the_options_of_the_translation(
+    client: httpx.AsyncClient, options: dict[str, Any]
+) -> None:
+    body = {"q": "ja, das", "attention": True, **DE_EN, **options}
+    translated = (await client.post("/translate", json=body)).json()
+    document = (await get(client, f"{translated['id']}/search")).json()
+    assert document["reproduced"]
+    every = {each["id"]: each for step in document["steps"] for each in step["candidates"]}
+    winner, text = document["winner"], ""
+    while winner:
+        text = every[winner]["piece"].replace("</s>", "") + text
+        winner = every[winner]["parent"]
+    assert text == translated["translatedText"]
+
+
+async def test_search_is_drawn_as_svg_and_png(client: httpx.AsyncClient, kept: str) -> None:
+    response = await get(client, f"{kept}/search", format="svg")
+    assert response.headers["content-type"] == "image/svg+xml"
+    assert b"</svg>" in response.content
+    response = await get(client, f"{kept}/search", format="png")
+    assert response.headers["content-type"] == "image/png"
+    assert response.content.startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("path", "parameters", "status", "problem"),
     [
         ("", {}, 404, "there is no translation nothing, or it is no longer kept"),
         ("/attention", {}, 404, "there is no translation"),
         ("/alignment", {}, 404, "there is no translation"),
+        ("/search", {}, 404, "there is no translation"),
         ("/attention", {"kind": "self"}, 400, "kind parameter must be 'encoder'"),
         ("/attention", {"format": "gif"}, 400, "format parameter must be 'json'"),
         ("/attention", {"text": "-1"}, 400, "text parameter must be greater"),
         ("/attention", {"text": "x"}, 400, "text parameter is not a number"),
         ("/alignment", {"sentence": "9" * 30}, 400, "sentence parameter"),
         ("/alignment", {"format": "png"}, 400, "format parameter must be"),
+        ("/search", {"format": "npy"}, 400, "format parameter must be"),
+        ("/search", {"leg": "9" * 30}, 400, "leg parameter"),
     ],
 )
 async def test_invalid_attention_request_is_refused_by_name(
@@ -304,4 +363,9 @@ async def test_openapi_document_describes_the_attention_routes(client: httpx.Asy
         "image/png",
     }
     assert {"400", "404", "410", "503"} <= set(described["responses"])
+    assert set(paths["/translations/{id}/search"]["get"]["responses"]["200"]["content"]) == {
+        "application/json",
+        "image/svg+xml",
+        "image/png",
+    }
     assert {"400", "413", "503"} <= set(paths["/score"]["post"]["responses"])

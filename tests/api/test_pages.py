@@ -127,7 +127,8 @@ async def test_openapi_document_describes_all_routes(client: httpx.AsyncClient) 
     document = (await client.get("/openapi.json")).json()
     assert set(document["paths"]) >= {
         *("/translate", "/languages", "/detect", "/translate_file", "/frontend/settings"),
-        *("/translations/{id}/attention", "/translations/{id}/alignment", "/attention", "/score"),
+        *("/translations/{id}/attention", "/translations/{id}/alignment"),
+        *("/translations/{id}/search", "/attention", "/score"),
         *("/models", "/models/reload", "/livez", "/readyz", "/health", "/metrics"),
     }
     assert not {"/", "/docs", "/static"} & set(document["paths"]), "pages are for people"

@@ -77,6 +77,18 @@ def test_attention_equals_endpoint_and_rows_sum_to_one(
     assert np.array_equal(some.weights, found.weights[[0, 1], 3:])
 
 
+def test_search_has_the_path_to_the_translation(client: Client) -> None:
+    texts = ["Zwei Hunde.", "Eine Frau liest. Ein Hund läuft durch den Schnee."]
+    translation = client.translate(texts, source="de", target="en", attention=True)[1]
+    search = client.search(translation, sentence=1)
+    [leg] = client.legs(translation)
+    assert search.source == leg.sentences[1].source_pieces
+    assert tuple(each.piece for each in search.path) == leg.sentences[1].target_pieces
+    assert search.reproduced
+    assert {len(step) for step in search.steps} == {8}
+    assert {each.fate for each in search.path} == {"kept", "finished"}
+
+
 def test_inspection_of_given_texts_equals_that_of_translation(client: Client) -> None:
     translation = client.translate("Zwei Hunde.", source="de", target="en", attention=True)
     pair: dict[str, Any] = {"source": "de", "target": "en"}

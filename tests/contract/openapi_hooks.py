@@ -123,6 +123,7 @@ REFUSALS = (
         (
             "POST /attention",
             *("GET /translations/{id}/attention", "GET /translations/{id}/alignment"),
+            "GET /translations/{id}/search",
         ),
         "does not exist|is an empty range",
         "models differ in layers and heads, and translations in sentences",

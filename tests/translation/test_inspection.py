@@ -3,13 +3,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from service.engine.errors import SentenceTooLong
-from service.engine.types import FinishReason
+from service.engine.types import DecodingOptions, FinishReason
 from service.loading.discovery import discover
 from service.translation.attention import MapSelection
 from service.translation.errors import (
@@ -68,6 +69,7 @@ def translated(*sources: str, version: str = "1", model: str = "a") -> Translati
             (source.upper(),),
             (-0.05,),
             FinishReason.COMPLETE,
+            DecodingOptions(beam_size=2, min_decoding_length=0),
         )
         for source in sources
     )
@@ -87,6 +89,8 @@ async def test_stored_translation_has_maps_and_alignment(
     assert leg.sentences[1].target_pieces[-2:] == ("I", "</s>")
     maps = await inspector.attention(Place(kept, 1, 0, 1), MapSelection())
     assert maps.rows == leg.sentences[1].target_pieces
+    search = await inspector.search(Place(kept, 1, 0, 1))
+    assert (search.source_pieces, search.reproduced) == ((*"zwei drei", "</s>"), True)
     aligned = await inspector.alignment(Place(kept, 1, 0, 1))
     assert aligned.pair == Pair("zwei drei", "ZWEI DREI")
     assert [(link.source, link.target) for link in aligned.alignment.links()] == [(0, 0), (1, 1)]
@@ -110,10 +114,16 @@ async def test_nonexistent_place_is_refused_with_the_counts(
         await inspector.attention(place, MapSelection())
     with pytest.raises(InvalidOption, match=problem):
         await inspector.alignment(place)
+    with pytest.raises(InvalidOption, match=problem):
+        await inspector.search(place)
 
 
 async def test_unknown_translation_id_raises_unknown_translation(inspector: Inspector) -> None:
-    for looking in (inspector.texts("x"), inspector.alignment(Place("x"))):
+    for looking in (
+        inspector.texts("x"),
+        inspector.alignment(Place("x")),
+        inspector.search(Place("x")),
+    ):
         with pytest.raises(UnknownTranslation):
             await looking
 
@@ -127,9 +137,38 @@ async def test_other_model_or_version_raises_model_gone(
         inspector.texts(kept),
         inspector.attention(Place(kept), MapSelection()),
         inspector.alignment(Place(kept)),
+        inspector.search(Place(kept)),
     ):
         with pytest.raises(ModelGone, match="no longer on offer: translate again"):
             await looking
+
+
+async def test_search_that_finds_another_translation_says_so(
+    inspector: Inspector, store: TranslationStore
+) -> None:
+    kept = translated("ja")
+    (leg,) = kept.legs
+    other = replace(leg.sentences[0], target_ids=TOKENIZER.encode("NEIN"))
+    kept = replace(kept, legs=(replace(leg, sentences=(other,)),))
+    search = await inspector.search(Place(store.put([kept])))
+    assert not search.reproduced
+    best = search.tree.steps[-1][0]
+    assert search.winner == best.id
+    assert TOKENIZER.decode(search.tree.token_ids(best)) == "JA"
+
+
+async def test_cancelled_search_leaves_the_engine(
+    inspector: Inspector, store: TranslationStore, repository: ModelRepository
+) -> None:
+    kept = store.put([translated("ja")])
+    async with repository.lease(DE_EN) as (directed,):
+        (engine,) = directed.model.engine._general
+        searching = asyncio.create_task(inspector.search(Place(kept)))
+        while not engine.load:
+            await asyncio.sleep(0)
+        searching.cancel()
+        await asyncio.gather(searching, return_exceptions=True)
+        assert engine.load == 0
 
 
 async def test_any_pair_of_texts_has_maps_and_alignment(inspector: Inspector) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.types import FinishReason
+from service.engine.types import DecodingOptions, FinishReason
 from service.translation.store import TranslationStore, UnknownTranslation, size_of
 from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
 
@@ -33,6 +33,7 @@ def make(characters: int = 40, tokens: int = 12, sentences: int = 1, seed: int =
             hypotheses=(text(2 * n + 2),),
             scores=(-0.5 - n,),
             finish_reason=FinishReason.COMPLETE,
+            options=DecodingOptions(target_prefix=ids(n)[:3], max_decoding_length=300 + n),
         )
         for n in range(sentences)
     )
