@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
+    # OpenBLAS reads this when NumPy is first imported; OPENBLAS_NUM_THREADS has precedence. Its
+    # threads wait for each other in busy loops: beside other programs, a product of small matrices
+    # takes ten times the processor time (docs/log.md).
+    os.putenv("OMP_NUM_THREADS", "1")
     try:
         from service import cli
     except ModuleNotFoundError as missing:

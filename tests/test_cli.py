@@ -243,6 +243,23 @@ def test_version_option_prints_the_version(capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr().out == f"dragoman {service.__version__}\n"
 
 
+def test_numpy_has_one_thread() -> None:
+    program = (
+        "import os, sys; from service.__main__ import main;"
+        "assert 'numpy' not in sys.modules; sys.argv = ['dragoman', 'models', 'list'];"
+        "main(); import numpy; print(len(os.listdir('/proc/self/task')))"
+    )
+    environment = {name: v for name, v in os.environ.items() if name != "OMP_NUM_THREADS"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert ran.stdout.splitlines()[-1] == "1"
+
+
 def start(*program: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, *program],

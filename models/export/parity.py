@@ -63,9 +63,13 @@ def translate_all(
     precisions: Sequence[Precision],
     sources: Sequence[tuple[int, ...]],
     searching: Searching,
+    limit: int | None = None,
 ) -> list[Translated]:
-    """Translations of every source; one precision after another, since graphs may be large."""
-    limit = network.config.max_length
+    """Translations of every source; one precision after another, since graphs may be large.
+
+    ``limit`` is the length limit of a translation, by default the positions of the network.
+    """
+    limit = network.config.max_length if limit is None else limit
 
     def by(decoder: Decoder, name: str) -> list[tuple[list[Hypothesis], float]]:
         """Hypotheses of each source, and the least margin of a step."""

@@ -79,6 +79,9 @@ class Publication:
     decoding: DecodingDefaults
     provenance: Provenance
     shortlist: Path | None = None
+    proof_length: int | None = None
+    """Length limit of the translations that prove the bundle; by default the network's positions.
+    """
 
     def source_ids(self, sentence: Sentence) -> tuple[int, ...]:
         tokenizer = self.tokenizers.source
@@ -193,7 +196,14 @@ def _translate(
         places = [place for place, sentence in enumerate(sentences) if sentence.direction == i]
         searching = searching_of(publication.decoding, special, direction.target_prefix)
         sources = [publication.source_ids(sentences[place]) for place in places]
-        translated = translate_all(publication.network, directory, precisions, sources, searching)
+        translated = translate_all(
+            publication.network,
+            directory,
+            precisions,
+            sources,
+            searching,
+            publication.proof_length,
+        )
         found |= dict(zip(places, translated, strict=True))
     return [found[place] for place in range(len(sentences))]
 

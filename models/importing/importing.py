@@ -29,6 +29,7 @@ from models.importing.texts import (
     LEAST_CALIBRATING,
     LONGEST_GENERATED,
     LONGEST_PROVED,
+    LONGEST_TRANSLATED,
     Texts,
     calibrating,
     generated,
@@ -118,6 +119,7 @@ def import_model(
             tokenizer_files=tokenizer_files,
             limits=SentenceLimits(source_length=longest, target_length=longest),
             decoding=imported.decoding,
+            proof_length=None if texts else min(LONGEST_TRANSLATED, longest),
             provenance=Provenance(
                 recipe=f"import of {imported.kind}",
                 commit=commit(),

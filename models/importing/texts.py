@@ -20,7 +20,7 @@ PROVED = 48
 """Number of sentences; each takes seconds with a large network."""
 GENERATED_PROVED = 8
 """Number of generated sentences that prove a network without texts, each of at most
-``LONGEST_PROVED`` pieces; a network that does not know them hardly ever ends their translations."""
+``LONGEST_PROVED`` pieces."""
 LONGEST_PROVED = 10
 LEAST_CALIBRATING = 10
 """Least number of sentences for calibration; fewer miss the ranges of most activations."""
@@ -30,6 +30,9 @@ GENERATED = 64
 """Number of generated sentences for calibration, over all directions, each of at most
 ``LONGEST_GENERATED`` pieces, as measured in docs/log.md."""
 LONGEST_GENERATED = 30
+LONGEST_TRANSLATED = 30
+"""Length limit of translations of generated sentences, in the proof and for calibration: a network
+may never end the translation of a text that it does not know."""
 
 LONGEST_TEXT = 10_000
 """Number of lines that are read of a file."""
@@ -116,13 +119,14 @@ def proving(texts: Sequence[Sequence[str]], *, shown: bool) -> list[Sentence]:
 
 
 def calibrating(publication: Publication, texts: Sequence[Sequence[str]]) -> list[Pair]:
-    """Texts with the network's own greedy translations."""
+    """Texts with the network's own greedy translations, of the length that the proof permits."""
     pairs: list[Pair] = []
     each = max(1, CALIBRATING // max(1, sum(map(bool, texts))))
     network = publication.network
     for i, (direction, own) in enumerate(zip(publication.directions, texts, strict=True)):
         sources = [publication.source_ids(Sentence(text, i)) for text in own[:each]]
-        for place, found in greedy_all(network, sources, SPECIAL_IDS, direction.target_prefix):
-            target = (SPECIAL_IDS.bos, *direction.target_prefix, *found)
+        prefix, limit = direction.target_prefix, publication.proof_length
+        for place, found in greedy_all(network, sources, SPECIAL_IDS, prefix, limit):
+            target = (SPECIAL_IDS.bos, *prefix, *found)
             pairs.append((sources[place], target[: network.config.max_length]))
     return pairs

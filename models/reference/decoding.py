@@ -52,15 +52,19 @@ def greedy_all(
     sources: Sequence[Sequence[int]],
     special: SpecialIds,
     prefix: Sequence[int] = (),
+    limit: int | None = None,
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Each source's index in ``sources`` and its greedy translation; longest sources first.
 
     Sources end with ``eos``. ``prefix`` is forced after ``bos`` and not part of the translation.
+    ``limit`` is the largest length, prefix included, by default the positions of the network.
     """
+    limit = network.config.max_length if limit is None else limit
     longest_first = sorted(range(len(sources)), key=lambda place: (-len(sources[place]), place))
     for start in range(0, len(longest_first), ROWS):
         places = longest_first[start : start + ROWS]
-        found = _greedy_together(network, [sources[place] for place in places], special, prefix)
+        together = [sources[place] for place in places]
+        found = _greedy_together(network, together, special, prefix, limit)
         yield from zip(places, found, strict=True)
 
 
@@ -69,6 +73,7 @@ def _greedy_together(
     sources: Sequence[Sequence[int]],
     special: SpecialIds,
     prefix: Sequence[int],
+    limit: int,
 ) -> list[tuple[int, ...]]:
     longest = max(map(len, sources))
     each = [network.source_keys_values(network.encode(source)) for source in sources]
@@ -90,7 +95,7 @@ def _greedy_together(
     tokens_R = np.full(len(sources), special.bos)
     ended_R = np.zeros(len(sources), np.bool_)
     steps: list[NDArray[np.int64]] = []
-    for position in range(default_max_length(longest, network.config.max_length)):
+    for position in range(default_max_length(longest, limit)):
         logits_RV, present = network.step(tokens_R, position, source, past, visible_R11S)
         past = list(present)
         if position < len(prefix):

@@ -348,8 +348,10 @@ class ReferenceTransformer:
         return normalised * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def _linear(self, name: str, x: FloatArray) -> FloatArray:
-        product: FloatArray = x @ self.weights[f"{name}.weight"].T
-        return product + self.weights[f"{name}.bias"]
+        # NumPy multiplies each matrix of [R, 1, W] on its own, which reads the weight R times.
+        rows = x.reshape(-1, x.shape[-1])
+        product: FloatArray = rows @ self.weights[f"{name}.weight"].T
+        return product.reshape(*x.shape[:-1], -1) + self.weights[f"{name}.bias"]
 
     def _heads(self, x: FloatArray) -> FloatArray:
         """``[..., T, W]`` to ``[..., H, T, D]``."""

@@ -166,6 +166,16 @@ def test_parity_check_finds_a_tampered_int8_weight(
         check_attention(reference, graphs, translated, SPECIAL_IDS, "int8")
 
 
+def test_no_translation_of_the_proof_is_longer_than_its_limit(
+    reference: ReferenceTransformer, translated: list[Translated], graphs: Path
+) -> None:
+    limited = translate_all(reference, graphs, ["fp32"], SOURCES, SEARCHING, 2)
+    assert max(len(each.network[0].token_ids) for each in translated) > 2
+    for each in limited:
+        assert len(each.network[0].token_ids) <= 2 and len(each.graphs["fp32"][0].token_ids) <= 2
+    check_translations(limited)
+
+
 def test_int8_sessions_use_the_serving_precision_option(graphs: Path) -> None:
     options = open_graph(graphs, "step", "int8").get_session_options()
     assert options.get_session_config_entry("session.x64quantprecision") == "1"

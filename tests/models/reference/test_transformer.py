@@ -55,15 +55,19 @@ def test_beam_search_finds_the_hypotheses_of_pytorch() -> None:
         assert [each.token_ids for each in found] == [each.token_ids for each in expected]
 
 
+@pytest.mark.parametrize("limit", [5, CONFIG.max_length])
 @pytest.mark.parametrize("prefix", [(), (7, 9)])
-def test_greedy_search_of_a_padded_batch_equals_a_beam_of_one(prefix: tuple[int, ...]) -> None:
+def test_greedy_search_of_a_padded_batch_equals_a_beam_of_one(
+    prefix: tuple[int, ...], limit: int
+) -> None:
     network = numpy_network(random_network())
     searching = Searching(SPECIAL_IDS, 1, 1.0, target_prefix=prefix)
     decoder = ReferenceDecoder(network)
-    found = dict(greedy_all(network, SOURCES, SPECIAL_IDS, prefix))
+    found = dict(greedy_all(network, SOURCES, SPECIAL_IDS, prefix, limit))
     assert len(found) == len(SOURCES)
     for place, source in enumerate(SOURCES):
-        (alone, *_) = searching.best(decoder, source, CONFIG.max_length)
+        (alone, *_) = searching.best(decoder, source, limit)
+        assert len(found[place]) <= limit - len(prefix)
         assert found[place][: len(alone.token_ids)] == alone.token_ids
 
 
