@@ -126,6 +126,17 @@ class Visit:
         sync_api.expect(self.find("#attention-body")).to_be_visible()
         sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
 
+    def show_search(self, text: str = TEXT) -> dict[str, Any]:
+        """Open the view of the search of the first sentence, and return the tree it shows."""
+        self.explain(text)
+        self.find("input[name=view][value=search]").locator("..").click()
+        sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
+        asked = self.requests_to("/search?")[-1].url
+        search: dict[str, Any] = self.answer(asked.removeprefix(self.address))
+        count = sum(len(step["candidates"]) for step in search["steps"])
+        sync_api.expect(self.find("#tree .node")).to_have_count(count)
+        return search
+
     def translated(self, text: str = TEXT) -> str:
         """Open the page with a translation that can be steered, and return it."""
         self.open(f"#source=de&target=en&text={text}")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.browser.recorded_search import show_search
 from tests.browser.support import TWO_SENTENCES, Visit, Visitor, sync_api
 
 expect = sync_api.expect
@@ -49,9 +48,10 @@ def serious(visit: Visit, axe: str) -> list[Any]:
     [
         {"color_scheme": "light"},
         {"color_scheme": "dark"},
+        {"forced_colors": "active"},
         {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True},
     ],
-    ids=["light", "dark", "phone"],
+    ids=["light", "dark", "forced colours", "phone"],
 )
 def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str, Any]) -> None:
     visit = visitor(reduced_motion="reduce", **options)
@@ -67,7 +67,8 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.find("input[name=view][value=lines]").locator("..").click()
     expect(visit.find("#lines")).to_be_visible()
     assert serious(visit, axe) == []
-    show_search(visit)
+    visit.find("input[name=view][value=search]").locator("..").click()
+    expect(visit.find("#tree .node").first).to_be_visible()
     assert serious(visit, axe) == []
     visit.find("#target-text").focus()
     visit.page.keyboard.press("Alt+ArrowDown")

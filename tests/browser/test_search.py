@@ -3,74 +3,172 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.browser.recorded_search import show_search
-from tests.browser.support import Visit, Visitor, sync_api
+from tests.browser.support import TEXT, Visit, Visitor, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
 
+Search = dict[str, Any]
+Candidate = dict[str, Any]
+
+
+def candidates_of(search: Search) -> list[Candidate]:
+    return [each for step in search["steps"] for each in step["candidates"]]
+
+
+def path_of(search: Search) -> list[Candidate]:
+    """The candidates that make the translation, in order."""
+    every = {each["id"]: each for each in candidates_of(search)}
+    path, identity = [], search["winner"]
+    while identity:
+        path.insert(0, every[identity])
+        identity = every[identity]["parent"]
+    return path
+
 
 def test_slider_shows_the_tree_step_by_step(visit: Visit) -> None:
-    show_search(visit)
+    search = visit.show_search()
     expect(visit.find("#maps")).to_be_hidden()
-    slider = visit.find("#search-step")
-    expect(visit.find("#tree path")).to_have_count(6)
+    slider, sizes = (
+        visit.find("#search-step"),
+        [len(each["candidates"]) for each in search["steps"]],
+    )
+    # The candidates of the first step continue nothing.
+    expect(visit.find("#tree path")).to_have_count(sum(sizes[1:]))
     slider.focus()
-    for step, nodes in ((2, 6), (1, 3)):
-        visit.page.keyboard.press("ArrowLeft")
-        expect(visit.find("#tree .node")).to_have_count(nodes)
-        expect(slider).to_have_js_property("ariaValueText", f"Step {step} of 3")
+    for key, steps in (("ArrowLeft", len(sizes) - 1), ("Home", 1), ("ArrowRight", 2)):
+        visit.page.keyboard.press(key)
+        expect(visit.find("#tree .node")).to_have_count(sum(sizes[:steps]))
+        name = f"Step {steps} of {len(sizes)}"
+        expect(slider).to_have_js_property("ariaValueText", name)
+        expect(visit.find("#search-step-name")).to_have_text(name)
     visit.page.keyboard.press("End")
-    expect(visit.find("#tree .node")).to_have_count(9)
+    expect(visit.find("#tree .node")).to_have_count(sum(sizes))
 
 
 def test_path_of_the_winner_is_marked(visit: Visit) -> None:
-    show_search(visit)
-    expect(visit.find("#tree .node.wins")).to_have_text(["Two", "men", "end"])
-    expect(visit.find("#tree path.wins")).to_have_count(2)
+    search = visit.show_search()
+    path = path_of(search)
+    winners = visit.find("#tree .node.wins")
+    ids = winners.evaluate_all("all => all.map((e) => Number(e.dataset.id))")
+    assert ids == [each["id"] for each in path]
+    assert "".join(each["piece"] for each in path).replace("▁", " ").removesuffix("</s>") == (
+        " " + visit.find("#target-text").inner_text()
+    )
+    assert visit.find("#tree .node").nth(0).inner_text() == path[0]["piece"].lstrip("▁")
+    expect(visit.find("#tree path.wins")).to_have_count(len(path) - 1)
     named = visit.find("#tree .node").evaluate_all(
         "all => all.filter((e) => e.ariaLabel.includes('way to the translation')).length"
     )
-    assert named == 3
+    assert named == len(path)
 
 
-ENDS = {
-    1: "Two: probability 61 %, sum −0.20, score −0.10. Kept, and continued",
-    2: "Kept, but other candidates overtook all its continuations.",
-    3: "Pruned: 2 candidates of this step are kept, the last of them with the score −0.70.",
-    7: "Finished: the sentence ends here, with the score −0.25.",
-    8: "Kept until the search ended.",
-    9: "Dropped: the search ended without it.",
+def of_fate(fate: str) -> Callable[[Search], Candidate]:
+    return lambda search: next(each for each in candidates_of(search) if each["fate"] == fate)
+
+
+def overtaken(search: Search) -> Candidate:
+    every = candidates_of(search)
+    continued = {each["parent"] for each in every if each["fate"] in ("kept", "finished")}
+    last = {each["id"] for each in search["steps"][-1]["candidates"]}
+    return next(
+        each
+        for each in every
+        if each["fate"] == "kept" and each["id"] not in continued and each["id"] not in last
+    )
+
+
+def kept_to_the_end(search: Search) -> Candidate:
+    last = search["steps"][-1]["candidates"]
+    return next(each for each in last if each["fate"] == "kept")
+
+
+ENDS: dict[str, tuple[Callable[[Search], Candidate], str]] = {
+    "continued": (of_fate("kept"), "Kept, and continued in the next step. This is on the way"),
+    "overtaken": (overtaken, "Kept, but other candidates overtook all its continuations."),
+    "pruned": (of_fate("pruned"), "Pruned: 4 candidates of this step are better, the last of them"),
+    "finished": (of_fate("finished"), "Finished: the sentence ends here, with the score −"),
+    "dropped": (of_fate("dropped"), "Dropped: only the best candidates"),
+    "kept": (kept_to_the_end, "Kept until the search ended."),
 }
 
 
-@pytest.mark.parametrize("identity", ENDS)
-def test_end_of_a_branch_is_explained_on_hover_and_focus(visit: Visit, identity: int) -> None:
-    show_search(visit)
-    node = visit.find(f"#tree .node[data-id='{identity}']")
+@pytest.mark.parametrize("end", ENDS)
+def test_end_of_a_branch_is_explained_on_hover_and_focus(visit: Visit, end: str) -> None:
+    search = visit.show_search()
+    find, words = ENDS[end]
+    candidate = find(search)
+    node = visit.find(f"#tree .node[data-id='{candidate['id']}']")
     caption = visit.find("#search-caption")
     node.hover()
-    expect(caption).to_contain_text(ENDS[identity])
+    expect(caption).to_contain_text(words)
+    expect(caption).to_contain_text(f"score {candidate['score']:.2f}.".replace("-", "−"))
     visit.page.mouse.move(0, 0)
     expect(caption).to_be_empty()
     node.focus()
-    expect(caption).to_contain_text(ENDS[identity])
+    expect(caption).to_contain_text(words)
     expect(node).to_have_accessible_name(caption.inner_text())
 
 
 def test_arrow_keys_walk_through_the_tree(visit: Visit) -> None:
-    show_search(visit)
+    search = visit.show_search()
+    path = path_of(search)
     visit.find("#search-step").focus()
     visit.page.keyboard.press("Tab")
     while not visit.page.evaluate("document.activeElement.matches('.node')"):
         visit.page.keyboard.press("Tab")
-    walk = {"ArrowRight": 4, "ArrowDown": 5, "ArrowLeft": 1, "End": 7, "Home": 1, "ArrowUp": 1}
-    for key, identity in walk.items():
+    below = search["steps"][1]["candidates"]
+    child = next(place for place, each in enumerate(below) if each["parent"] == 1)
+    walk = [
+        ("ArrowRight", below[child]["id"]),
+        ("ArrowDown", below[child + 1]["id"]),
+        ("ArrowLeft", below[child + 1]["parent"]),
+        ("End", path[-1]["id"]),
+        ("Home", 1),
+        ("ArrowUp", 1),
+    ]
+    for key, identity in walk:
         visit.page.keyboard.press(key)
         expect(visit.find(f"#tree .node[data-id='{identity}']")).to_be_focused()
+
+
+@pytest.mark.parametrize(
+    ("format", "beginning"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("json", b"{")]
+)
+def test_search_can_be_downloaded(visit: Visit, format: str, beginning: bytes) -> None:
+    visit.show_search()
+    with visit.page.expect_download() as download:
+        visit.find(f"#search-{format}").click()
+    assert download.value.suggested_filename == f"search.{format}"
+    assert Path(download.value.path()).read_bytes().startswith(beginning)
+
+
+def test_search_that_found_another_translation_is_marked(visit: Visit) -> None:
+    def other(route: Any) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json={**response.json(), "reproduced": False})
+
+    visit.page.route("**/search?*", other)
+    visit.show_search()
+    note = "Run again, the search found another translation."
+    expect(visit.find("#search-caption")).to_have_text(note)
+    visit.find("#tree .node").first.hover()
+    expect(visit.find("#search-caption")).to_contain_text("probability")
+    visit.page.mouse.move(0, 0)
+    expect(visit.find("#search-caption")).to_have_text(note)
+
+
+def test_search_of_another_sentence_is_shown_when_it_is_chosen(visit: Visit) -> None:
+    visit.show_search(f"{TEXT} Zwei Hunde.")
+    visit.find("#sentence").select_option("1")
+    expect(visit.find("#tree .node").first).to_have_text("Two")
+    expect(visit.find("#search-step-name")).to_have_text("Step 5 of 5")
 
 
 def test_refusal_of_the_search_is_shown_in_its_place(visit: Visit) -> None:
@@ -86,7 +184,7 @@ def test_refusal_of_the_search_is_shown_in_its_place(visit: Visit) -> None:
 
 
 def test_changed_translation_has_no_search(visit: Visit) -> None:
-    show_search(visit)
+    visit.show_search()
     visit.find("#alternatives summary").click()
     visit.find("#alternative-list button").first.click()
     expect(visit.find("#search-caption")).to_contain_text("A changed translation has no search")
@@ -95,10 +193,10 @@ def test_changed_translation_has_no_search(visit: Visit) -> None:
 
 def test_tree_fits_a_phone(visitor: Visitor) -> None:
     visit = visitor(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    show_search(visit)
+    visit.show_search()
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 360
-    visit.find("#tree .node").nth(1).tap()
-    expect(visit.find("#search-caption")).to_contain_text("overtook")
+    visit.find("#tree .node").nth(7).tap()
+    expect(visit.find("#search-caption")).to_contain_text("Pruned")
 
 
 @pytest.mark.parametrize("options", [{"forced_colors": "active"}, {"color_scheme": "dark"}])
@@ -106,7 +204,7 @@ def test_path_of_the_winner_stands_out_in_forced_and_dark_colours(
     visitor: Visitor, options: dict[str, str]
 ) -> None:
     visit = visitor(**options)
-    show_search(visit)
+    visit.show_search()
     look = """e => {
         const { borderColor, outlineStyle, fontWeight } = getComputedStyle(e);
         return [borderColor, outlineStyle, fontWeight];

@@ -41,6 +41,7 @@ NOT_BY_NAME = {
     "completions",
     "alternative_words",
     "min_alternative_expansion_prob",
+    "recorded",
 }
 
 

@@ -66,11 +66,12 @@ export class Search {
     element("search-step-name").textContent = name;
     this.#slider.ariaValueText = name;
     this.#tree.show(steps.slice(0, step), this.#path);
-    this.#caption.textContent = "";
+    this.#show(null);
   }
 
   #show(candidate) {
-    this.#caption.textContent = candidate ? this.#sentence(candidate) : "";
+    const note = this.#search.reproduced ? "" : t("searchOther");
+    this.#caption.textContent = candidate ? this.#sentence(candidate) : note;
   }
 
   /** What a candidate is, and what became of it. */
@@ -84,10 +85,10 @@ export class Search {
 
   #end(candidate, number) {
     const step = this.#stepOf.get(candidate.id);
-    const kept = this.#search.steps[step].candidates.filter(({ fate }) => fate === "kept");
     if (ENDS[candidate.fate]) {
-      const least = kept.length ? number(Math.min(...kept.map(({ score }) => score))) : "–";
-      return t(ENDS[candidate.fate], { n: kept.length, score: number(candidate.score), least });
+      const better = this.#search.steps[step].candidates.filter(({ fate }) => fate === "kept" || fate === "finished");
+      const least = number(Math.min(...better.map(({ score }) => score)));
+      return t(ENDS[candidate.fate], { n: better.length, score: number(candidate.score), least });
     }
     if (this.#continued.has(candidate.id)) return t("endContinued");
     return t(step + 1 === this.#search.steps.length ? "endStopped" : "endOvertaken");
