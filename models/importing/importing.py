@@ -6,6 +6,7 @@ import logging
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.export.calibration import Pair
 from models.export.errors import ParityError
 from models.export.publication import Proof, Publication, commit, publish, today
+from models.importing.archive import LICENCE, unpacked
 from models.importing.argos import is_argos, read_argos
 from models.importing.checkpoint import Checkpoint
 from models.importing.ctranslate2 import is_ctranslate2, read_ctranslate2
@@ -42,7 +44,10 @@ logger = logging.getLogger(__name__)
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 _CARDS = ("README.md", "model_card.md")
+LONGEST_HEADER = 1 << 16
+"""Characters of a card or a licence that are read."""
 _HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*\n", re.DOTALL)
+_TITLE = re.compile(r"\s*([^\s`][^\n`]{0,99})")
 _LICENCE = re.compile(r"^license:[ \t]*(?:\n[ \t]*-[ \t]*)?[\"']?([\w.+-]+)", re.MULTILINE)
 
 READERS: Mapping[str, Callable[[Checkpoint], Imported]] = {
@@ -63,19 +68,24 @@ def read_checkpoint(directory: Path) -> Imported:
         return READERS[kind](checkpoint)
 
 
-def read_model(path: Path) -> Imported:
-    """The model at ``path``, of any kind that can be read.
+FORMATS: Mapping[Callable[[Path], bool], Callable[[Path], Imported]] = {
+    is_marian: read_marian_npz,
+    is_argos: read_argos,
+    is_ctranslate2: read_ctranslate2,
+}
+"""Readers by the condition that a path holds their format; other paths are checkpoints."""
 
-    Raises ``NotACheckpoint`` or ``UnsupportedCheckpoint``.
+
+def read_model(path: Path) -> Imported:
+    """The model at ``path``, of any kind that can be read, with its licence.
+
+    Raises ``NotACheckpoint``, ``UnsupportedCheckpoint`` or ``UnknownLanguages``.
     """
-    # Marian's files are zip archives as well.
-    if is_marian(path):
-        return read_marian_npz(path)
-    if is_argos(path):
-        return read_argos(path)
-    if is_ctranslate2(path):
-        return read_ctranslate2(path)
-    return read_checkpoint(path)
+    with unpacked(path) as directory:
+        reader = next(
+            (read for holds, read in FORMATS.items() if holds(directory)), read_checkpoint
+        )
+        return replace(reader(directory), licence=licence_of(directory))
 
 
 def import_model(
@@ -97,7 +107,9 @@ def import_model(
     ``NotACheckpoint``, ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts`` and, if
     graphs and network disagree, ``ParityError``.
     """
-    called = name or re.sub(r"[^a-z0-9._-]+", "-", directory.resolve().name.lower()).lstrip("._-")
+    resolved = directory.resolve()
+    stem = resolved.name if directory.is_dir() else resolved.stem
+    called = name or re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).lstrip("._-")
     if not re.fullmatch(NAME, called):
         raise UnsupportedCheckpoint(
             f"a bundle cannot be called {called!r}; give it a --name of lower-case letters, "
@@ -176,11 +188,11 @@ def _load_tokenizers(files: Mapping[str, Path]) -> Tokenizers:
 
 
 def _description(imported: Imported, directory: Path, origin: str | None) -> str:
-    licence = licence_of(directory)
+    licence = imported.licence
     sentences = [
         f"Imported from `{origin or directory.resolve().name}` ({imported.kind} of "
         f"{imported.library}), whose own card says what it was trained on and how good it is.",
-        f"That card names the licence `{licence}`, which also binds operators of this bundle."
+        f"Its licence is `{licence}`, which also binds operators of this bundle."
         if licence
         else "It came without a licence: find out what it allows before you serve it.",
     ]
@@ -193,14 +205,23 @@ def _description(imported: Imported, directory: Path, origin: str | None) -> str
 
 
 def licence_of(directory: Path) -> str | None:
-    """The licence in the card's header, such as ``cc-by-4.0``; ``None`` if it has none."""
+    """The licence in the card's header, such as ``cc-by-4.0``, or the title of ``LICENSE``.
+
+    ``None`` if the model has neither.
+    """
     for name in _CARDS:
-        try:
-            card = (directory / name).read_text(encoding="utf-8", errors="replace")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        header = _HEADER.match(card.replace("\r\n", "\n"))
+        header = _HEADER.match(_start_of(directory / name))
         found = _LICENCE.search(header[1]) if header else None
         if found:
             return found[1]
-    return None
+    title = _TITLE.match(_start_of(directory / LICENCE))
+    return title[1].rstrip() if title else None
+
+
+def _start_of(path: Path) -> str:
+    """The first characters of a text; none if it is absent."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(LONGEST_HEADER)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

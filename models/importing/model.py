@@ -28,6 +28,8 @@ class Imported:
     """Whether eos ends the source."""
     library: str = "Hugging Face transformers"
     """The program that the model was made for."""
+    licence: str | None = None
+    """The licence that comes with the model, if any."""
     unmapped: tuple[str, ...] = ()
     """Options of its generation configuration that a bundle cannot express."""
 

@@ -61,7 +61,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="make bundles of models",
         description="Make bundles of models: of a language pair (de-en, fetched from where the "
         "catalogue says), hf:REPOSITORY, argos:de-en, or on disk: a Hugging Face checkpoint of "
-        "MarianMT (OPUS-MT), M2M100 or NLLB, a CTranslate2 model, a package of Argos Translate.",
+        "MarianMT (OPUS-MT), M2M100 or NLLB, a CTranslate2 model, a package of Argos Translate, a "
+        "model of Marian; a directory or a zip archive.",
     )
     add.add_argument("models", metavar="MODEL", nargs="*", help="PAIR, hf:…, argos:PAIR or PATH")
     add.add_argument(

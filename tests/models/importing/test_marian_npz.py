@@ -23,7 +23,12 @@ from models.importing.importing import import_model, read_model
 from models.importing.marian_npz import is_marian, read_marian_npz
 from models.importing.model import Imported
 from models.importing.npz import Npz
-from models.importing.refusals import ImportRefused, NotACheckpoint, UnsupportedCheckpoint
+from models.importing.refusals import (
+    ImportRefused,
+    NotACheckpoint,
+    UnknownLanguages,
+    UnsupportedCheckpoint,
+)
 from models.reference.transformer import ReferenceTransformer, sinusoids, weight_shapes
 from tests.support.checkpoints import LONGEST, sentences, train_spm, write_marian
 from tests.support.ctranslate2_models import hypotheses
@@ -152,6 +157,25 @@ def test_bundle_is_proved_and_its_card_names_marian(written: Path, tmp_path: Pat
     assert (bundle.manifest.decoding.beam_size, bundle.manifest.decoding.length_penalty) == (3, 0.6)
     card = (bundle.path / "README.md").read_text(encoding="utf-8")
     assert "of Marian" in card and "word-penalty 0.5" in card
+
+
+def test_release_of_opus_mt_is_read_from_its_archive(written: Path, tmp_path: Path) -> None:
+    path = tmp_path / "opus-2020-02-26.zip"
+    with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
+        for file in written.iterdir():
+            # Releases have no directory.
+            archive.write(file, file.name)
+        archive.writestr("README.md", "# opus-2020-02-26.zip\n\n* dataset: opus\n")
+        archive.writestr("LICENSE", "\nAttribution 4.0 International\n\n====\n")
+        archive.writestr("preprocess.sh", "#!/bin/bash\n")
+    with pytest.raises(UnknownLanguages, match="--from"):
+        import_model(path, tmp_path / "bundles", precisions=["fp32"])
+    bundle, proof = import_model(
+        path, tmp_path / "bundles", sources=["de"], targets=["en"], precisions=["fp32"]
+    )
+    assert bundle.path.name == "opus-2020-02-26" and proof.differing == {"fp32": 0}
+    card = (bundle.path / "README.md").read_text(encoding="utf-8")
+    assert "`Attribution 4.0 International`" in card and "`opus-2020-02-26.zip`" in card
 
 
 def test_sentencepiece_vocabulary_is_read(plain: Original, tmp_path: Path) -> None:
