@@ -10,7 +10,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock
 
-.PHONY: help serve test lint bench bench-online bench-step bench-quality bench-fidelity bench-queueing bench-training lock clean
+.PHONY: help serve test lint bench bench-online bench-step bench-quality bench-fidelity bench-reliability bench-queueing bench-training lock clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -52,6 +52,9 @@ bench-quality: $(VENV)/.development ## translate the test sets and print BLEU an
 
 bench-fidelity: $(VENV)/.development ## count figures and symbols that translations keep; ARGS as well
 	$(RUN) -m benchmarks.fidelity $(ARGS)
+
+bench-reliability: $(VENV)/.development ## compare the confidence of words with references; ARGS as well
+	$(RUN) -m benchmarks.reliability $(ARGS)
 
 bench-training: $(VENV)/.development ## our training step beside a plain PyTorch loop's; ARGS as well
 	$(RUN) -m benchmarks.training $(ARGS)
