@@ -21,7 +21,7 @@ Sentences = tuple[tuple[int, ...], ...]
 
 SEED = 5
 FIXED_TOKENS = 25
-NEWSTEST_SENTENCES = 64
+NEWSTEST_SENTENCES = _CAPTIONS = 64
 _MEAN, _DEVIATION, _SHORTEST, _LONGEST = 27, 14, 4, 100
 
 
@@ -73,12 +73,12 @@ def newstest2014(bundle: Bundle, data: Path) -> Workload:
     return Workload("newstest2014", (random_words(bundle, np.clip(lengths, 2, _LONGEST)),))
 
 
-def multi30k(bundle: Bundle, data: Path, sentences: int = 64) -> Workload:
+def multi30k(bundle: Bundle, data: Path) -> Workload:
     """One batch of the first captions of the test set of 2016, read by the bundle's tokenizer.
 
     Raises ``CorpusError`` if the data are not there.
     """
-    return Workload("multi30k", (captions(bundle, data)[:sentences],))
+    return Workload("multi30k", (captions(bundle, data)[:_CAPTIONS],))
 
 
 def captions(bundle: Bundle, data: Path) -> Sentences:

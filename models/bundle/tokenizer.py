@@ -36,8 +36,6 @@ class UnknownToken:
     """See ``Tokenizer.spans``."""
 
 
-Normalisation = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
-
 _QUOTATION_MARKS = "\u2018\u2019\u201a\u201c\u201d\u201e«»\u2039\u203a"
 REQUIRED_CHARACTERS = (
     "abcdefghijklmnopqrstuvwxyzäöüßABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÜ0123456789"
@@ -189,7 +187,6 @@ def train_tokenizer(
     *,
     vocabulary_size: int,
     kind: Kind = "unigram",
-    normalisation: Normalisation = "nmt_nfkc",
     character_coverage: float = 1.0,
     control_symbols: Sequence[str] = (),
     lossless: bool = False,
@@ -216,7 +213,7 @@ def train_tokenizer(
             unk_id=SPECIAL_IDS.unk,
             bos_id=SPECIAL_IDS.bos,
             eos_id=SPECIAL_IDS.eos,
-            normalization_rule_name="identity" if lossless else normalisation,
+            normalization_rule_name="identity" if lossless else "nmt_nfkc",
             remove_extra_whitespaces=not lossless,
             character_coverage=character_coverage,
             control_symbols=list(control_symbols),

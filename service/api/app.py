@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service.api.draining import Drain
 from service.api.errors import (
     EXPECTED,
     UNKNOWN_PATH,
-    BadRequest,
     headers_of,
     message_of,
     refusal_of,
@@ -77,7 +75,6 @@ def create_root_app(
     for kind in EXPECTED:
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_plainly)
-    app.add_exception_handler(RequestValidationError, _refuse_validation)
     # The middleware added last is the outermost.
     app.add_middleware(AnswerHead)
     app.add_middleware(CancelOnHangUp)
@@ -103,10 +100,3 @@ async def _refuse_plainly(request: Request, error: Exception) -> Response:
     if "Allow" in headers:
         headers = allowed(headers["Allow"].split(","))
     return Json(body, error.status_code, headers=headers)
-
-
-async def _refuse_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    problem = BadRequest(f"Invalid request: {first['loc'][-1]} parameter: {first['msg']}")
-    return await _refuse(request, problem)

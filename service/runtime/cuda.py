@@ -124,9 +124,7 @@ class CudaMemory:
     def free(self, address: int) -> None:
         self.call("cudaFree", ctypes.c_void_p(address))
 
-    def copy(
-        self, target: Stretches, source: Stretches, width: int, height: int, kind: int = _ON_DEVICE
-    ) -> None:
+    def copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
         """Queue a copy of stretches that do not overlap."""
         self.call(
             "cudaMemcpy2DAsync",
@@ -136,7 +134,7 @@ class CudaMemory:
             ctypes.c_size_t(source.pitch),
             ctypes.c_size_t(width),
             ctypes.c_size_t(height),
-            kind,
+            _ON_DEVICE,
             ctypes.c_void_p(self.stream),
         )
 
@@ -363,12 +361,12 @@ class Gpu:
         return any(major == a and minor >= b for a, b in ARCHITECTURES)
 
 
-def find_gpus(runtime: Any = None) -> list[Gpu]:
+def find_gpus() -> list[Gpu]:
     """The GPUs that this process may see; raises ``CudaError`` with the reason if there is none.
 
     The CUDA runtime counts them, because containers and WSL2 lack the driver's files in /proc.
     """
-    runtime = runtime if runtime is not None else _load_runtime()
+    runtime = _load_runtime()
     for library in _LINKED:
         try:
             ctypes.CDLL(library)
@@ -409,11 +407,10 @@ def _describe(runtime: Any, number: int) -> Gpu:
     return Gpu(number, name, (capability[0].value, capability[1].value))
 
 
-def pci_bus_id(device_id: int, runtime: Any = None) -> str:
+def pci_bus_id(device_id: int) -> str:
     """PCI bus id of a GPU, which identifies it to NVML; raises ``CudaError``."""
-    runtime = runtime if runtime is not None else _load_runtime()
     name = ctypes.create_string_buffer(_PCI_BUS_ID_SIZE)
-    code = runtime.cudaDeviceGetPCIBusId(name, _PCI_BUS_ID_SIZE, device_id)
+    code = _load_runtime().cudaDeviceGetPCIBusId(name, _PCI_BUS_ID_SIZE, device_id)
     if code:
         raise CudaError(f"cudaDeviceGetPCIBusId on GPU {device_id} failed with error {code}")
     return name.value.decode()

@@ -13,8 +13,8 @@ expect = sync_api.expect
 pytestmark = pytest.mark.slow
 
 
-def text_file(name: str, content: str = "Ein Hund.\n") -> dict[str, Any]:
-    return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+def text_file(name: str) -> dict[str, Any]:
+    return {"name": name, "mimeType": "text/plain", "buffer": b"Ein Hund.\n"}
 
 
 def test_chosen_file_is_translated_and_named_after_its_language(visit: Visit) -> None:

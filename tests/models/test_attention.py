@@ -15,11 +15,9 @@ from models.transformer.attention import (
 )
 
 
-def projections(seed: int, queries: int = 4, keys: int = 6) -> tuple[torch.Tensor, ...]:
+def projections(seed: int) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        torch.randn(3, 2, length, 5, generator=generator) for length in (queries, keys, keys)
-    )
+    return tuple(torch.randn(3, 2, length, 5, generator=generator) for length in (4, 6, 6))
 
 
 @settings(max_examples=20)

@@ -54,8 +54,8 @@ def directed(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
     return log_probs
 
 
-def two_directions(name: str = "both") -> Manifest:
-    return make_manifest(name, "de", "en").model_copy(
+def two_directions() -> Manifest:
+    return make_manifest("both", "de", "en").model_copy(
         update={
             "directions": (
                 Direction(source="de", target="en", source_prefix=(LOUD,)),

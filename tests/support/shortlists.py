@@ -20,8 +20,8 @@ def as_lists(shortlist: Shortlist) -> tuple[list[int], list[list[int]]]:
 
 
 @st.composite
-def shortlists(draw: st.DrawFn, vocabulary_size: int = 9) -> Shortlist:
-    some = st.lists(st.integers(0, vocabulary_size - 1), max_size=5)
-    lists = draw(st.lists(some, min_size=vocabulary_size, max_size=vocabulary_size))
+def shortlists(draw: st.DrawFn) -> Shortlist:
+    some = st.lists(st.integers(0, 8), max_size=5)
+    lists = draw(st.lists(some, min_size=9, max_size=9))
     offsets = np.cumsum([0, *map(len, lists)]).astype(np.int32)
     return Shortlist(ids(*draw(some)), offsets, ids(*(i for part in lists for i in part)))

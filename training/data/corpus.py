@@ -78,8 +78,7 @@ def find_side(name: str, language: str, directory: Path, origin: str | None = No
 
 def translated_side(corpus: Corpus, language: str, translated: Path) -> Path:
     """Where the hop ``translate`` writes the side made by the corpus's translator."""
-    if corpus.translator is None:
-        raise ValueError(f"corpus {corpus.name!r} is found, not translated")
+    assert corpus.translator is not None, "only translated corpora have such a side"
     return translated / Path(corpus.translator).name / f"{corpus.name}.{language}.gz"
 
 

@@ -84,8 +84,7 @@ def find_translator(name: str, bundles: Path) -> Path:
 
 
 def translator_of(corpus: Corpus, data: Data, bundles: Path) -> Bundle:
-    if corpus.translator is None:
-        raise ValueError(f"corpus {corpus.name!r} is found, not translated")
+    assert corpus.translator is not None, "only translated corpora have a translator"
     bundle = Bundle.open(find_translator(corpus.translator, bundles))
     languages = found_and_missing(corpus, data)
     offered = [(each.source, each.target) for each in bundle.manifest.directions]

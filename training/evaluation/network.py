@@ -15,7 +15,7 @@ from training.data.corpus import read_pairs
 from training.data.tags import source_prefix
 from training.evaluation.bitext import Bitext, find_bitext
 from training.recipe import Corpus, Data
-from training.search.batched import TOKENS, search_all
+from training.search.batched import search_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,10 @@ def search_texts(
     searching: Searching,
     *,
     title: str,
-    tokens: int = TOKENS,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of every source, best first, in source order; shows a progress bar."""
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    hypotheses = search_all(network, sources, searching, network.config.max_length, tokens=tokens)
+    hypotheses = search_all(network, sources, searching, network.config.max_length)
     with tqdm(total=len(sources), unit="sentence", desc=title, dynamic_ncols=True) as bar:
         for place, of_one in hypotheses:
             found[place] = of_one

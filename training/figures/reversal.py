@@ -28,6 +28,8 @@ from training.figures.style import (
 )
 from training.search.greedy import greedy
 
+_SEQUENCES = 200
+
 
 @styled
 def reversal(
@@ -59,15 +61,13 @@ def reversal(
 
 
 @torch.inference_mode()
-def exact_by_length(
-    network: Transformer, tokenizers: Tokenizers, *, sequences: int = 200
-) -> dict[int, float]:
+def exact_by_length(network: Transformer, tokenizers: Tokenizers) -> dict[int, float]:
     """The share of sequences of 1 … 10 digits that the network reverses exactly."""
     special = tokenizers.source.special_ids
     shares = {}
     for length in range(1, LENGTH + 1):
         rng = random.Random(f"figure {length}")
-        asked = [rng.choices("0123456789", k=length) for _ in range(sequences)]
+        asked = [rng.choices("0123456789", k=length) for _ in range(_SEQUENCES)]
         source_BS = torch.tensor(
             [(*tokenizers.source.encode(" ".join(digits)), special.eos) for digits in asked]
         )
@@ -76,7 +76,7 @@ def exact_by_length(
             tokenizers.target.decode(ids).split() == reverse(digits)
             for ids, digits in zip(answers, asked, strict=True)
         ]
-        shares[length] = sum(right) / sequences
+        shares[length] = sum(right) / _SEQUENCES
     return shares
 
 

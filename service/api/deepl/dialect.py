@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
@@ -160,7 +159,6 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     for kind in EXPECTED:
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, refuse_plainly)
-    app.add_exception_handler(RequestValidationError, _refuse_validation)
     app.add_exception_handler(Exception, answer_bug)
 
 
@@ -175,12 +173,6 @@ def _methods_at(request: Request, routes: Sequence[BaseRoute]) -> set[str]:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             methods |= route.methods or set()
     return methods
-
-
-async def _refuse_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return await _refuse(request, BadRequest(f"Value for '{first['loc'][-1]}': {first['msg']}"))
 
 
 def _answer(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:

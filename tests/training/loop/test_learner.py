@@ -45,8 +45,8 @@ def portions(shards: Shards, *, multiple: int = 1, accumulate: int = 1) -> Porti
     return PortionLoader(BatchLoader(shards, SPECIAL_IDS, 90, 1, multiple), accumulate)
 
 
-def without_dropout(seed: int = 1, **changes: Any) -> Transformer:
-    return tiny_network(seed, residual_dropout=0.0, embedding_dropout=0.0, **changes)
+def without_dropout(**changes: Any) -> Transformer:
+    return tiny_network(residual_dropout=0.0, embedding_dropout=0.0, **changes)
 
 
 def learner(network: Transformer, optimisation: Optimisation = PLAIN, **options: Any) -> Learner:
