@@ -12,7 +12,6 @@ import sys
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from benchmarks.engines import Engine, Search, Translating
@@ -101,12 +100,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _ask(self, question: Engine | Work, expected: type[Answer]) -> Answer:

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from service.state.errors import StateFailed, StateUnavailable
@@ -61,12 +60,7 @@ class Database:
         await self.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from hmac import compare_digest
 from pathlib import Path
 
@@ -16,12 +15,6 @@ from tests.state.clocks import Clock, run
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=50)
-
-
-@pytest.fixture
-async def database() -> AsyncIterator[Database]:
-    async with Database(None) as database:
-        yield database
 
 
 async def test_a_random_key_is_found_with_its_limits(database: Database) -> None:

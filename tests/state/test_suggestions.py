@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from service.state.database import Database
@@ -11,12 +9,6 @@ from service.translation.types import LanguagePair
 from tests.state.clocks import Clock
 
 DE_EN = LanguagePair("de", "en")
-
-
-@pytest.fixture
-async def database() -> AsyncIterator[Database]:
-    async with Database(None) as database:
-        yield database
 
 
 async def test_suggestion_is_stored_with_owner_and_time(database: Database) -> None:

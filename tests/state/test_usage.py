@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,12 +20,6 @@ CALLERS = st.sampled_from([None, "ann", "bob"])
 
 class WorkFailed(Exception):
     pass
-
-
-@pytest.fixture
-async def database() -> AsyncIterator[Database]:
-    async with Database(None) as database:
-        yield database
 
 
 async def used(ledger: UsageLedger, caller: str | None = None) -> tuple[int, int]:

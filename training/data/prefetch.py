@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
-from types import TracebackType
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 import torch
@@ -32,62 +31,32 @@ class Prefetcher:
         self._source = source
         self._depth = depth
         self._device = device if device is not None and device.type == "cuda" else None
-        self._changed = threading.Condition()
-        self._ready: deque[Portion | BaseException] = deque()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
+        # A new thread uses the first CUDA device by default and would allocate memory there.
+        begin = None if self._device is None else torch.cuda.set_device
+        self._thread = ThreadPoolExecutor(1, "prefetch", begin, (self._device,) if begin else ())
+        self._fetches: deque[Future[Portion]] = deque()
         self.waited = 0.0
         """Total seconds that ``next`` has waited."""
 
     def __enter__(self) -> Prefetcher:
-        self._thread.start()
+        for _ in range(self._depth):
+            self._fetches.append(self._thread.submit(self._fetch))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        self._thread.join()
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
 
     def next(self) -> Portion:
         started = time.perf_counter()
-        with self._changed:
-            while not self._ready:
-                self._changed.wait()
-            found = self._ready[0]
-            if isinstance(found, BaseException):
-                # Kept in the queue, so that a further ``next`` raises it again instead of blocking.
-                raise found
-            self._ready.popleft()
-            self._changed.notify_all()
+        # A failed fetch stays first, so that a further ``next`` raises its exception again.
+        found = self._fetches[0].result()
+        self._fetches.popleft()
+        self._fetches.append(self._thread.submit(self._fetch))
         self.waited += time.perf_counter() - started
         return found
 
-    def _run(self) -> None:
-        if self._device is not None:
-            # A new thread uses the first CUDA device by default and would allocate memory there.
-            torch.cuda.set_device(self._device)
-        while True:
-            with self._changed:
-                while len(self._ready) >= self._depth and not self._closed:
-                    self._changed.wait()
-                if self._closed:
-                    return
-            try:
-                portion = self._source.next()
-                found: Portion | BaseException = self._in_place(portion)
-            except BaseException as error:
-                found = error
-            with self._changed:
-                self._ready.append(found)
-                self._changed.notify_all()
-            if isinstance(found, BaseException):
-                return
+    def _fetch(self) -> Portion:
+        return self._in_place(self._source.next())
 
     def _in_place(self, portion: Portion) -> Portion:
         if self._device is None:

@@ -57,12 +57,6 @@ async def test_empty_text_list_is_refused(client: httpx.AsyncClient) -> None:
     assert "'text'" in await problem(client, text=[])
 
 
-async def test_repeated_text_field_of_a_form_is_a_list(client: httpx.AsyncClient) -> None:
-    form = {"text": ["eins", "zwei"], "source_lang": "de", "target_lang": "en"}
-    response = await client.post(TRANSLATE, data=form)
-    assert [each["text"] for each in response.json()["translations"]] == ["EINS", "ZWEI"]
-
-
 async def test_multipart_form_is_read(client: httpx.AsyncClient) -> None:
     fields = {name: (None, value) for name, value in {"text": "eins", "target_lang": "en"}.items()}
     response = await client.post(TRANSLATE, files=fields)

@@ -39,7 +39,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "prefetch"]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 7])
