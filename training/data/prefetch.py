@@ -31,9 +31,7 @@ class Prefetcher:
         self._source = source
         self._depth = depth
         self._device = device if device is not None and device.type == "cuda" else None
-        # A new thread uses the first CUDA device by default and would allocate memory there.
-        begin = None if self._device is None else torch.cuda.set_device
-        self._thread = ThreadPoolExecutor(1, "prefetch", begin, (self._device,) if begin else ())
+        self._thread = ThreadPoolExecutor(1, "prefetch", initializer=self._choose_device)
         self._fetches: deque[Future[Portion]] = deque()
         self.waited = 0.0
         """Total seconds that ``next`` has waited."""
@@ -54,6 +52,11 @@ class Prefetcher:
         self._fetches.append(self._thread.submit(self._fetch))
         self.waited += time.perf_counter() - started
         return found
+
+    def _choose_device(self) -> None:
+        if self._device is not None:
+            # A new thread uses the first CUDA device by default and would allocate memory there.
+            torch.cuda.set_device(self._device)
 
     def _fetch(self) -> Portion:
         return self._in_place(self._source.next())
