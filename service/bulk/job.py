@@ -66,7 +66,7 @@ async def translate_blocks(
 
 
 async def _outcome(translate: TranslateBlock, block: Block, bar: Bar) -> Done:
-    watcher = bar.block(block.read, len(block.rows))
-    done = await translate(block, watcher if bar.shown else None)
-    watcher.finished(done.sentences)
+    part = bar.block(block.read, len(block.rows))
+    done = await translate(block, part.decoded if bar.shown else None)
+    part.finished(done.sentences)
     return done

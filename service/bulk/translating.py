@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from service.bulk.reading import BadLine, Block
 from service.bulk.rows import Format, Row
@@ -22,14 +21,6 @@ from service.translation.types import LanguagePair, TranslateRequest
 
 class BlockFailed(Exception):
     """A block could not be translated, for a reason not related to a single line."""
-
-
-class Watcher(Protocol):
-    """Receives the progress of a block."""
-
-    def decoded(self) -> None:
-        """About one more sentence has been translated."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +50,9 @@ class TranslatedRows:
     sentences: int
 
 
-TranslateBlock = Callable[[Block, Watcher | None], Awaitable[Done]]
+Report = Callable[[], None]
+"""Called about once for each translated sentence of a block."""
+TranslateBlock = Callable[[Block, Report | None], Awaitable[Done]]
 
 
 class BlockTranslator:
@@ -86,10 +79,10 @@ class BlockTranslator:
         self._skip = skip
         self._turn = asyncio.Lock() if alone else None
 
-    async def __call__(self, block: Block, watcher: Watcher | None = None) -> Done:
+    async def __call__(self, block: Block, report: Report | None = None) -> Done:
         """Translate a block. Failures of a line or a model are in ``Done.failure``, not raised."""
         try:
-            found = await self.rows(block.rows, watcher)
+            found = await self.rows(block.rows, report)
         except (TranslationError, EngineError) as error:
             first, last = block.number(0), block.number(len(block.rows) - 1)
             failure = BlockFailed(f"lines {first} to {last}: {error}")
@@ -108,31 +101,31 @@ class BlockTranslator:
             failure=failed,
         )
 
-    async def rows(self, rows: Sequence[Row], watcher: Watcher | None = None) -> TranslatedRows:
+    async def rows(self, rows: Sequence[Row], report: Report | None = None) -> TranslatedRows:
         """Translate rows as one request; without ``skip``, only those before the first problem.
 
         Raises a ``TranslationError`` or an ``EngineError`` that is not about a single row.
         """
         problems = {n: row.problem for n, row in enumerate(rows) if row.problem is not None}
         try:
-            return await self._translated(rows, problems, watcher)
+            return await self._translated(rows, problems, report)
         except SentenceTooLong:
             wanted = _wanted(rows, problems)
             too_long = await self._translator.too_long(
                 self._request([rows[n].text for n in wanted])
             )
             problems |= {wanted[n]: str(error) for n, error in too_long.items()}
-            return await self._translated(rows, problems, watcher)
+            return await self._translated(rows, problems, report)
 
     async def _translated(
-        self, rows: Sequence[Row], problems: dict[int, str], watcher: Watcher | None
+        self, rows: Sequence[Row], problems: dict[int, str], report: Report | None
     ) -> TranslatedRows:
         if problems and not self._skip:
             rows = rows[: min(problems)]
         # Longest first, so that the sentences that run in a nearly empty batch are short.
         wanted = sorted(_wanted(rows, problems), key=lambda n: -len(rows[n].text))
         request = self._request([rows[n].text for n in wanted])
-        deliver = None if watcher is None else lambda _: watcher.decoded()
+        deliver = None if report is None else lambda _: report()
         translations = await self._translator.translate(request, deliver, self._turn)
         texts = ["" if n in problems else row.text for n, row in enumerate(rows)]
         for n, translation in zip(wanted, translations, strict=True):

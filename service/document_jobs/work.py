@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from service.document_jobs.types import EqualLanguages
-from service.documents import Languages, ReadDocument, Reader, translate_document
+from service.documents import DocumentReader, Languages, ReadDocument, translate_document
 from service.observability.metrics import Metrics
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.errors import Overloaded
@@ -51,7 +51,7 @@ class OpenedDocument:
 class DocumentWork:
     def __init__(
         self,
-        reader: Reader,
+        reader: DocumentReader,
         translator: Translator,
         repository: ModelRepository,
         metrics: Metrics,

@@ -6,7 +6,7 @@ Independent of HTTP, of models and of the translation of texts.
 from __future__ import annotations
 
 from service.documents.opening import SUPPORTED, open_document
-from service.documents.reader import DocumentReader, ReadDocument, Reader, ReadingLimits
+from service.documents.reader import DocumentReader, ReadDocument, ReadingLimits
 from service.documents.translating import translate_document
 from service.documents.types import (
     BrokenDocument,
@@ -33,7 +33,6 @@ __all__ = [
     "MarkedSource",
     "MarkupLost",
     "ReadDocument",
-    "Reader",
     "ReadingLimits",
     "UnsupportedDocument",
     "characters",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -66,20 +65,6 @@ class ReadDocument:
     def size(self) -> int:
         """Larger of the bytes of the file, which may be compressed, and of its texts."""
         return max(len(self.content), sum(map(len, self.batches)))
-
-
-class Reader(Protocol):
-    """See ``DocumentReader``."""
-
-    async def read(
-        self,
-        filename: str,
-        content: bytes,
-        caller: str | None = None,
-        languages: Languages = UNKNOWN,
-    ) -> ReadDocument: ...
-
-    async def write(self, document: ReadDocument, translated: Sequence[bytes]) -> bytes: ...
 
 
 class DocumentReader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from service.documents.batches import read_batch, write_translations
-from service.documents.reader import ReadDocument, Reader
+from service.documents.reader import DocumentReader, ReadDocument
 from service.documents.types import DocumentFailed
 from service.translation.markup import Markup
 
@@ -13,7 +13,9 @@ Translate = Callable[[tuple[str, ...], Markup], Awaitable[list[str]]]
 """Translates texts with one markup; returns one translation for each, in order."""
 
 
-async def translate_document(reader: Reader, document: ReadDocument, translate: Translate) -> bytes:
+async def translate_document(
+    reader: DocumentReader, document: ReadDocument, translate: Translate
+) -> bytes:
     """Translate all texts of a document, and return the translated file.
 
     Batches go one after another. Exceptions of ``translate`` and ``reader.write`` propagate.

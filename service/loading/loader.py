@@ -104,20 +104,8 @@ class ObserverFor(Protocol):
     def __call__(self, model: str, device: str = "cpu") -> ModelObserver: ...
 
 
-class Announce(Protocol):
-    """Callback for each loaded model, such as ``Metrics.model_loaded``."""
-
-    def __call__(
-        self,
-        model: str,
-        *,
-        version: str,
-        source: str,
-        target: str,
-        precision: str,
-        sha256: str,
-        seconds: float,
-    ) -> None: ...
+Announce = Callable[[Mapping[str, str], float], None]
+"""Called with the facts of a loaded model and the seconds it took: ``Metrics.model_loaded``."""
 
 
 def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
@@ -310,15 +298,15 @@ def announcing(
         model = await load(bundle.path)
         seconds = time.perf_counter() - started
         manifest = model.manifest
-        announce(
-            model.name,
-            version=manifest.version,
-            source=",".join(dict.fromkeys(d.source for d in manifest.directions)),
-            target=",".join(dict.fromkeys(d.target for d in manifest.directions)),
-            precision=model.precision,
-            sha256=hashlib.sha256(manifest.to_json().encode()).hexdigest(),
-            seconds=seconds,
-        )
+        facts = {
+            "model": model.name,
+            "version": manifest.version,
+            "source": ",".join(dict.fromkeys(d.source for d in manifest.directions)),
+            "target": ",".join(dict.fromkeys(d.target for d in manifest.directions)),
+            "precision": model.precision,
+            "sha256": hashlib.sha256(manifest.to_json().encode()).hexdigest(),
+        }
+        announce(facts, seconds)
         logger.info(
             "model loaded",
             extra={

@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Literal, Protocol
+from typing import Literal
 
 from service.allocator import give_memory_back
-from service.observability.metrics import ReloadOutcome
+from service.observability.metrics import Metrics, ReloadOutcome
 from service.translation.repository import ModelRepository, Reloaded
 
 logger = logging.getLogger(__name__)
@@ -20,22 +20,12 @@ logger = logging.getLogger(__name__)
 Trigger = Literal["start", "poll", "signal", "request"]
 
 
-class ReloadObserver(Protocol):
-    """Receives the outcome of reloads, such as ``Metrics``."""
-
-    def model_unloaded(self, model: str) -> None: ...
-
-    def reloaded(self, outcome: ReloadOutcome, failed: int) -> None: ...
-
-
 class Reloader:
     """Polls every ``seconds`` while ``running``; 0 disables polling. For one event loop."""
 
-    def __init__(
-        self, repository: ModelRepository, observer: ReloadObserver, seconds: float
-    ) -> None:
+    def __init__(self, repository: ModelRepository, metrics: Metrics, seconds: float) -> None:
         self._repository = repository
-        self._observer = observer
+        self._metrics = metrics
         self._seconds = seconds
         self._reloads: set[asyncio.Task[Reloaded]] = set()
 
@@ -81,13 +71,13 @@ class Reloader:
             # Only polls skip broken bundles whose files have not changed.
             done = await self._repository.reload(retry=trigger != "poll")
         except Exception:
-            self._observer.reloaded("error", len(self._repository.failed))
+            self._metrics.reloaded("error", len(self._repository.failed))
             raise
         if done.changed:
             await asyncio.to_thread(give_memory_back)
         for model in done.retired:
-            self._observer.model_unloaded(model)
-        self._observer.reloaded(_outcome(done), len(done.failed))
+            self._metrics.model_unloaded(model)
+        self._metrics.reloaded(_outcome(done), len(done.failed))
         if done.changed or trigger in {"signal", "request"}:
             logger.info(
                 "reloaded",

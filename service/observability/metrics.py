@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from prometheus_client import (
@@ -240,20 +240,11 @@ class Metrics:
         self.store_bytes.set(size)
         self.store_evictions.inc(evicted)
 
-    def model_loaded(
-        self,
-        model: str,
-        *,
-        version: str,
-        source: str,
-        target: str,
-        precision: str,
-        sha256: str,
-        seconds: float,
-    ) -> None:
-        """Publish the facts of ``model`` in place of those of its predecessor."""
+    def model_loaded(self, facts: Mapping[str, str], seconds: float) -> None:
+        """Publish a model's facts, which are labels, in place of those of its predecessor."""
+        model = facts["model"]
         self.model_unloaded(model)
-        self.model_info.labels(model, version, source, target, precision, sha256).set(1)
+        self.model_info.labels(**facts).set(1)
         self.model_load_seconds.labels(model).observe(seconds)
 
     def model_unloaded(self, model: str) -> None:

@@ -17,7 +17,7 @@ from service.bulk.progress import Bar
 from service.bulk.reading import Block, BlockSize, blocks, in_thread
 from service.bulk.rows import Format
 from service.bulk.source import Source
-from service.bulk.translating import Done, Watcher
+from service.bulk.translating import Done, Report
 
 TARGET = Path("/disk/out.txt")
 MADE_WITH = {"beam_size": 4}
@@ -134,7 +134,7 @@ def run(
 ) -> int:
     """Upper-case every line of a file into another; returns the first line done, from 0."""
 
-    async def shout(block: Block, watcher: Watcher | None) -> Done:
+    async def shout(block: Block, report: Report | None) -> Done:
         lines = [rows.write(row, row.text.upper()) for row in block.rows]
         return Done(block.header + b"".join(lines), len(lines))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -276,10 +277,11 @@ def test_bundles_of_one_pair_include_unreadable_ones(tmp_path: Path) -> None:
 
 async def test_a_loaded_model_is_announced(tmp_path: Path) -> None:
     put_bundle(tmp_path, "a")
-    heard: dict[str, Any] = {}
+    heard: dict[str, str] = {}
 
-    def announce(model: str, **facts: Any) -> None:
-        heard.update(model=model, **facts)
+    def announce(facts: Mapping[str, str], seconds: float) -> None:
+        assert seconds > 0
+        heard.update(facts)
 
     async def load_path(path: Path) -> LoadedModel:
         return await load_found(FoundBundle(path.name, path))
@@ -287,7 +289,6 @@ async def test_a_loaded_model_is_announced(tmp_path: Path) -> None:
     (bundle,) = discover(tmp_path)
     model = await announcing(load_path, announce)(bundle)
     await model.close()
-    assert heard.pop("seconds") > 0
     assert len(heard.pop("sha256")) == 64
     assert heard == {
         "model": "a",

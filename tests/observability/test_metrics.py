@@ -185,12 +185,12 @@ def test_requests_are_counted_by_route_model_and_outcome() -> None:
 def test_model_info_is_exposed_until_unloaded() -> None:
     metrics = Metrics()
     facts = {"source": "de", "target": "en", "precision": "int8", "sha256": "f" * 64}
-    metrics.model_loaded(MODEL, version="1", seconds=0.5, **facts)
-    metrics.model_loaded("en-de", version="1", seconds=0.5, **facts)
+    metrics.model_loaded({"model": MODEL, "version": "1", **facts}, 0.5)
+    metrics.model_loaded({"model": "en-de", "version": "1", **facts}, 0.5)
     info = "nmt_model_info"
     assert value(metrics, info, model=MODEL, version="1", **facts) == 1
 
-    metrics.model_loaded(MODEL, version="2", seconds=0.5, **facts)
+    metrics.model_loaded({"model": MODEL, "version": "2", **facts}, 0.5)
     assert value(metrics, info, model=MODEL, version="1", **facts) is None
     assert value(metrics, info, model=MODEL, version="2", **facts) == 1
     assert value(metrics, "nmt_model_load_duration_seconds_count", model=MODEL) == 2
