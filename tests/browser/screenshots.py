@@ -32,6 +32,11 @@ def dark(visit: Visit) -> None:
     visit.find("#heat-map .heat-rows span").nth(3).hover()
 
 
+def search(visit: Visit) -> None:
+    visit.find("input[name=view][value=search]").locator("..").click()
+    visit.find("#tree .node.wins").nth(1).hover()
+
+
 def phone(visit: Visit) -> None:
     visit.find("#target-words .word").nth(2).tap()
 
@@ -46,6 +51,7 @@ PHONE = {
 SCENES: dict[str, tuple[dict[str, Any], Any]] = {
     "light": ({**DESKTOP, "color_scheme": "light"}, light),
     "dark": ({**DESKTOP, "color_scheme": "dark"}, dark),
+    "search": ({**DESKTOP, "color_scheme": "light"}, search),
     "phone": ({**PHONE, "color_scheme": "light"}, phone),
 }
 

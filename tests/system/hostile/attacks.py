@@ -818,3 +818,13 @@ for _name, _fields in (
         lambda fields=_fields: _texts(fields),  # type: ignore[misc]
         at_once=12,
     )
+
+
+@attack("decoding", "trees of the longest search of eight beams, 60 times, a third of each format")
+async def _longest_search(target: Target) -> None:
+    lengths = {"min_decoding_length": 240, "max_decoding_length": 250}
+    kept = await target.made(translate(_words(1, 120), beam_size=8, attention=True, **lengths))
+    await target.send_all(
+        Request("GET", f"/translations/{kept['id']}/search?format={format}")
+        for format in ("json", "svg", "png") * 20
+    )
