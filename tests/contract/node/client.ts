@@ -44,6 +44,7 @@ const known = { params: { path: { id } } };
 await said('GET /translations/{id}', client.GET('/translations/{id}', known));
 await said('GET /translations/{id}/attention', client.GET('/translations/{id}/attention', known));
 await said('GET /translations/{id}/alignment', client.GET('/translations/{id}/alignment', known));
+await said('GET /translations/{id}/search', client.GET('/translations/{id}/search', known));
 const given = { source_text: text, target_text: 'Two dogs.', ...pair };
 await said('POST /attention', client.POST('/attention', { body: given }));
 await said('POST /score', client.POST('/score', { body: given }));
