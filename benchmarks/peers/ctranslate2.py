@@ -30,8 +30,6 @@ COMPUTE_TYPE: dict[Precision, str] = {"fp32": "float32", "int8": "int8", "fp16":
 """CTranslate2's compute type for a fair comparison with each precision of our engine."""
 
 _MODEL = "model.bin"
-_SELF = ("query_key_value", "output")
-_CROSS = ("query", "key_value", "output")
 _INPUTS = {
     ".attention.query_key_value": ".attention",
     ".cross.query": ".cross",

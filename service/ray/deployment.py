@@ -7,7 +7,6 @@ it ends; see docs/scaling.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -24,8 +23,6 @@ from service.ray.proxy import UnderPrefix
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 
 class ReplicaUnhealthy(Exception):

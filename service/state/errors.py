@@ -26,7 +26,6 @@ class RateLimited(StateError):
             f"Slowdown: {_counted(per_minute, 'request')} a minute at most; "
             f"try again in {_counted(retry_after, 'second')}"
         )
-        self.per_minute = per_minute
         self.retry_after = retry_after
 
 
@@ -40,7 +39,6 @@ class QuotaExceeded(StateError):
         )
         self.used = used
         self.quota = quota
-        self.resets = resets
 
 
 class InvalidGlossary(StateError):

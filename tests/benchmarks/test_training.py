@@ -13,6 +13,7 @@ from models.bundle.tokenizer import SPECIAL_IDS
 from models.transformer.transformer import build
 from tests.support.tiny_training import tiny_config
 from training.data.batching import BatchLoader
+from training.data.portions import PortionLoader
 
 TINY = training.Size(tiny_config(max_length=128), 600, 600)
 
@@ -32,7 +33,7 @@ def test_both_loops_have_the_same_number_of_weights() -> None:
 
 def test_the_plain_loop_learns(tmp_path: Path) -> None:
     shards = training._shards("small", argparse.Namespace(run=None), tmp_path / "shards")
-    batch = BatchLoader(shards, SPECIAL_IDS, 600, 1).next()
+    (batch,) = PortionLoader(BatchLoader(shards, SPECIAL_IDS, 600, 1), 1).next().batches
     loop = PlainLoop(TINY.config, torch.device("cpu"), None, rate=1e-2)
     losses = [loop.step(batch) for _ in range(8)]
     assert losses[-1] < 0.95 * losses[0]

@@ -7,7 +7,7 @@ buckets, an epoch has few shapes, the same in every epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,9 +68,10 @@ class Planned:
 
 
 class BatchLoader:
-    """Endless iterator over batches; ``cursor`` is the position of the next one.
+    """Plans batches without an end; ``cursor`` is the position of the next one.
 
-    Rounding up a row's length stops at ``longest``, the network's maximum length.
+    ``PortionLoader`` collates them. Rounding up a row's length stops at ``longest``, the network's
+    maximum length.
     """
 
     def __init__(
@@ -93,21 +94,6 @@ class BatchLoader:
         self._epoch = -1
         self._batches: Sequence[Planned] = []
         self.cursor = Cursor()
-
-    def __iter__(self) -> Iterator[Batch]:
-        while True:
-            yield self.next()
-
-    def next(self) -> Batch:
-        planned = self.plan()
-        return collate(
-            self.shards,
-            planned.indices,
-            self.special,
-            rows=planned.rows,
-            length_multiple=self.length_multiple,
-            longest=self.longest,
-        )
 
     def plan(self) -> Planned:
         """The pairs of the next batch; advances ``cursor``."""
@@ -247,11 +233,3 @@ def _padded(
         padded_BT[np.arange(len(indices)), lengths] = last
         padded_BT[len(indices) :, 0] = last
     return padded_BT
-
-
-def padded(rows: list[np.ndarray]) -> Tensor:
-    """Rows of different lengths as one tensor, padded at the end with 0."""
-    padded_BT = np.zeros((len(rows), max(map(len, rows))), np.int64)
-    for row, ids in zip(padded_BT, rows, strict=True):
-        row[: len(ids)] = ids
-    return torch.from_numpy(padded_BT)

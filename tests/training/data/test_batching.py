@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.utils.rnn import pad_sequence
 
 from models.bundle.manifest import SpecialIds
 from models.bundle.tokenizer import SPECIAL_IDS
@@ -19,8 +20,8 @@ from training.data.batching import (
     collate,
     in_batches,
     in_buckets,
-    padded,
 )
+from training.data.portions import PortionLoader
 from training.data.shards import Shards
 
 PAIRS = 120
@@ -38,15 +39,20 @@ def shards(tmp_path: Path) -> Shards:
     return Shards.write(tmp_path, pairs)
 
 
-def loader(shards: Shards, seed: int = 1) -> BatchLoader:
-    return BatchLoader(shards, SPECIAL_IDS, BUDGET, seed)
+def loader(shards: Shards, seed: int = 1) -> PortionLoader:
+    return PortionLoader(BatchLoader(shards, SPECIAL_IDS, BUDGET, seed), accumulate=1)
 
 
-def epoch(batches: BatchLoader) -> list[Batch]:
+def next_batch(batches: PortionLoader) -> Batch:
+    (batch,) = batches.next().batches
+    return batch
+
+
+def epoch(batches: PortionLoader) -> list[Batch]:
     number = batches.cursor.epoch
     found = []
     while batches.cursor.epoch == number:
-        found.append(batches.next())
+        found.append(next_batch(batches))
     return found
 
 
@@ -126,7 +132,8 @@ def test_collate_equals_padding_row_by_row(shards: Shards, number: int) -> None:
         "output_BT": [np.concatenate((shards.target[i], eos)) for i in indices],
     }
     for name, rows in expected.items():
-        assert torch.equal(getattr(batch, name), padded(rows))
+        tensors = [torch.from_numpy(row) for row in rows]
+        assert torch.equal(getattr(batch, name), pad_sequence(tensors, batch_first=True))
 
 
 def test_every_pair_comes_exactly_once_in_an_epoch(shards: Shards) -> None:
@@ -165,11 +172,11 @@ def test_the_same_seed_gives_the_same_order(shards: Shards) -> None:
 def test_cursor_resumes_at_its_position(shards: Shards, already: int) -> None:
     unbroken = loader(shards)
     for _ in range(already):
-        unbroken.next()
+        next_batch(unbroken)
     resumed = loader(shards)
     resumed.cursor = Cursor(unbroken.cursor.epoch, unbroken.cursor.batch)
-    for _, batch in zip(range(40), unbroken, strict=False):
-        again = resumed.next()
+    for _ in range(40):
+        batch, again = next_batch(unbroken), next_batch(resumed)
         assert torch.equal(batch.source_BS, again.source_BS)
         assert torch.equal(batch.output_BT, again.output_BT)
 
@@ -191,6 +198,7 @@ def test_padding_has_id_0(shards: Shards) -> None:
 
 def test_rounding_up_stops_at_the_networks_maximum_length(tmp_path: Path) -> None:
     shards = Shards.write(tmp_path / "train", [(range(4, 13), [4, 5]), ([4], range(4, 14))])
-    batch = BatchLoader(shards, SPECIAL_IDS, 100, seed=1, length_multiple=8, longest=11).next()
+    batches = BatchLoader(shards, SPECIAL_IDS, 100, seed=1, length_multiple=8, longest=11)
+    batch = next_batch(PortionLoader(batches, accumulate=1))
     assert batch.source_BS.shape == batch.input_BT.shape == (6, 11)
     assert batch.num_target_tokens == 3 + 11

@@ -11,6 +11,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
@@ -21,7 +22,6 @@ from models.reference.beam import (
 )
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import tiny_network
-from training.data.batching import padded
 from training.search.greedy import greedy
 
 EOS = SPECIAL_IDS.eos
@@ -175,7 +175,8 @@ def test_margin_of_a_step_is_the_least_gap_that_decides_what_goes_on() -> None:
 def test_a_beam_of_one_is_greedy(seed: int) -> None:
     network = tiny_network(seed)
     sources = [(4, 5, 6, EOS), (7, EOS), (8, 9, 10, 11, 12, EOS)]
-    together = greedy(network, padded(list(map(np.array, sources))), SPECIAL_IDS, max_length=10)
+    source_BS = pad_sequence(list(map(torch.tensor, sources)), batch_first=True)
+    together = greedy(network, source_BS, SPECIAL_IDS, max_length=10)
     for source, expected in zip(sources, together, strict=True):
         best = search(PrefixDecoder(network), source, beam_size=1, max_length=10)
         assert [h.token_ids for h in best] == [expected]
