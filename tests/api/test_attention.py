@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from service.api.errors import headers_of, refusal_of
-from service.bootstrap import Service
+from service.bootstrap import Service, running
 from service.runtime.backend import AttentionMaps
+from service.settings import Settings
 from service.translation.attention_reader import AttentionReader, TargetTooLong
 from service.translation.inspection import ModelGone
 from service.translation.store import UnknownTranslation
+from tests.support.asgi import client_of
+from tests.support.shouting import load_shouting
 
 DE_EN = {"source": "de", "target": "en"}
 PAIR = {**DE_EN, "source_text": "ja, das", "target_text": "JA, DAS"}
@@ -369,3 +372,16 @@ async def test_openapi_document_describes_the_attention_routes(client: httpx.Asy
         "image/png",
     }
     assert {"400", "413", "503"} <= set(paths["/score"]["post"]["responses"])
+
+
+@pytest.mark.parametrize("path", ["", "/attention", "/alignment", "/search"])
+async def test_requests_about_a_kept_translation_are_limited_and_count_no_characters(
+    settings: Settings, path: str
+) -> None:
+    limits = {"api_keys": "optional", "requests_per_minute": 3, "characters_per_month": 10}
+    limited = settings.model_copy(update=limits)
+    async with running(limited, load_shouting) as service, client_of(service.app) as client:
+        body = {"q": "ja, das", "attention": True, **DE_EN}
+        kept = (await client.post("/translate", json=body)).json()["id"]
+        statuses = [(await get(client, kept + path)).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]

@@ -19,7 +19,7 @@ from service.settings import Settings
 from service.translation.attention import MapSelection, TokenPair, align, select_maps
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import UnsupportedPair
-from service.translation.inspection import Inspector, ModelChoice, Pair
+from service.translation.inspection import Inspector, ModelChoice, Pair, Place
 from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.markup import Markup
 from service.translation.store import TranslationStore
@@ -130,6 +130,28 @@ async def test_tags_and_terms_are_placed_in_a_direction_with_prefixes() -> None:
         )
         terms = (Term("Nein", "doch"),)
         assert await one(translator, "Ja Nein So", EN_DE, terms=terms) == "ja doch so"
+
+
+@pytest.mark.parametrize("terms", [(), (Term("Nein", "doch"),)], ids=["plain", "forced term"])
+async def test_search_of_a_direction_with_prefixes_finds_the_translation_again(
+    terms: tuple[Term, ...],
+) -> None:
+    async with offering(await both()) as repository:
+        store = TranslationStore(1)
+        asked = request("Ja Nein So", EN_DE, terms=terms)
+        (translation,) = await translator_of(repository).translate(asked)
+        search = await Inspector(repository, store).search(Place(store.put([translation])))
+    assert search.reproduced
+    path, winner = [], search.winner
+    every = [each for step in search.tree.steps for each in step]
+    while winner:
+        path.insert(0, every[winner - 1])
+        winner = path[0].parent
+    written = [search.pieces[each.token] for each in path]
+    assert written == [SOFT_PIECE, *translation.text, "</s>"]
+    # Forced tokens add nothing to the sum.
+    forced = [each.log_probability for each in path].count(0)
+    assert forced == (1 + len("ja doch") if terms else 1)
 
 
 async def test_one_model_serves_both_legs_of_a_pivot() -> None:
