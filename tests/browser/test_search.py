@@ -44,12 +44,20 @@ def test_slider_shows_the_tree_step_by_step(visit: Visit) -> None:
     slider.focus()
     for key, steps in (("ArrowLeft", len(sizes) - 1), ("Home", 1), ("ArrowRight", 2)):
         visit.page.keyboard.press(key)
-        expect(visit.find("#tree .node")).to_have_count(sum(sizes[:steps]))
+        expect(visit.find("#tree .node:visible")).to_have_count(sum(sizes[:steps]))
+        expect(visit.find("#tree g:not([hidden]) path")).to_have_count(sum(sizes[1:steps]))
         name = f"Step {steps} of {len(sizes)}"
         expect(slider).to_have_js_property("ariaValueText", name)
         expect(visit.find("#search-step-name")).to_have_text(name)
+    # Tab reaches the tree although its last step is hidden.
+    visit.page.keyboard.press("Tab")
+    while not visit.page.evaluate("document.activeElement.matches('.node')"):
+        visit.page.keyboard.press("Tab")
     visit.page.keyboard.press("End")
-    expect(visit.find("#tree .node")).to_have_count(sum(sizes))
+    expect(visit.find("#tree .node:focus")).to_have_attribute("data-step", "2")
+    slider.focus()
+    visit.page.keyboard.press("End")
+    expect(visit.find("#tree .node:visible")).to_have_count(sum(sizes))
 
 
 def test_path_of_the_winner_is_marked(visit: Visit) -> None:

@@ -55,6 +55,7 @@ export class Search {
     this.#stepOf = new Map(search.steps.flatMap(({ candidates }, step) => candidates.map(({ id }) => [id, step])));
     this.#slider.max = search.steps.length;
     this.#slider.value = search.steps.length;
+    this.#tree.show(search.steps, this.#path);
     this.#draw();
     element("tree").parentElement.scrollLeft = 0;
   }
@@ -65,7 +66,7 @@ export class Search {
     const name = t("searchStep", { n: step, most: steps.length });
     element("search-step-name").textContent = name;
     this.#slider.ariaValueText = name;
-    this.#tree.show(steps.slice(0, step), this.#path);
+    this.#tree.limit(step);
     this.#show(null);
   }
 

@@ -9,6 +9,8 @@ const WIDTH = 0.75;
 export class Tree {
   #box = element("tree");
   #nodes = new Map();
+  /** The lines and the nodes of each step. */
+  #steps = [];
   #describe;
   #pointed;
 
@@ -28,42 +30,54 @@ export class Tree {
     this.#box.addEventListener("keydown", (event) => this.#move(event, at(event)));
   }
 
-  /** Draw the steps of a search; `path` has the ids of the winner and its ancestors. */
+  /** Draw all steps of a search; `path` has the ids of the winner and its ancestors. */
   show(steps, path) {
     this.#nodes = new Map();
-    const lines = [];
-    steps.forEach(({ candidates }, step) => candidates.forEach((candidate, rank) => {
-      const { id, parent, piece, fate } = candidate;
-      const wins = path.has(id);
-      const node = make("button", { type: "button", className: "node", textContent: written(piece).text, tabIndex: -1, data: { id, fate, step: step + 1 } });
-      node.classList.toggle("wins", wins);
-      node.ariaLabel = this.#describe(candidate);
-      node.style.setProperty("--column", step);
-      node.style.setProperty("--row", rank);
-      const from = this.#nodes.get(parent);
-      this.#nodes.set(id, { candidate, node, step, rank });
-      if (from) {
-        lines.push(draw("path", {
-          d: `M${from.step + WIDTH} ${from.rank + 0.5}L${step} ${rank + 0.5}`,
-          ...(wins ? { class: "wins" } : {}),
-        }));
-      }
-    }));
+    this.#steps = steps.map(({ candidates }, step) => {
+      const made = candidates.map((candidate, rank) => this.#make(candidate, step, rank, path.has(candidate.id)));
+      return [draw("g", {}, ...made.flatMap(({ lines }) => lines)), make("div", {}, ...made.map(({ node }) => node))];
+    });
     const rows = Math.max(0, ...steps.map(({ candidates }) => candidates.length));
     this.#box.style.setProperty("--columns", steps.length);
     this.#box.style.setProperty("--rows", rows);
+    const lines = this.#steps.map(([group]) => group);
     const drawing = draw("svg", { viewBox: `0 0 ${steps.length} ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...lines);
-    const nodes = [...this.#nodes.values()].map(({ node }) => node);
-    if (nodes.length) nodes[0].tabIndex = 0;
-    this.#box.replaceChildren(drawing, ...nodes);
-    nodes.at(-1)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.#box.replaceChildren(drawing, ...this.#steps.map(([, column]) => column));
+  }
+
+  /** The node of a candidate, and the line from its parent if that is drawn. */
+  #make(candidate, step, rank, wins) {
+    const { id, parent, piece, fate } = candidate;
+    const node = make("button", { type: "button", className: "node", textContent: written(piece).text, tabIndex: -1, data: { id, fate, step: step + 1 } });
+    node.classList.toggle("wins", wins);
+    node.ariaLabel = this.#describe(candidate);
+    node.style.setProperty("--column", step);
+    node.style.setProperty("--row", rank);
+    const from = this.#nodes.get(parent);
+    this.#nodes.set(id, { candidate, node, step, rank });
+    const d = from && `M${from.step + WIDTH} ${from.rank + 0.5}L${step} ${rank + 0.5}`;
+    return { node, lines: from ? [draw("path", { d, ...(wins ? { class: "wins" } : {}) })] : [] };
+  }
+
+  /** Show the first `count` steps only. */
+  limit(count) {
+    this.#steps.forEach((parts, step) => parts.forEach((part) => part.toggleAttribute("hidden", step >= count)));
+    for (const { node } of this.#nodes.values()) node.tabIndex = -1;
+    const shown = this.#all;
+    if (shown.length) shown[0].node.tabIndex = 0;
+    shown.at(-1)?.node.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  /** The nodes of the steps that are shown. */
+  get #all() {
+    return [...this.#nodes.values()].filter(({ node }) => !node.parentElement.hidden);
   }
 
   /** Left is the parent, right the best child, up and down the candidates of the same step. */
   #move(event, candidate) {
     if (!candidate) return;
     const { step, rank } = this.#nodes.get(candidate.id);
-    const all = [...this.#nodes.values()];
+    const all = this.#all;
     const beside = (by) => all.find((each) => each.step === step && each.rank === rank + by);
     const next = {
       ArrowLeft: () => this.#nodes.get(candidate.parent),
