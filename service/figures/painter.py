@@ -6,6 +6,7 @@ wait. The process starts with the first picture.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pickle
 
@@ -47,7 +48,9 @@ class Painter:
     async def _picture(self, wanted: tuple[Maps | RecordedSearch, Format], caller: str) -> bytes:
         with self._admission.admitted(1, caller):
             try:
-                (picture,) = await self._helpers.ask(pickle.dumps(wanted), caller=caller or None)
+                # In a thread: a tree has thousands of objects.
+                sent = await asyncio.to_thread(pickle.dumps, wanted)
+                (picture,) = await self._helpers.ask(sent, caller=caller or None)
             except HelperFailed as error:
                 logger.error("a picture could not be drawn: %s", error)
                 raise BackendFailed("the picture could not be drawn") from error
