@@ -158,6 +158,8 @@ class Engine:
             else:
                 # Avoids asyncio's warning if the call was cancelled just after the failure.
                 future.exception()
+            # A failure's traceback has this frame: only the garbage collector would free both.
+            del future
 
     @contextmanager
     def gathering(self) -> Iterator[None]:

@@ -83,6 +83,8 @@ class ResultCache:
             if not running.waiting and not running.task.done():
                 self._forget(question, priority, running)
                 running.task.cancel()
+            # A failure's traceback has this frame: only the garbage collector would free both.
+            del running
 
     def _start(self, question: _Question, origin: Origin) -> _Running:
         priority = origin.priority

@@ -16,9 +16,14 @@ async def results_of(coroutines: Sequence[Coroutine[None, None, T]]) -> list[T]:
     """Run all concurrently; returns their results. The first failure cancels all."""
     if len(coroutines) == 1:
         return [await coroutines[0]]
-    async with together() as group:
-        tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    return [task.result() for task in tasks]
+    tasks: list[asyncio.Task[T]] = []
+    try:
+        async with together() as group:
+            tasks += [group.create_task(coroutine) for coroutine in coroutines]
+        return [task.result() for task in tasks]
+    finally:
+        # A failure's traceback has this frame: only the garbage collector would free both.
+        del tasks
 
 
 @asynccontextmanager

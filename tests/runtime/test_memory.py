@@ -95,3 +95,13 @@ def test_cuda_out_of_memory_raises_memory_error_other_codes_cuda_error() -> None
     runtime.failing = 700
     with pytest.raises(CudaError, match="cudaMalloc on GPU 1 failed with error 700"):
         memory.allocate(10)
+
+
+def test_every_shape_is_captured_under_its_own_number() -> None:
+    memory = CudaMemory(1, Runtime(), capture=True)
+
+    def graph(*shape: int) -> str:
+        return memory.graph_options(shape).get_run_config_entry("gpu_graph_id")
+
+    assert graph(1, 8) == graph(1, 8)
+    assert len({graph(1, 8), graph(2, 8), graph(8, 1), "-1"}) == 4
