@@ -52,7 +52,8 @@ _CLIENT_CLOSED_REQUEST = 499
 
 BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 500
-"""A body may take ``BODY_SECONDS``, and one more second for every 500 bytes received.
+"""A body may take ``BODY_SECONDS``, and one more second for every 500 bytes received. No pause in
+it may last longer than ``BODY_SECONDS``.
 
 An unfinished body holds a connection and memory, so slow senders could occupy all of them. The
 values are those of Apache's mod_reqtimeout, lenient enough for a phone.
@@ -403,7 +404,8 @@ class BodyLimit:
         if announced.isdecimal() and int(announced) > most:
             await self._refuse(scope, receive, send, most, closing="expect" in headers)
             return
-        started = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        started = clock()
         received = 0
         complete = too_slow = False
 
@@ -411,10 +413,9 @@ class BodyLimit:
             nonlocal received, complete, too_slow
             if complete:
                 return await receive()
+            latest = started + self.seconds + received / BODY_BYTES_PER_SECOND
             try:
-                async with asyncio.timeout_at(
-                    started + self.seconds + received / BODY_BYTES_PER_SECOND
-                ):
+                async with asyncio.timeout_at(min(latest, clock() + self.seconds)):
                     message = await receive()
             except TimeoutError:
                 too_slow = True

@@ -131,6 +131,7 @@ SLOW = {
     "half a head": POST,
     "no body": WITH_LENGTH % 10,
     "half a body": WITH_LENGTH % 10 + b"12345",
+    "most of a body": WITH_LENGTH % 60_000 + bytes(50_000),
     "half a chunk": CHUNKED + b"a\r\nhallo",
     "no last chunk": CHUNKED + b"5\r\nhallo\r\n",
 }

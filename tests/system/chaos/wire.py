@@ -90,14 +90,15 @@ class Connection:
             await self._reader.read(1)
 
     def hang_up(self, *, rudely: bool = False) -> None:
-        """Close the connection; ``rudely`` with a reset, which discards pending data."""
+        """Close the connection, without what is not yet sent; ``rudely`` with a reset.
+
+        To close it after all is sent would leave it open for ever if the server reads no more.
+        """
         if rudely:
             connection: socket.socket = self._writer.get_extra_info("socket")
             with contextlib.suppress(OSError):
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
-            self._writer.transport.abort()
-        else:
-            self._writer.close()
+        self._writer.transport.abort()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         while size := int(await self._reader.readline() or b"0", 16):
