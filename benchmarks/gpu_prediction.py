@@ -66,13 +66,13 @@ class StepKind:
 
 SYNCHRONOUS = StepKind(172, 32, 0.10e-3, 1.1e-6, overlaps=False)
 RESIDENT = StepKind(182, 10, 0.03e-3, 0.2e-6, overlaps=True)
-ENCODER_LAUNCHES = 165
-ENCODE, ENCODE_SENTENCE = 0.1e-3, 5e-6
+ENCODER_LAUNCHES = 210
+"""With the writes of keys, values and zeros into slots."""
+ENCODE, ENCODE_SENTENCE = 0.04e-3, 3e-6
 """Seconds of the host for an encode without its launches, and for each of its sentences."""
-SCATTER_LAUNCHES, SCATTER = 24, 0.15e-3
-"""To write keys and values of sentences into scattered slots on the device, as an encode needs it:
-kernels, and seconds of the host without their launches."""
-REPLACED = 0.11e-3
+ENCODED_LENGTH = 32
+"""Sources are padded to a multiple of this, and to the longest that runs."""
+REPLACED = 0.05e-3
 """Seconds of the host for a sentence that ends and another one that begins, its encode apart."""
 
 
@@ -144,7 +144,7 @@ def rows(gpu: Gpu) -> Iterator[PredictedRow]:
 def predict(gpu: Gpu, sentences: int, *, capture: bool, resident: bool) -> PredictedRow:
     """A row of sentences that begin and end together."""
     step, host = step_seconds(gpu, sentences, capture=capture, resident=resident)
-    encode = max(encode_seconds(gpu, sentences, FIXED_TOKENS))
+    encode = max(encode_seconds(gpu, sentences, FIXED_TOKENS, capture=capture))
     # A beam search needs all its hypotheses, and a step on the device is read after the next.
     seconds = encode + (FIXED_TOKENS + resident) * step
     return PredictedRow(
@@ -180,15 +180,19 @@ def step_seconds(
     return max(launching, device) + host, launching + host
 
 
-def encode_seconds(gpu: Gpu, sentences: int, length: float) -> Seconds:
-    """An encode, keys and values of cross-attention counted."""
+def encode_seconds(gpu: Gpu, sentences: int, longest: int, *, capture: bool) -> Seconds:
+    """An encode, keys and values of cross-attention counted.
+
+    ``longest`` are the tokens of the longest sentence that runs.
+    """
     d = _DIMENSIONS
     weights = d.encoder_layers * (4 * d.width**2 + 2 * d.width * d.feed_forward)
     weights += d.decoder_layers * 2 * d.width**2
-    device = _device_seconds(gpu, ENCODER_LAUNCHES, 2 * weights, 2 * sentences * length * weights)
-    return Seconds(
-        device, ENCODER_LAUNCHES * HOST_PER_LAUNCH + ENCODE + ENCODE_SENTENCE * sentences
-    )
+    rows = 1 << (sentences - 1).bit_length() if capture else sentences
+    tokens = rows * -(-longest // ENCODED_LENGTH) * ENCODED_LENGTH
+    device = _device_seconds(gpu, ENCODER_LAUNCHES, 2 * weights, 2 * tokens * weights)
+    launching = 0.0 if capture else ENCODER_LAUNCHES * HOST_PER_LAUNCH
+    return Seconds(device, launching + ENCODE + ENCODE_SENTENCE * sentences)
 
 
 def arriving(gpu: Gpu, slots: int, *, capture: bool, resident: bool) -> float:
@@ -203,12 +207,9 @@ def arriving(gpu: Gpu, slots: int, *, capture: bool, resident: bool) -> float:
             heapq.heappush(ends, steps + length + resident)
         work = NO_SECONDS
         if admitted:
-            encode = encode_seconds(gpu, len(admitted), max(admitted))
-            device, host = encode.device, encode.host + len(admitted) * REPLACED
-            if resident:
-                device += SCATTER_LAUNCHES * SHORTEST_KERNEL
-                host += SCATTER_LAUNCHES * HOST_PER_LAUNCH + SCATTER
-            work = Seconds(device, host)
+            # The longest of all, although shorter ones may be running.
+            encode = encode_seconds(gpu, len(admitted), max(lengths), capture=capture)
+            work = Seconds(encode.device, encode.host + len(admitted) * REPLACED)
         seconds += step_seconds(gpu, len(ends), capture=capture, resident=resident, further=work)[0]
         steps += 1
         while ends and ends[0] <= steps:

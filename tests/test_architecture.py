@@ -68,7 +68,7 @@ MAY_IMPORT = {
         "models.importing",
     },
     "service.settings": set[str](),
-    "service.runtime": {"service.runtime", "models.bundle", "models.export.scatter"},
+    "service.runtime": {"service.runtime", "models.bundle", "models.export.admission"},
     "service.thread_priority": set[str](),
     "service.fair_turns": set[str](),
     "service.percent_encoding": set[str](),

@@ -16,7 +16,6 @@ import onnxruntime
 
 from models.bundle.manifest import Dimensions
 from service.runtime.memory import Budget, Event, Exchange, Pool, Stretches
-from service.runtime.scatter import Scatter
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _OUT_OF_MEMORY = 2
@@ -58,7 +57,7 @@ class CudaMemory:
     device = "cuda"
     self_bucket = 64
     cross_bucket = 32
-    encodes_at_once = True
+    encodes_into_slots = True
 
     def __init__(self, device_id: int, runtime: Any = None, *, capture: bool = False) -> None:
         """With ``capture``, a step in fp16 is one launch of a CUDA graph once its shape has run."""
@@ -252,7 +251,6 @@ class CudaPool(Pool):
         self._memory = memory
         self._base = 0
         self._aside = 0
-        self._scatter = Scatter(memory, len(self._addresses), self.heads, self.width, element)
 
     def move(self, origin: int, slot: int, length: int) -> None:
         # The whole slot, because its entries are contiguous in each array.
@@ -261,26 +259,16 @@ class CudaPool(Pool):
         source = Stretches(self._base + origin * width, self._reserved)
         self._memory.copy(target, source, width, arrays)
 
-    def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
-        self._scatter.aim(slots, {length, self.length}, self.length, self._slots)
-        if length < self.length:
-            self._write_zeros(len(slots))
-        self._scatter.write(self._addresses.values(), sources, length)
-
     def clear(self, slots: Sequence[int]) -> None:
         if not slots or not self.length:
             return
-        first = min(slots)
-        if len(slots) == max(slots) - first + 1:
-            target = Stretches(self._base + first * self._slot_bytes, self._reserved)
-            self._memory.clear(target, len(slots) * self._slot_bytes, len(self._addresses))
-        else:
-            self._scatter.aim(slots, [self.length], self.length, self._slots)
-            self._write_zeros(len(slots))
+        # Other slots are cleared by the graph of an admission.
+        assert slots[-1] - slots[0] == len(slots) - 1
+        target = Stretches(self._base + slots[0] * self._slot_bytes, self._reserved)
+        self._memory.clear(target, len(slots) * self._slot_bytes, len(self._addresses))
 
     def release(self) -> None:
         self._free()
-        self._scatter.close()
         self._addresses = {}
 
     def _free(self) -> None:
@@ -288,13 +276,6 @@ class CudaPool(Pool):
         for address in (self._aside, self._base):
             if address:
                 self._memory.free(address)
-
-    def _write_zeros(self, slots: int) -> None:
-        """Fill the slots at which ``_scatter`` aims. Every array gets the same zeros."""
-        size = slots * self._slot_bytes
-        self._memory.clear(Stretches(self._aside, size), size, 1)
-        zeros = [self._aside] * len(self._addresses)
-        self._scatter.write(self._addresses.values(), zeros, self.length)
 
     @property
     def _slot_bytes(self) -> int:

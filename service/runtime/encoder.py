@@ -1,13 +1,17 @@
-"""Encodes sources into the slots of a cross-attention pool. Shapes: backend.py, memory.py."""
+"""Encodes sources into their slots of both pools. Shapes: backend.py, memory.py."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import onnxruntime
 
-from service.runtime.memory import Memory, Pool
+from service.runtime.backend import Limits
+from service.runtime.binding import KeptBindings, Layout
+from service.runtime.memory import HostPool, Memory, Pool
 
 _FEW_TOKENS = 128
 """Below this batch size, encoding time hardly depends on the number of tokens."""
@@ -17,38 +21,61 @@ _PADDING = 1.2
 Ids = tuple[int, ...]
 
 
-class SourceEncoder:
-    """Owns the encoder's session and the exchange block of source ids."""
+class SourceEncoder(ABC):
+    """Owns the encoder's session and the exchange block of its inputs."""
 
     def __init__(
         self,
         session: onnxruntime.InferenceSession,
-        cross: Pool,
         memory: Memory,
         pad_id: int,
         source_length: int,
     ) -> None:
         self._session = session
-        self._cross = cross
         self._memory = memory
         self._pad_id = pad_id
         self._source_length = source_length
-        self._sources = memory.exchange()
+        self._inputs = memory.exchange()
 
+    @abstractmethod
     def encode(self, slots: Sequence[int], sources: Sequence[Ids]) -> None:
-        """Write the keys and values of each source into its slot, which is long enough.
+        """Write keys and values of each source, and a cache of zeros, into its slot.
 
-        The caller waits for the device's work up to here before the next call.
+        The slots are long enough. The caller waits for the device's work up to here before the next
+        call.
         """
-        if self._memory.encodes_at_once:
-            groups = [list(range(len(sources)))]
-        else:
-            groups = alike([len(source) for source in sources])
-        for places in groups:
-            self._encode([slots[place] for place in places], [sources[place] for place in places])
 
     def close(self) -> None:
-        self._sources.close()
+        self._inputs.close()
+
+    def _write(self, sources: Sequence[Ids], shape: tuple[int, int]) -> None:
+        """Write padded source ids to the beginning of the host's block."""
+        source_ids_BS = self._inputs.view(0, shape, np.int32)
+        source_ids_BS[...] = self._pad_id
+        for row, source in zip(source_ids_BS, sources, strict=False):
+            row[: len(source)] = source
+
+
+class HostEncoder(SourceEncoder):
+    """Encodes batches of similar lengths. Copies what is not for consecutive slots."""
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        own: HostPool,
+        cross: HostPool,
+        memory: Memory,
+        pad_id: int,
+        source_length: int,
+    ) -> None:
+        super().__init__(session, memory, pad_id, source_length)
+        self._own, self._cross = own, cross
+
+    def encode(self, slots: Sequence[int], sources: Sequence[Ids]) -> None:
+        for places in alike([len(source) for source in sources]):
+            self._encode([slots[place] for place in places], [sources[place] for place in places])
+        # Keys and values of an earlier sentence may be NaN, which no mask hides.
+        self._own.clear(slots)
 
     def _encode(self, slots: list[int], sources: list[Ids]) -> None:
         """Encode some of the sentences as one padded batch."""
@@ -57,29 +84,97 @@ class SourceEncoder:
         padded = -(-max(map(len, sources)) // bucket) * bucket
         shape = count, min(padded, self._source_length)
         length = shape[1]
-        self._sources.reserve(count * length * np.dtype(np.int32).itemsize)
-        source_ids_BS = self._sources.view(0, shape, np.int32)
-        source_ids_BS[...] = self._pad_id
-        for row, source in zip(source_ids_BS, sources, strict=True):
-            row[: len(source)] = source
-        self._sources.send(0, source_ids_BS.nbytes)
+        self._inputs.reserve(count * length * np.dtype(np.int32).itemsize)
+        self._write(sources, shape)
         binding = self._session.io_binding()
         place = self._memory.device, self._memory.device_id
-        binding.bind_input("source_ids", *place, np.int32, shape, self._sources.address)
-        cross, options = self._cross, self._memory.run_options
+        binding.bind_input("source_ids", *place, np.int32, shape, self._inputs.address)
+        cross = self._cross
         names = [name for name, _ in cross.arrays()]
         if length == cross.length and slots == list(range(slots[0], slots[0] + count)):
             outputs = count, cross.heads, length, cross.width
             for name in names:
                 address = cross.place(name, slots[0])
                 binding.bind_output(name, *place, cross.element, outputs, address)
-            self._session.run_with_iobinding(binding, options)
+            self._session.run_with_iobinding(binding)
             return
         for name in names:
             binding.bind_output(name, *place)
-        self._session.run_with_iobinding(binding, options)
+        self._session.run_with_iobinding(binding)
         found = binding.get_outputs()
         cross.put([output.data_ptr() for output in found], slots, length)
+
+
+class DeviceEncoder(SourceEncoder):
+    """Encodes one padded batch by the graph of ``models.export.admission``.
+
+    It is padded to the length of the pool and, if steps are captured, to a number of sentences that
+    repeats, by the last sentence once more. So it is captured, too.
+    """
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        own: Pool,
+        cross: Pool,
+        memory: Memory,
+        pad_id: int,
+        source_length: int,
+        slots: int,
+    ) -> None:
+        super().__init__(session, memory, pad_id, source_length)
+        self._own, self._cross = own, cross
+        self._slots = slots
+        self._bindings: KeptBindings[tuple[int, ...], onnxruntime.IOBinding] = KeptBindings()
+
+    def encode(self, slots: Sequence[int], sources: Sequence[Ids]) -> None:
+        if not self._own.length:
+            self._own.resize(1, 0)
+        count = self._memory.batch_size(len(sources), self._slots)
+        length = min(self._cross.length, self._source_length)
+        inputs = Layout()
+        inputs.add("source_ids", (count, length), np.int32)
+        inputs.add("slots", (count, 1, 1), np.int64)
+        self._inputs.reserve(inputs.end)
+        missing = count - len(sources)
+        self._write([*sources, *[sources[-1]] * missing], (count, length))
+        self._inputs.view(*inputs.places["slots"])[:, 0, 0] = [*slots, *[slots[-1]] * missing]
+        self._inputs.send(0, inputs.end)
+        addresses = (a for pool in (self._own, self._cross) for _, a in pool.arrays())
+        lengths = self._own.length, self._cross.length
+        shape = count, *lengths, self._inputs.address, *addresses
+        binding = self._bindings.get(shape, partial(self._bound, inputs))
+        self._session.run_with_iobinding(binding, self._memory.graph_options(shape))
+
+    def close(self) -> None:
+        self._bindings.clear()
+        super().close()
+
+    def _bound(self, inputs: Layout) -> onnxruntime.IOBinding:
+        binding = self._session.io_binding()
+        place = self._memory.device, self._memory.device_id
+        for name, (offset, shape, number) in inputs.places.items():
+            binding.bind_input(name, *place, number, shape, self._inputs.address + offset)
+        for pool in (self._own, self._cross):
+            shape = self._slots, pool.heads * pool.length, pool.width
+            for name, address in pool.arrays():
+                binding.bind_input(f"pool_{name}", *place, pool.element, shape, address)
+                binding.bind_output(f"written_{name}", *place, pool.element, shape, address)
+        return binding
+
+
+def source_encoder(
+    session: onnxruntime.InferenceSession,
+    own: Pool,
+    cross: Pool,
+    memory: Memory,
+    pad_id: int,
+    limits: Limits,
+) -> SourceEncoder:
+    """The encoder for the pools of ``memory``."""
+    if isinstance(own, HostPool) and isinstance(cross, HostPool):
+        return HostEncoder(session, own, cross, memory, pad_id, limits.source_length)
+    return DeviceEncoder(session, own, cross, memory, pad_id, limits.source_length, limits.slots)
 
 
 def alike(lengths: Sequence[int]) -> list[list[int]]:

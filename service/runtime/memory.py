@@ -99,8 +99,10 @@ class Memory(Protocol):
     """Cache lengths are multiples of a bucket, so that shapes repeat. On a GPU, repeated shapes are
     faster; on a CPU, fewer entries to read."""
     cross_bucket: int
-    encodes_at_once: bool
-    """Whether one padded batch is faster than several of similar lengths."""
+    encodes_into_slots: bool
+    """Whether the encoder's graph is ``models.export.admission``: one padded batch, into any slots.
+    Else batches of similar lengths are encoded, and copied where their slots are not consecutive.
+    """
 
     def pool(
         self,
@@ -142,7 +144,7 @@ class HostMemory:
     captures = False
     self_bucket = 16
     cross_bucket = 1
-    encodes_at_once = False
+    encodes_into_slots = False
 
     def __init__(self) -> None:
         self._blocks: dict[int, mmap.mmap] = {}
@@ -323,13 +325,6 @@ class Pool(ABC):
         """Copy at least the first ``length`` entries of slot ``origin`` to ``slot``."""
 
     @abstractmethod
-    def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
-        """Copy ``[len(slots), H, length, D]`` into each array, in the order of ``arrays``.
-
-        ``sources`` are addresses. Entries behind ``length`` are zero afterwards.
-        """
-
-    @abstractmethod
     def clear(self, slots: Sequence[int]) -> None:
         """Fill slots with zeros."""
 
@@ -396,6 +391,10 @@ class HostPool(Pool):
             self._copy(target, source, length * self._entry, self.heads)
 
     def put(self, sources: Sequence[int], slots: Sequence[int], length: int) -> None:
+        """Copy ``[len(slots), H, length, D]`` into each array, in the order of ``arrays``.
+
+        ``sources`` are addresses. Entries behind ``length`` are zero afterwards.
+        """
         for name, source in zip(self._addresses, sources, strict=True):
             self._put(name, source, slots, length)
 

@@ -18,7 +18,7 @@ from models.bundle.manifest import Dimensions, Precision
 from models.bundle.shortlist import Shortlist
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
 from service.runtime.binding import Ancestry, BatchShortlist, KeptBindings, StepBinding
-from service.runtime.encoder import SourceEncoder
+from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
 from service.runtime.sessions import int8_saturates, opener
 
@@ -48,7 +48,7 @@ class OnnxBackend:
         self._budget = budget = Budget(cache_bytes)
         self._own = memory.pool("self", dimensions, limits.slots, budget, element)
         self._cross = memory.pool("cross", dimensions, limits.slots, budget, element)
-        self._encoder = SourceEncoder(encoder, self._cross, memory, pad_id, limits.source_length)
+        self._encoder = source_encoder(encoder, self._own, self._cross, memory, pad_id, limits)
         self._inputs, self._outputs = memory.exchange(), memory.exchange()
         self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
         self._shortlist = BatchShortlist(shortlist, limits.slots) if shortlist else None
@@ -89,10 +89,9 @@ class OnnxBackend:
         opened = opener(bundle, precision, threads=threads, memory=memory)
         # The graphs of other precisions have branches, which cannot be captured.
         capture = memory.captures and precision == "fp16"
-        encoder, step = opened(graph="encoder"), opened(graph="step", capture=capture)
         return cls(
-            encoder,
-            step,
+            opened(graph="encoder", capture=capture, into_slots=memory.encodes_into_slots),
+            opened(graph="step", capture=capture),
             manifest.dimensions,
             manifest.special_ids.pad,
             Limits(
@@ -114,7 +113,6 @@ class OnnxBackend:
         if self._cross.resize(max(*lengths, self._longest_source()), first):
             self._bindings.clear()
         self._encoder.encode(range(first, first + count), batch.sources)
-        self._own.clear(range(first, first + count))
         self._memory.wait()
         self._ancestry.clear(first, count)
         if self._shortlist is not None:

@@ -21,7 +21,7 @@ from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES
 from models.bundle.manifest import Dimensions, Precision
 from service.runtime.backend import Admission, CacheUse, Launch, Limits, Ranked
 from service.runtime.binding import HIDDEN, KeptBindings, Layout, visible_source
-from service.runtime.encoder import SourceEncoder
+from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
 from service.runtime.sessions import opener
 
@@ -77,7 +77,7 @@ class ResidentBackend:
         self._budget = Budget(cache_bytes)
         self._own = memory.pool("self", dimensions, slots, self._budget, element)
         self._cross = memory.pool("cross", dimensions, slots, self._budget, element)
-        self._encoder = SourceEncoder(encoder, self._cross, memory, pad_id, limits.source_length)
+        self._encoder = source_encoder(encoder, self._own, self._cross, memory, pad_id, self.limits)
         self._given = memory.exchange(), memory.exchange()
         """Positions and membership."""
         self._state = memory.exchange()
@@ -143,7 +143,9 @@ class ResidentBackend:
         manifest = bundle.manifest
         memory = memory or HostMemory()
         opened = opener(bundle, precision, threads=threads, memory=memory)
-        encoder = opened(graph="encoder")
+        encoder = opened(
+            graph="encoder", capture=memory.captures, into_slots=memory.encodes_into_slots
+        )
         step = opened(graph="resident", capture=memory.captures)
         rows = {node.name: node for node in step.get_inputs()}["sums"].shape[1]
         return cls(
@@ -168,8 +170,6 @@ class ResidentBackend:
         # The last copies of source ids and slots may not have been made yet.
         self._encoded.wait()
         self._encoder.encode(slots, batch.sources)
-        # Keys and values of an earlier sentence may be NaN, which no mask hides.
-        self._own.clear(slots)
         self._encoded.record()
         self._lengths_P[slots] = lengths
         self._positions_P[slots] = 0

@@ -117,12 +117,14 @@ def open_session(
     stream: int = 0,
     capture: bool = False,
     prepack: bool = True,
+    into_slots: bool = False,
 ) -> onnxruntime.InferenceSession:
     """Open a graph and check its inputs and outputs.
 
     A ``stream`` is the CUDA stream of all runs. With ``capture``, runs are captured into CUDA
     graphs by the id in their options. Without ``prepack`` a session is slower, but does not copy
-    the weights into the layout of matrix products. Raises ``InvalidBundle`` if the bundle does not
+    the weights into the layout of matrix products. With ``into_slots``, the encoder is extended by
+    ``models.export.admission``. Raises ``InvalidBundle`` if the bundle does not
     offer the precision, or if the graph cannot be opened or its inputs and outputs differ from the
     manifest.
     """
@@ -133,6 +135,12 @@ def open_session(
         )
     path = bundle.path / graph_file(graph, precision)
     content, weights = bundle.read(path.name), bundle.weights(precision)
+    dimensions = manifest.dimensions
+    if into_slots:
+        # Only processes that use a GPU pay for importing the writer of graphs.
+        from models.export.admission import admission_graph, admission_signature
+
+        content = admission_graph(content, dimensions, precision)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -170,10 +178,12 @@ def open_session(
         # ONNX Runtime would silently fall back to the CPU.
         raise InvalidBundle(f"ONNX Runtime could not start CUDA for {path}; see its log")
     found = _signature_of(session)
-    if graph == "resident":
-        expected = resident_signature(manifest.dimensions, precision, _beam_of(found))
+    if into_slots:
+        expected = admission_signature(dimensions, precision)
+    elif graph == "resident":
+        expected = resident_signature(dimensions, precision, _beam_of(found))
     else:
-        expected = signature(graph, manifest.dimensions, precision)
+        expected = signature(graph, dimensions, precision)
     check_signature(str(path), expected, found)
     return session
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.bundle.manifest import Dimensions
 from service.runtime.backend import CacheUse
 from service.runtime.binding import Ancestry
-from service.runtime.memory import Budget, CacheFull, HostMemory, Memory, Pool
+from service.runtime.memory import Budget, CacheFull, HostMemory, HostPool, Memory, Pool
 from tests.runtime.simulated_gpu import NO_MEMORY, Runtime, SimulatedGpu
 
 DIMENSIONS = Dimensions(
@@ -66,8 +66,12 @@ def contents(pool: Pool) -> dict[str, NDArray[np.float32]]:
 
 
 def put(pool: Pool, slot: int, length: int, value: float) -> None:
-    source = np.full((1, HEADS, length, WIDTH), value, np.float32)
-    pool.put([source.ctypes.data] * ARRAYS, [slot], length)
+    """Fill a slot, with zeros behind ``length``. A simulated GPU's memory is the host's."""
+    for _, address in pool.arrays():
+        size = SLOTS * HEADS * pool.length * WIDTH
+        array = np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))
+        array.reshape(SLOTS, HEADS, pool.length, WIDTH)[slot] = 0
+        array.reshape(SLOTS, HEADS, pool.length, WIDTH)[slot, :, :length] = value
 
 
 def test_entries_survive_growing_shrinking_and_moving(memory: Memory) -> None:
@@ -88,16 +92,26 @@ def test_entries_survive_growing_shrinking_and_moving(memory: Memory) -> None:
         assert not array[:2, :, 3:].any()
 
 
-def test_put_clears_the_entries_behind_a_shorter_sentence(memory: Memory) -> None:
-    pool = make_pool(memory)
+def test_put_clears_the_entries_behind_a_shorter_sentence() -> None:
+    pool = make_pool(SmallBuckets())
+    assert isinstance(pool, HostPool)
     pool.resize(4, 0)
     put(pool, 1, 4, float("nan"))
-    put(pool, 1, 2, 5)
+    source = np.full((1, HEADS, 2, WIDTH), 5, np.float32)
+    pool.put([source.ctypes.data] * ARRAYS, [1], 2)
     for array in contents(pool).values():
         assert array[1, 0, :, 0].tolist() == [5, 5, 0, 0]
-    put(pool, 0, 4, float("nan"))
-    pool.clear([0])
-    assert not any(array[0].any() for array in contents(pool).values())
+
+
+def test_clear_fills_slots_with_zeros_and_no_other(memory: Memory) -> None:
+    pool = make_pool(memory)
+    pool.resize(4, 0)
+    for slot in range(SLOTS):
+        put(pool, slot, 4, float("nan") if slot else 7)
+    pool.clear(range(1, SLOTS))
+    for array in contents(pool).values():
+        assert (array[0] == 7).all()
+        assert not array[1:].any()
 
 
 @pytest.mark.parametrize("budget_arrays", [1, 7])

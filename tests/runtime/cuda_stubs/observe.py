@@ -143,6 +143,9 @@ def observe_resident(bundle: Bundle, *, capture: bool) -> dict[str, object]:
 
     slots = list(range(3 * SENTENCES))
     first = admit(slots), step(slots)
+    # A shape is captured in its second run.
+    for count in (1, 2, 4, 8, 16) * 2:
+        admit(slots[:count])
     # Both turns are captured, and both get a copy of the membership.
     for _ in range(4):
         step(slots)
