@@ -127,7 +127,7 @@ def prepare(
         lines: list[int] = []
         for run, after in zip(marked.runs, marked.between[1:], strict=True):
             source = directed.direction.source
-            cut = run.cut(segment(run.text, source, limit, job.splitting, copied).spans)
+            cut = run.cut(segment(run.text, source, limit, job.splitting, copied))
             lines += lines_of(cut.separators, lines)
             for each in cut.sentences:
                 sentences.append(sentence(each, len(sentences)))

@@ -16,13 +16,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain, zip_longest
 from typing import Literal
 
 import sentencex
 
+from models.bundle.tokenizer import Span
 from service.engine.errors import SentenceTooLong
 
 Splitting = Literal["sentences", "ignoring_lines", "none"]
@@ -63,32 +63,6 @@ class TokenLimit:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentedText:
-    """A text and the spans of its sentences, in order; the text between them is separators."""
-
-    text: str
-    spans: tuple[tuple[int, int], ...]
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        return tuple(self.text[start:end] for start, end in self.spans)
-
-    @property
-    def separators(self) -> tuple[str, ...]:
-        """The text around the sentences, one more than there are sentences."""
-        starts = [*(start for start, _ in self.spans), len(self.text)]
-        ends = [0, *(end for _, end in self.spans)]
-        return tuple(self.text[end:start] for end, start in zip(ends, starts, strict=True))
-
-    def join(self, sentences: Sequence[str]) -> str:
-        """The text with each sentence replaced by the one in ``sentences``."""
-        if len(sentences) != len(self.spans):
-            raise ValueError(f"{len(sentences)} sentences for {len(self.spans)} places")
-        pairs = zip_longest(self.separators, sentences, fillvalue="")
-        return "".join(chain.from_iterable(pairs))
-
-
 def _nothing(sentence: str) -> bool:
     return False
 
@@ -99,22 +73,21 @@ def segment(
     limit: TokenLimit,
     splitting: Splitting = "sentences",
     copied: Callable[[str], bool] = _nothing,
-) -> SegmentedText:
-    """Find the sentences of a text in ``language``, a canonical code.
+) -> tuple[Span, ...]:
+    """The spans of the sentences of a text in ``language``, a canonical code, in order.
 
-    Sentences for which ``copied`` is true become parts of separators. Raises ``SentenceTooLong``
-    for a word that the model cannot read whole.
+    The text between them is separators, and so are sentences for which ``copied`` is true. Raises
+    ``SentenceTooLong`` for a word that the model cannot read whole.
     """
     code = language.partition("-")[0]
-    spans = [
+    return tuple(
         span
         for start, end in _coarse(text, code, splitting)
         for span in _fitting(text, start, end, limit, copied)
-    ]
-    return SegmentedText(text, tuple(spans))
+    )
 
 
-def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[tuple[int, int]]:
+def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[Span]:
     """Spans of sentences, regardless of the model's length limit."""
     if splitting == "none":
         yield 0, len(text)
@@ -127,7 +100,7 @@ def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[tuple[in
         line_start += len(line)
 
 
-def _boundaries(line: str, language: str) -> Iterator[tuple[int, int]]:
+def _boundaries(line: str, language: str) -> Iterator[Span]:
     start = before = 0
     for end in _ends(line, language):
         ordinal = language in _ORDINAL_DOT and _ORDINAL_END.search(line, before, end)
@@ -180,7 +153,7 @@ def _plain_blanks(line: str) -> str:
 
 def _fitting(
     text: str, start: int, end: int, limit: TokenLimit, copied: Callable[[str], bool]
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[Span]:
     """The span without invisible characters around it, split to fit the model's limit."""
     span = text[start:end]
     start += len(span) - len(span.lstrip(_UNSEEN))

@@ -62,7 +62,7 @@ def target_sentences(
     language = directed.direction.target
     separators, raws, lines = [marked.between[0]], list[str](), list[int]()
     for run, after in zip(marked.runs, marked.between[1:], strict=True):
-        cut = run.cut(segment(run.text, language, _ANY_LENGTH, splitting, copied).spans)
+        cut = run.cut(segment(run.text, language, _ANY_LENGTH, splitting, copied))
         lines += lines_of(cut.separators, lines)
         raws += [sentence.raw for sentence in cut.sentences]
         first, *others = cut.separators

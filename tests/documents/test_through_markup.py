@@ -17,6 +17,7 @@ from tests.documents.test_docx import report
 from tests.documents.test_markdown import BITS, GUIDE, structure
 from tests.documents.test_srt import FILM
 from tests.documents.word import entries
+from tests.support.weaving import woven
 
 Translator = Callable[[str], tuple[str, Alignment]]
 _SENTENCE = re.compile(r"\S(?:[^.!?]*[^.!?\s])?[.!?]*")
@@ -44,8 +45,9 @@ def marked(source: MarkedSource, translator: Translator) -> str:
     for run in text.runs:
         spans = [found.span() for found in _SENTENCE.finditer(run.text)]
         cut = run.cut(spans)
-        runs.append(cut.join([s.render(*translator(s.text)) for s in cut.sentences]))
-    return text.join(runs)
+        sentences = [s.render(*translator(s.text)) for s in cut.sentences]
+        runs.append(woven(cut.separators, sentences))
+    return woven(text.between, runs)
 
 
 def translated(document: Document, translator: Translator) -> bytes:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -23,10 +24,19 @@ like_prose = st.lists(
 languages = st.sampled_from(["de", "en", "fr", "zh", "pt-BR", "x-digits", "und"])
 
 
+def sentences_of(text: str, language: str = "de", limit: TokenLimit = ANY_LENGTH) -> list[str]:
+    return [text[start:end] for start, end in segment(text, language, limit)]
+
+
+def separators_of(text: str, language: str = "de", limit: TokenLimit = ANY_LENGTH) -> list[str]:
+    offsets = [0, *chain.from_iterable(segment(text, language, limit)), len(text)]
+    return [text[end:start] for end, start in zip(offsets[::2], offsets[1::2], strict=True)]
+
+
 @given(anything | like_prose, languages)
-def test_joining_gives_the_text_back(text: str, language: str) -> None:
-    segmented = segment(text, language, ANY_LENGTH)
-    assert segmented.join(segmented.sentences) == text
+def test_sentences_are_in_order_and_do_not_overlap(text: str, language: str) -> None:
+    offsets = [0, *chain.from_iterable(segment(text, language, ANY_LENGTH)), len(text)]
+    assert offsets == sorted(offsets)
 
 
 PROSE = (
@@ -53,7 +63,7 @@ def test_a_long_line_has_the_sentences_that_sentencex_finds_in_the_whole_of_it(
             whole[-1] = f"{whole[-1]} {found['text']}".strip()
         else:
             whole.append(found["text"].strip())
-    assert list(segment(line, language, ANY_LENGTH).sentences) == whole
+    assert sentences_of(line, language) == whole
 
 
 @pytest.mark.parametrize("character", "\u2039„'“«\"([.?1 x")
@@ -71,14 +81,14 @@ def test_sentencex_never_gets_more_than_a_window(
     monkeypatch.setattr(sentencex, "get_sentence_boundaries", counting)
     for text in (character * 20_000, f"{character} " * 10_000, f"A. {character}b " * 4_000):
         read.clear()
-        assert segment(text, "de", ANY_LENGTH).join(segment(text, "de", ANY_LENGTH).sentences)
+        segment(text, "de", ANY_LENGTH)
         assert max(read) <= 2_000
-        assert sum(read) <= 2 * 5 * len(text)
+        assert sum(read) <= 5 * len(text)
 
 
 @given(anything | like_prose, languages)
 def test_sentence_has_a_letter_or_digit_and_no_blanks_around_it(text: str, language: str) -> None:
-    for sentence in segment(text, language, ANY_LENGTH).sentences:
+    for sentence in sentences_of(text, language):
         assert sentence == sentence.strip()
         assert any(character.isalnum() for character in sentence)
         assert len(sentence.splitlines()) == 1
@@ -86,26 +96,27 @@ def test_sentence_has_a_letter_or_digit_and_no_blanks_around_it(text: str, langu
 
 @pytest.mark.parametrize("unseen", ["\ufeff", "\u200b", "\u200f \u202b", "\x00", "\x07\u2060 "])
 def test_invisible_characters_around_a_sentence_are_separators(unseen: str) -> None:
-    segmented = segment(f"{unseen}Ein Wort.{unseen}", "de", ANY_LENGTH)
-    assert segmented.sentences == ("Ein Wort.",)
-    assert segmented.separators == (unseen, unseen)
+    text = f"{unseen}Ein Wort.{unseen}"
+    assert sentences_of(text) == ["Ein Wort."]
+    assert separators_of(text) == [unseen, unseen]
 
 
 @given(anything | like_prose, languages)
 def test_separators_have_no_letters_and_digits(text: str, language: str) -> None:
-    for separator in segment(text, language, ANY_LENGTH).separators:
+    for separator in separators_of(text, language):
         assert not any(character.isalnum() for character in separator)
 
 
 @given(like_prose, st.integers(12, 40))
 def test_no_sentence_is_longer_than_the_model_reads_and_none_is_cut(text: str, most: int) -> None:
+    limit = TokenLimit(len, most)
     try:
-        segmented = segment(text, "de", TokenLimit(len, most))
+        sentences = sentences_of(text, limit=limit)
     except SentenceTooLong:
         assert max(map(len, text.split())) > most
         return
-    assert all(len(sentence) <= most for sentence in segmented.sentences)
-    assert segmented.join(segmented.sentences) == text
+    assert all(len(sentence) <= most for sentence in sentences)
+    assert not any(map(str.isalnum, "".join(separators_of(text, limit=limit))))
 
 
 @pytest.mark.parametrize(
@@ -123,33 +134,27 @@ def test_no_sentence_is_longer_than_the_model_reads_and_none_is_cut(text: str, m
     ],
 )
 def test_sentences(text: str, sentences: list[str]) -> None:
-    assert list(segment(text, "de", ANY_LENGTH).sentences) == sentences
+    assert sentences_of(text) == sentences
 
 
 def test_separators_are_the_text_around_sentences() -> None:
-    segmented = segment("\t Eins. \r\n\r\n Zwei!\u00a0", "de", ANY_LENGTH)
-    assert segmented.separators == ("\t ", " \r\n\r\n ", "\u00a0")
-    assert segmented.join(["One.", "Two!"]) == "\t One. \r\n\r\n Two!\u00a0"
+    text = "\t Eins. \r\n\r\n Zwei!\u00a0"
+    assert separators_of(text) == ["\t ", " \r\n\r\n ", "\u00a0"]
 
 
 def test_a_long_sentence_is_split_at_clauses_before_blanks() -> None:
     text = "der Hund läuft schnell, die Katze schläft"
-    assert segment(text, "de", TokenLimit(len, 25)).sentences == (
+    assert sentences_of(text, limit=TokenLimit(len, 25)) == [
         "der Hund läuft schnell,",
         "die Katze schläft",
-    )
+    ]
 
 
 def test_a_decimal_comma_is_no_clause_mark() -> None:
-    parts = segment("es kostet 3,50 Euro und mehr", "de", TokenLimit(len, 16)).sentences
-    assert parts == ("es kostet 3,50", "Euro und mehr")
+    parts = sentences_of("es kostet 3,50 Euro und mehr", limit=TokenLimit(len, 16))
+    assert parts == ["es kostet 3,50", "Euro und mehr"]
 
 
 def test_a_word_longer_than_the_model_reads_is_refused_by_name() -> None:
     with pytest.raises(SentenceTooLong, match="30 tokens; the model reads at most 20"):
         segment("kurz " + "a" * 30, "de", TokenLimit(len, 20))
-
-
-def test_join_with_too_few_sentences_raises_value_error() -> None:
-    with pytest.raises(ValueError, match="1 sentences for 2 places"):
-        segment("Eins. Zwei.", "de", ANY_LENGTH).join(["One."])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.bundle.tokenizer import Span
 from service.engine.errors import BackendFailed, SentenceTooLong
 from service.runtime.backend import Candidates, StepBatch
 from service.translation.decoding import DecodingOverrides
@@ -22,7 +23,7 @@ from service.translation.errors import (
     UnsupportedPair,
 )
 from service.translation.markup import Markup
-from service.translation.segmentation import SegmentedText, Splitting, TokenLimit, segment
+from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.translator import Translator
 from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
 from tests.engine.watching import GatedBackend
@@ -263,7 +264,7 @@ async def test_long_requests_are_prepared_in_a_thread(
         limit: TokenLimit,
         splitting: Splitting,
         copied: Callable[[str], bool],
-    ) -> SegmentedText:
+    ) -> tuple[Span, ...]:
         threads.add(threading.current_thread().name)
         return segment(text, language, limit, splitting, copied)
 

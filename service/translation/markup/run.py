@@ -10,7 +10,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
 
 from service.translation.alignment import Span
 from service.translation.markup import html_tokens, xml_tokens
@@ -32,10 +31,6 @@ class Cut:
     separators: tuple[str, ...]
     sentences: tuple[MarkedSentence, ...]
 
-    def join(self, sentences: Sequence[str]) -> str:
-        """The run with its sentences replaced by the raw ``sentences``."""
-        return _woven(self.separators, sentences)
-
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
@@ -43,10 +38,6 @@ class MarkedText:
 
     runs: tuple[Run, ...]
     between: tuple[str, ...]
-
-    def join(self, runs: Sequence[str]) -> str:
-        """The text with its runs replaced by the raw ``runs``."""
-        return _woven(self.between, runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +51,6 @@ class Run:
     text: str
     atoms: tuple[Atom, ...]
     escaped: bool
-
-    @property
-    def raw(self) -> str:
-        """The run as in the input."""
-        return "".join(atom.raw for atom in self.atoms)
 
     def cut(self, spans: Sequence[Span]) -> Cut:
         """Assign the marks to sentences; raises ``TooMuchMarkup``.
@@ -231,9 +217,3 @@ class _Cutter:
     def _within(self, mark: int, first: int, last: int) -> bool:
         """Whether the partner of a tag is between the atoms of a sentence."""
         return first < self._partners.get(mark, -1) < last
-
-
-def _woven(around: Sequence[str], parts: Sequence[str]) -> str:
-    if len(parts) != len(around) - 1:
-        raise ValueError(f"{len(parts)} texts for {len(around) - 1} places")
-    return "".join(chain.from_iterable(zip_longest(around, parts, fillvalue="")))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from service.translation.alignment import Alignment, Span
 from service.translation.markup import PLAIN, MarkedSentence, Markup, parse
 from service.translation.words import words
+from tests.support.weaving import woven
 
 HTML = Markup("html")
 XML = Markup("xml")
@@ -48,8 +49,8 @@ def translated(
     runs = []
     for run in parsed.runs:
         parts = run.cut(cut(run.text))
-        runs.append(parts.join([render(sentence) for sentence in parts.sentences]))
-    return parsed.join(runs)
+        runs.append(woven(parts.separators, list(map(render, parts.sentences))))
+    return woven(parsed.between, runs)
 
 
 def shouted(text: str, markup: Markup = PLAIN) -> str:

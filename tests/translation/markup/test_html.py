@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.translation.markup import parse
+from tests.support.weaving import raw_runs, woven
 from tests.translation.markup.making import HTML, rendered, seen, shouted
 
 
@@ -98,7 +99,7 @@ def test_tag_soup_is_translated_as_far_as_possible() -> None:
 def test_parsing_is_lossless_and_linear_for_repeated_units(unit) -> None:
     text = unit * (30_000 // len(unit))
     parsed = parse(text, HTML)
-    assert parsed.join([run.raw for run in parsed.runs]) == text
+    assert woven(parsed.between, raw_runs(parsed)) == text
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.translation.markup import PLAIN, MarkedSentence, Markup, parse
+from tests.support.weaving import raw_runs, woven
 from tests.translation.markup.making import Dice, dice, translated
 
 POINTS = ["{name}", "%1$s", " https://a.example/b?c=1 ", " me@mail.example "]
@@ -128,10 +129,11 @@ def test_placeholders_survive_any_translation_of_a_plain_text(draw: Dice) -> Non
 @given(dice, ANYTHING, st.sampled_from(["text", "html"]))
 def test_untranslated_text_is_reproduced_to_the_byte(draw, text, kind) -> None:
     parsed = parse(text, Markup(kind, ignore_tags=frozenset({"a"})))
-    assert parsed.join([run.raw for run in parsed.runs]) == text
-    for run in parsed.runs:
+    raws = raw_runs(parsed)
+    assert woven(parsed.between, raws) == text
+    for run, raw in zip(parsed.runs, raws, strict=True):
         cut = run.cut(draw.spans(run.text))
-        assert cut.join([sentence.raw for sentence in cut.sentences]) == run.raw
+        assert woven(cut.separators, [sentence.raw for sentence in cut.sentences]) == raw
 
 
 @settings(max_examples=300, deadline=None)

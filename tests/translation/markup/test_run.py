@@ -22,7 +22,7 @@ def test_text_without_marks_is_one_run() -> None:
 def test_text_without_words_has_no_runs(text) -> None:
     parsed = parse(text, HTML)
     assert parsed.runs == ()
-    assert parsed.join([]) == text
+    assert parsed.between == (text,)
 
 
 def test_marks_around_whole_sentences_need_no_alignment() -> None:
@@ -73,13 +73,7 @@ def test_sentences_out_of_order_are_refused(spans) -> None:
         run.cut(spans)
 
 
-def test_join_with_too_few_texts_raises_value_error() -> None:
-    parsed = parse("<p>a</p><p>b</p>", HTML)
-    with pytest.raises(ValueError, match="1 texts for 2 places"):
-        parsed.join(["a"])
-
-
 def test_the_line_breaks_of_subtitle_editors_end_sentences_in_plain_text() -> None:
     text = parse("Ein Hund.<br />Eine Katze<BR>schläft.")
     assert [run.text for run in text.runs] == ["Ein Hund.", "Eine Katze", "schläft."]
-    assert text.join([run.raw for run in text.runs]) == "Ein Hund.<br />Eine Katze<BR>schläft."
+    assert text.between == ("", "<br />", "<BR>", "")
