@@ -101,10 +101,7 @@ class Emitter:
 
     def _input(self, reads: str) -> tuple[str, str]:
         """Scale and zero point of an input."""
-        g = self.graph
-        own = f"{reads}.input_zero"
-        zero = g.weight(own) if g.has_weight(own) else g.constant(128, np.uint8)
-        return g.weight(f"{reads}.input_scale"), zero
+        return self.graph.weight(f"{reads}.input_scale"), self.graph.weight(f"{reads}.input_zero")
 
     def _quantised(self, x: str, scale: str, zero: str) -> str:
         key = x, scale
@@ -148,7 +145,8 @@ class Emitter:
         def inner_and_outer(y: str) -> str:
             if self.precision != "int8" or self.config.activation != "relu":
                 return self.linear(self._inner(layer, y), f"{name}.outer", f"{name}.outer")
-            # uint8 with zero point 0 clips negative values, so quantising is the ReLU.
+            # Calibration has seen no negative value, so the zero point is 0, which clips them:
+            # quantising is the ReLU.
             scale, zero = self._input(name)
             into = self._input(f"{name}.outer")
             quantised = self._quantised(y, scale, zero)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from models.bundle.manifest import Precision
 from models.export.builder import WeightFile
-from models.export.calibration import Ranges
+from models.export.calibration import Ranges, step_and_zero
 from models.reference.transformer import ReferenceTransformer
-from models.transformer.config import Activation
 
 FloatArray = NDArray[np.float32]
 FLOATS: dict[Precision, type[np.floating[Any]]] = {
@@ -29,16 +28,12 @@ FLOATS: dict[Precision, type[np.floating[Any]]] = {
 
 
 INT8_MAX = 127
-UINT8_MAX = 255
 QUANTISED_ROWS = 4096
 """Number of rows that are quantised at once."""
 INT32_BOUND = 2**30
 """Bound of quantised biases, so that sums of products fit in int32."""
 FP16_LOWEST = -6e4
 """Lower bound of fp16 biases, close to fp16's lowest number -65,504; it masks a piece."""
-
-LEAST: dict[Activation, float] = {"relu": 0.0, "silu": -0.2784645, "gelu": -0.1699712}
-"""Minimum of each activation, at x = -1.2785 (SiLU) and -0.7518 (GELU)."""
 
 
 def collect_weights(
@@ -54,7 +49,7 @@ def collect_weights(
     config, weights = network.config, network.weights
     quantiser = None
     if ranges is not None and precision == "int8":
-        quantiser = Quantiser(file, ranges, config.activation)
+        quantiser = Quantiser(file, ranges)
 
     def matrix(name: str, reads: str | None, values: FloatArray, bias: FloatArray | None) -> None:
         """``reads`` names the matrix's input; ``None`` for a table that is not multiplied."""
@@ -141,8 +136,6 @@ def quantise(
 class Quantiser:
     file: WeightFile
     ranges: Ranges
-    activation: Activation = "relu"
-    """The activation before the second feed-forward matrices."""
 
     def add(
         self, name: str, reads: str | None, values: FloatArray, bias: FloatArray | None
@@ -167,13 +160,7 @@ class Quantiser:
     def _input_scale(self, reads: str) -> np.float32:
         name = f"{reads}.input_scale"
         if name not in self.file.arrays:
-            if reads.endswith("feed_forward.outer"):
-                # uint8 covers the range from the activation's minimum upwards.
-                least = LEAST[self.activation]
-                # An input that is always zero may have any scale except zero.
-                scale = np.float32((self.ranges[reads] - least) / UINT8_MAX or 1.0)
-                self.file.add(f"{reads}.input_zero", np.array(np.rint(-least / scale), np.uint8))
-            else:
-                scale = np.float32(self.ranges[reads] / INT8_MAX or 1.0)
+            scale, zero = step_and_zero(*self.ranges[reads])
+            self.file.add(f"{reads}.input_zero", np.array(zero))
             self.file.add(name, np.array(scale))
         return self.file.arrays[name][()]  # type: ignore[return-value]

@@ -21,7 +21,7 @@ from models.bundle.graphs import Signature, TensorType, check_signature, signatu
 from models.bundle.manifest import GRAPHS, Precision
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.export.builder import PAGE, GraphBuilder, WeightFile
-from models.export.calibration import calibrate
+from models.export.calibration import Histogram, calibrate, quantised, step_and_zero
 from models.export.emitter import Emitter
 from models.export.graphs import dimensions_of
 from models.export.parity import (
@@ -264,7 +264,7 @@ def linear_session(
     matrix, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     weights = WeightFile("weights.bin")
     if precision == "int8":
-        Quantiser(weights, {"input": INT8_RANGE}).add("layer", "input", matrix, bias)
+        Quantiser(weights, {"input": (-INT8_RANGE, INT8_RANGE)}).add("layer", "input", matrix, bias)
     else:
         weights.add("layer.weight", matrix)
         weights.add("layer.bias", bias)
@@ -358,16 +358,16 @@ def test_piece_with_a_very_negative_bias_ranks_last(
     assert np.exp(log_probs[0]).sum() == pytest.approx(1, abs=1e-3)
 
 
-def test_activation_range_uses_all_of_uint8() -> None:
-    for activation, least in (("relu", 0.0), ("silu", -0.2785), ("gelu", -0.17)):
-        weights = WeightFile("weights.bin")
-        matrix = np.ones((2, 3), np.float32)
-        quantiser = Quantiser(weights, {"feed_forward.outer": 2.0}, activation)  # type: ignore[arg-type]
-        quantiser.add("outer", "feed_forward.outer", matrix, None)
-        scale = weights.arrays["feed_forward.outer.input_scale"].item()
-        zero = weights.arrays["feed_forward.outer.input_zero"].item()
-        assert -zero * scale == pytest.approx(least, abs=scale)
-        assert (255 - zero) * scale == pytest.approx(2.0, abs=scale)
+@pytest.mark.parametrize(("lowest", "highest"), [(0.0, 2.0), (-0.17, 2.0), (-3.0, 1.0)])
+def test_activation_range_uses_all_of_uint8(lowest: float, highest: float) -> None:
+    weights = WeightFile("weights.bin")
+    matrix = np.ones((2, 3), np.float32)
+    Quantiser(weights, {"input": (lowest, highest)}).add("layer", "input", matrix, None)
+    scale = weights.arrays["input.input_scale"].item()
+    zero = weights.arrays["input.input_zero"].item()
+    assert -zero * scale == pytest.approx(lowest, abs=scale)
+    assert (255 - zero) * scale == pytest.approx(highest, abs=scale)
+    assert (zero == 0) == (lowest == 0)
 
 
 def test_int8_without_calibration_ranges_is_refused(network: Transformer) -> None:
@@ -375,15 +375,57 @@ def test_int8_without_calibration_ranges_is_refused(network: Transformer) -> Non
         collect_weights(numpy_network(network), "int8")
 
 
-def test_range_is_the_largest_of_all_pairs(network: Transformer) -> None:
+def test_ranges_do_not_depend_on_the_order_of_pairs(network: Transformer) -> None:
     reference = numpy_network(network)
     pairs = [((4, 5, 3), (2, 6)), ((7, 8, 9, 10, 11, 3), (2, 12, 13, 14, 15))]
-    together = calibrate(reference, pairs)
-    each = [calibrate(reference, [pair]) for pair in pairs]
-    assert together == pytest.approx({name: max(r[name] for r in each) for name in together})
-    assert min(together.values()) > 0
+    ranges = calibrate(reference, pairs)
+    assert ranges == calibrate(reference, pairs[::-1])
+    assert all(lowest < highest for lowest, highest in ranges.values())
     with pytest.raises(ValueError, match="at least one pair"):
         calibrate(reference, [])
+
+
+@given(
+    batches=st.lists(st.integers(1, 400), min_size=1, max_size=4),
+    scale=st.floats(1e-3, 1e3),
+    tails=st.sampled_from([1, 2, 3, 30]),
+    centre=st.sampled_from([0, 1, 10]),
+    seed=st.integers(0, 99),
+)
+def test_range_has_nearly_the_least_squared_error(
+    batches: list[int], scale: float, tails: int, centre: int, seed: int
+) -> None:
+    """Of values with tails as of Student's t, whose largest ones come in any batch."""
+    rng = np.random.default_rng(seed)
+    histogram, values = Histogram(), []
+    for size in batches:
+        values.append((scale * (rng.standard_t(tails, size) + centre)).astype(np.float32))
+        histogram.add(values[-1])
+    every = np.concatenate(values)
+    lowest, highest = min(0.0, float(every.min())), max(0.0, float(every.max()))
+
+    def error(chosen: tuple[float, float]) -> float:
+        return float(np.square(quantised(every, *step_and_zero(*chosen)) - every).sum())
+
+    found = histogram.best_range()
+    assert lowest <= found[0] <= lowest / 2 and highest / 2 <= found[1] <= highest
+    shares = np.linspace(0.5, 1, 26)
+    least = min(error((lowest * low, highest * high)) for low in shares for high in shares)
+    # A value is known up to the width of its bin.
+    width = max(-lowest, highest) / 1024
+    assert error(found) <= 1.1 * least + len(every) * width**2
+
+
+def test_range_of_an_input_without_negative_values_begins_at_zero() -> None:
+    histogram = Histogram()
+    histogram.add(np.array([0, 1, 4], np.float32))
+    assert histogram.best_range()[0] == 0
+
+
+def test_range_of_an_input_that_is_always_zero_is_zero() -> None:
+    histogram = Histogram()
+    histogram.add(np.zeros(3, np.float32))
+    assert histogram.best_range() == (0, 0)
 
 
 @pytest.mark.parametrize("norm", ["before", "after"])
@@ -401,8 +443,10 @@ def test_range_of_self_attention_is_that_of_its_normalised_input(norm: str) -> N
     attention.queries_keys_values = watched  # type: ignore[method-assign, assignment]
     with torch.inference_mode():
         memory = network.encode(torch.tensor([[4, 5, 6, 3]]))
-    assert ranges["encoder.1.attention"] == pytest.approx(float(seen[0].abs().max()))
-    assert ranges["memory"] == pytest.approx(float(memory.abs().max()))
+    for name, inputs in (("encoder.1.attention", seen[0]), ("memory", memory)):
+        histogram = Histogram()
+        histogram.add(inputs.numpy())
+        assert ranges[name] == pytest.approx(histogram.best_range(), rel=0.05)
 
 
 def test_weights_are_aligned_for_memory_mapping(tmp_path: Path) -> None:
