@@ -56,6 +56,10 @@ class DecodingOptions(TypedDict, total=False):
     """Above 1, flattens the distribution; below 1, sharpens it."""
     seed: int
     """The same seed gives the same samples."""
+    return_alternatives: bool
+    """Continue each of the ``num_hypotheses`` most likely tokens after the prefix."""
+    min_alternative_expansion_prob: float
+    """Lowest probability of these tokens."""
     keep_figures: bool
     """Prefer a hypothesis that keeps the numbers of the source."""
 

@@ -153,6 +153,14 @@ class DecodingParameters(BaseModel):
         None,
         description="`bulk` waits behind interactive requests; `interactive` if not given.",
     )
+    return_alternatives: bool | None = Field(
+        None,
+        description="Continue each of the `num_hypotheses` likeliest tokens after the beginning of "
+        "the translation.",
+    )
+    min_alternative_expansion_prob: (
+        Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), DECIMAL] | None
+    ) = Field(None, description="Least probability of these tokens; 0 if not given.")
     return_scores: bool | None = Field(
         None, description="Whether to say how likely the translations are, in `scores`."
     )

@@ -139,7 +139,7 @@ class Constraints:
         order = np.argsort(-totals, kind="stable")[:ranks]
         rows, tokens, totals = order // ids_KN.shape[1], ids_KN.ravel()[order], totals[order]
         self._mark_diverged_positions(tokens)
-        just_freed = length == self._forced > 0
+        just_freed = length == self._forced > 0 and not self.options.begins_after_prefix
         if just_freed and not self.options.greedy:
             # An ending right after the forced prefix counts only if it is the best candidate.
             totals[1:][tokens[1:] == self._eos_id] = _DEAD

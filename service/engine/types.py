@@ -91,6 +91,9 @@ class DecodingOptions:
     """Prefix of the translation; its tokens add nothing to the score."""
     forced_prefix_length: int = 0
     """Number of ``target_prefix`` tokens that come from the model and are always forced."""
+    begins_after_prefix: bool = False
+    """Whether the search begins after ``target_prefix``: its tokens are not counted in ``T``, and
+    an ending right after it is a hypothesis at any rank."""
     completions: tuple[frozenset[int], ...] = ()
     """For each of the last tokens of ``target_prefix``, in order: tokens that may stand in place of
     it and of all tokens after it. These last tokens are written with their log-probabilities."""
@@ -266,6 +269,8 @@ class DecodingOptions:
 
     def normalised(self, log_prob: float, length: int) -> float:
         """The score of a hypothesis of ``length`` tokens, before any coverage penalty."""
+        if self.begins_after_prefix:
+            length = max(0, length - len(self.target_prefix))
         base = length if self.length_normalisation == "power" else (5 + length) / 6
         return log_prob / base**self.length_penalty if length else 0.0
 

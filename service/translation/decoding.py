@@ -80,14 +80,22 @@ class DecodingOverrides:
     keep_figures: bool | None = None
     """Whether a finished hypothesis that keeps the figures of the source is preferred. Has no
     effect with scores or several hypotheses, which are sorted by score."""
+    return_alternatives: bool = False
+    """Whether the ``num_hypotheses`` likeliest tokens after the target prefix are each continued by
+    a search, as in CTranslate2."""
+    min_alternative_expansion_prob: float | None = None
+    """Least probability of these tokens."""
     return_scores: bool = False
     """Whether to compute scores; greedy search is faster without them."""
 
     def constraints(self, encode: Encode) -> Constraints:
         """The constraints as token ids. ``encode`` converts text to token ids.
 
-        Raises ``InvalidOption`` if they are longer together than any translation needs.
+        Raises ``InvalidOption`` if they are longer together than any translation needs, or exclude
+        one another.
         """
+        if self.return_alternatives and self.prefix_bias_beta:
+            raise InvalidOption("return_alternatives excludes prefix_bias_beta")
         characters = len(self.target_prefix) + sum(map(len, self.suppress_sequences))
         if characters > _LONGEST_CONSTRAINTS:
             raise InvalidOption(
@@ -128,6 +136,7 @@ class DecodingOverrides:
                     "length_penalty": defaults.length_penalty,
                     "length_normalisation": defaults.length_normalisation,
                     **self._passed_on,
+                    **({"num_hypotheses": 1} if self.return_alternatives else {}),
                 },
                 beam_size=self._beam_size(defaults),
                 suppress_sequences=constraints.suppress_sequences,
@@ -147,12 +156,17 @@ class DecodingOverrides:
         At least ``source_tokens``. More rows make every step longer, and so does sampling from
         many candidates. A minimum length requires more steps.
         """
-        hypotheses = _or(self.num_hypotheses, 1)
+        hypotheses = 1 if self.return_alternatives else _or(self.num_hypotheses, 1)
         rows = hypotheses if self._samples else max(self._beam_size(defaults), hypotheses)
         cost = rows * row_cost(_or(self.sampling_topk, 1))
         _, shortest = self._lengths(limits, source_tokens)
         steps = max(source_tokens, min(shortest, limits.target_length))
         return math.ceil(steps * max(1.0, cost / defaults.beam_size))
+
+    @property
+    def alternatives(self) -> int:
+        """The number of alternatives at a token; 0 without ``return_alternatives``."""
+        return _or(self.num_hypotheses, 1) if self.return_alternatives else 0
 
     @property
     def _passed_on(self) -> dict[str, Any]:
@@ -164,6 +178,7 @@ class DecodingOverrides:
         """Whether one hypothesis is requested, without a score, and the search finds several."""
         keeps = _or(self.keep_figures, _or(defaults.keep_figures, not _private_use(direction)))
         alone = _or(self.num_hypotheses, 1) == 1 and not self.return_scores
+        alone = alone and not self.return_alternatives
         return keeps and alone and self._beam_size(defaults) > 1
 
     def _seed(self, sentence: int) -> int:
@@ -181,7 +196,8 @@ class DecodingOverrides:
         return _or(self.sampling_topk, 1) != 1
 
     def _beam_size(self, defaults: DecodingDefaults) -> int:
-        widest = 1 if self._samples else max(defaults.beam_size, _or(self.num_hypotheses, 1))
+        hypotheses = 1 if self.return_alternatives else _or(self.num_hypotheses, 1)
+        widest = 1 if self._samples else max(defaults.beam_size, hypotheses)
         return _or(self.beam_size, widest)
 
     def _lengths(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 from service.engine.types import Decoded, DecodingOptions, Hypothesis, Priority
@@ -23,6 +24,7 @@ from service.translation.output_text import (
 )
 from service.translation.preparing import Sentence, Text
 from service.translation.tasks import results_of, together
+from service.translation.token_alternatives import decode_alternatives
 from service.translation.types import Leg, TranslatedSentence
 from service.translation.unknown_tokens import spelled_out
 
@@ -89,7 +91,11 @@ async def _sentence(
     directed: DirectedModel, sentence: Sentence, standing: Standing
 ) -> TranslatedSentence:
     options = sentence.options
-    decoded = await decode_sentence(directed, sentence, options, standing)
+    if sentence.alternatives:
+        decode = partial(decode_sentence, directed, sentence, standing=standing)
+        decoded, options = await decode_alternatives(options, sentence.alternatives, decode)
+    else:
+        decoded = await decode_sentence(directed, sentence, options, standing)
     forced = Forced()
     prefix = sentence.prefix
     if sentence.occurrences:

@@ -7,7 +7,7 @@ markup. A sentence that contains a glossary term is never copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
@@ -56,6 +56,9 @@ class Sentence:
     """The glossary terms that occur in it."""
     prefix: str = ""
     """The beginning of the translation that the request forces."""
+    alternatives: int = 0
+    """Number of tokens after the beginning that are each continued, see ``token_alternatives``; 0
+    is a search."""
     beginning: Fragment = NO_FRAGMENT
     """The beginning of the translation that is kept character by character; its text is then
     ``prefix``."""
@@ -73,6 +76,13 @@ class Text:
     sentences: tuple[Sentence, ...]
     lines: tuple[int, ...] = ()
     """The number of the line, or of the part between tags that end sentences, of each sentence."""
+
+    def with_alternatives(self, count: int) -> Text:
+        """The text, of whose first sentence ``count`` alternatives are wanted."""
+        if not (count and self.sentences):
+            return self
+        first, *others = self.sentences
+        return replace(self, sentences=(replace(first, alternatives=count), *others))
 
 
 def prepare(

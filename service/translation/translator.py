@@ -301,10 +301,10 @@ class Translator:
 
         def prepared(check: Check) -> list[Text]:
             texts = prepare(marked, directed, job, self._terms.of(job.terms), check)
-            if not job.prefix:
-                return texts
-            (text,) = texts
-            return [begun(text, job.prefix, directed, job.splitting, job.markup)]
+            if job.prefix:
+                (text,) = texts
+                texts = [begun(text, job.prefix, directed, job.splitting, job.markup)]
+            return [text.with_alternatives(job.decoding.alternatives) for text in texts]
 
         return await self.texts.run([run.text for run in runs], prepared, extra, caller or None)
 
@@ -333,8 +333,9 @@ def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> tup
         for directed in route
     ]
     once = again = 0
-    for sentence in (sentence for text in texts for sentence in text.sentences):
-        work = sum(
+    for number, sentence in (each for text in texts for each in enumerate(text.sentences)):
+        times = 1 if number else 1 + request.decoding.alternatives
+        work = times * sum(
             decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
             for manifest, decoding in jobs
         )

@@ -147,7 +147,7 @@ def search(model: Model, options: DecodingOptions, eos: int, choose: Choose) -> 
             return ends or [End(row, FinishReason.LENGTH) for row in rows if row is not None]
 
         ranked: list[Row | None] = [*choose(candidates)]
-        if forced and step == len(forced):
+        if forced and step == len(forced) and not options.begins_after_prefix:
             # An ending right after the prefix counts only if it is the best candidate;
             # otherwise its position stays empty for one step.
             ranked[1:] = [row if row and row.prefix[-1] != eos else None for row in ranked[1:]]
@@ -244,6 +244,8 @@ def drawn_towards(token: int, log_probs: Floats, beta: float) -> Floats:
 def score(row: Row, options: DecodingOptions) -> float:
     """The normalised total plus the coverage penalty; 0 for an empty row."""
     length = len(row.prefix)
+    if options.begins_after_prefix:
+        length = max(0, length - len(options.target_prefix))
     if length == 0:
         return 0.0
     base = length if options.length_normalisation == "power" else (5 + length) / 6

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from benchmarks.peers.ctranslate2 import convert, vocabulary
 from models.bundle.bundle import Bundle
 from models.transformer.transformer import Transformer
-from service.engine.types import DecodingOptions, Hypothesis
+from service.engine.types import Decoded, DecodingOptions, Hypothesis
+from service.translation.token_alternatives import decode_alternatives
 from tests.engine.reference import Floats, Model, reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
 
@@ -42,6 +43,7 @@ NOT_BY_NAME = {
     "alternative_words",
     "min_alternative_expansion_prob",
     "recorded",
+    "begins_after_prefix",
 }
 
 
@@ -83,8 +85,10 @@ class Network:
 
         return of_source
 
-    def searched(self, source: tuple[int, ...], options: DecodingOptions) -> list[Hypothesis]:
-        """Hypotheses of CTranslate2 with the same options."""
+    def searched(
+        self, source: tuple[int, ...], options: DecodingOptions, **more: Any
+    ) -> list[Hypothesis]:
+        """Hypotheses of CTranslate2 with the same options, and ``more`` of its own."""
         (result,) = self.translator.translate_batch(
             [[self.names[i] for i in source]],
             target_prefix=[[self.names[i] for i in options.target_prefix]],
@@ -98,7 +102,8 @@ class Network:
                 field.name: getattr(options, field.name)
                 for field in fields(options)
                 if field.name not in NOT_BY_NAME
-            },
+            }
+            | more,
         )
         ids = {name: i for i, name in enumerate(self.names)}
         return [
@@ -185,6 +190,48 @@ def test_each_option_matches_ctranslate2(network: Network, options: dict[str, An
     for source in SOURCES:
         assert_same_search(
             network, source, DecodingOptions(**{"max_decoding_length": 12, **options})
+        )
+
+
+@pytest.mark.parametrize("prefix", [(), (7,), (7, 7, 19)])
+@pytest.mark.parametrize("least", [0.0, 0.03])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam_size": 1},
+        {"beam_size": 1, "length_penalty": 0.0, "min_decoding_length": 6},
+        {"beam_size": 2},
+        {"beam_size": 3, "length_penalty": 0.0},
+        {"beam_size": 4, "length_penalty": 0.6, "patience": 2.0},
+        {"beam_size": 4, "max_decoding_length": 4},
+        {"disable_unk": True},
+    ],
+    ids=lambda options: " ".join(options),
+)
+async def test_alternatives_at_a_token_match_ctranslate2(
+    network: Network, options: dict[str, Any], least: float, prefix: tuple[int, ...]
+) -> None:
+    asked = DecodingOptions(
+        **{"max_decoding_length": 12, **options},
+        target_prefix=prefix,
+        min_alternative_expansion_prob=least,
+    )
+    for source in SOURCES:
+
+        async def decode(options: DecodingOptions, source: tuple[int, ...] = source) -> Decoded:
+            return reference_decode(network.model(source), options, eos=EOS, unk=UNK)
+
+        found, _ = await decode_alternatives(asked, 5, decode)
+        expected = network.searched(
+            source,
+            asked,
+            return_alternatives=True,
+            num_hypotheses=5,
+            min_alternative_expansion_prob=least,
+        )
+        assert [h.token_ids for h in found.hypotheses] == [h.token_ids for h in expected]
+        assert [h.score for h in found.hypotheses] == pytest.approx(
+            [h.score for h in expected], rel=1e-4, abs=1e-4
         )
 
 
