@@ -344,16 +344,17 @@ class Engine:
 
     def _note_ends(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
         """Record sentences that left the batch with a translation or a failure."""
-        finished = self._iteration.finished
-        for sequence, outcome in outcomes:
-            if isinstance(outcome, Decoded):
+        decoded = [(each, outcome) for each, outcome in outcomes if isinstance(outcome, Decoded)]
+        for sequence, outcome in decoded:
+            # A recorded search repeats that of a translation that has been counted.
+            if outcome.tree is None:
                 complete = outcome.finish_reason is FinishReason.COMPLETE
                 target_tokens = len(outcome.hypotheses[0].token_ids) + complete
-                finished.append(
+                self._iteration.finished.append(
                     Finished(outcome.finish_reason, sequence.source_length, target_tokens)
                 )
-        self._depart("failed", len(outcomes) - len(finished))
-        self._depart("finished", len(finished))
+        self._depart("failed", len(outcomes) - len(decoded))
+        self._depart("finished", len(decoded))
 
     def _depart(self, reason: LeaveReason, count: int) -> None:
         """Record ``count`` sentences that the scheduler has already removed from the batch."""

@@ -97,7 +97,9 @@ class AlternativeFinder:
             )
         translation = place.translation
         if translation is None:
-            (translated,) = await self._translator.translate(request)
+            # The language is given, so that it is not detected again.
+            known = replace(request, source=read.pair.source)
+            (translated,) = await self._translator.translate(known)
             translation = translated.text
         async with self._repository.lease(read.pair, request.model) as route:
             if len(route) > 1:

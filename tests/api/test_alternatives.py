@@ -10,6 +10,8 @@ import httpx
 import pytest
 
 from service.settings import Settings
+from service.translation.translator import Translator
+from service.translation.types import Detection
 from tests.support.asgi import connected
 from tests.support.shouting import load_shouting, put_bundle
 
@@ -73,9 +75,19 @@ async def test_words_before_the_place_are_kept(client: httpx.AsyncClient) -> Non
     assert all(each["translation"].startswith("Qq?ß ") for each in answer["alternatives"])
 
 
-async def test_language_is_detected(client: httpx.AsyncClient) -> None:
+async def test_language_is_detected_once(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, detect = [], Translator.detect
+
+    def counted(self: Translator, plain: str, *arguments: Any) -> Detection:
+        texts.append(plain)
+        return detect(self, plain, *arguments)
+
+    monkeypatch.setattr(Translator, "detect", counted)
     text = "Das Wetter ist heute schön."
     answer = await found(client, q=text, source="auto", position=0)
+    assert texts == [text]
     assert answer["detectedLanguage"]["language"] == "de"
     assert answer["model"] == "shout-de-en"
 

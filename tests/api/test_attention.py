@@ -153,6 +153,23 @@ async def test_search_repeats_the_options_of_the_translation(
     assert text == translated["translatedText"]
 
 
+async def test_search_of_a_kept_sentence_is_not_counted_as_a_translation(
+    client: httpx.AsyncClient, kept: str
+) -> None:
+    async def counted() -> list[str]:
+        text = (await client.get("/metrics")).text
+        return [
+            line
+            for line in text.splitlines()
+            if line.startswith(("nmt_finished_sentences_total", "nmt_target_tokens_total"))
+        ]
+
+    before = await counted()
+    assert sum(float(line.split()[-1]) for line in before) > 0
+    assert (await get(client, f"{kept}/search")).status_code == 200
+    assert await counted() == before
+
+
 async def test_search_is_drawn_as_svg_and_png(client: httpx.AsyncClient, kept: str) -> None:
     response = await get(client, f"{kept}/search", format="svg")
     assert response.headers["content-type"] == "image/svg+xml"

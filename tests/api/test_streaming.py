@@ -97,21 +97,23 @@ async def test_unexpected_error_is_sent_as_an_event_and_raised() -> None:
 
 
 async def test_a_comment_is_sent_while_nothing_happens() -> None:
-    go_on = asyncio.Event()
+    commented = asyncio.Event()
 
     async def slow() -> AsyncIterator[Event]:
         yield Event("count", 0)
-        await go_on.wait()
+        await commented.wait()
         yield Event("count", 1)
 
-    client = Client()
-    hearing = asyncio.create_task(client.hear(await EventStream.begin(slow(), as_event, 0.001)))
-    while KEEP_ALIVE not in client.body:
-        await asyncio.sleep(0.001)
-    go_on.set()
-    await hearing
-    assert client.body.startswith(b"event: count\ndata: 0\n\n" + KEEP_ALIVE)
-    assert client.body.replace(KEEP_ALIVE, b"").endswith(b"event: count\ndata: 1\n\n")
+    class Watching(Client):
+        async def send(self, message: Message) -> None:
+            await super().send(message)
+            if self.body.endswith(b"data: 0\n\n" + KEEP_ALIVE):
+                commented.set()
+
+    client = Watching()
+    await client.hear(await EventStream.begin(slow(), as_event, 0.001))
+    events = client.body.replace(KEEP_ALIVE, b"")
+    assert events == b"event: count\ndata: 0\n\nevent: count\ndata: 1\n\n"
 
 
 async def test_response_starts_before_a_slow_first_event() -> None:
