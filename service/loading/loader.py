@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -255,17 +255,17 @@ async def load_model(
 async def _prove_resident(
     engines: Mapping[str, Engine], model: LoadedModel, path: Path, opened: OpenedBundle
 ) -> None:
-    """Stop the engines that do not reproduce an example as the others do, or that fit none."""
+    """Stop the engines that do not reproduce the examples as the others do, or that fit none."""
     for device, engine in engines.items():
-        proved = 0
+        fitting = [
+            example
+            for example in model.manifest.examples
+            if engine.accepts(_options(model.directed[example.direction], example))
+        ]
         try:
-            for example in model.manifest.examples:
-                directed = model.directed[example.direction]
-                if engine.accepts(_options(directed, example)):
-                    await _prove(engine, directed, example, path, opened)
-                    proved += 1
-            if not proved:
+            if not fitting:
                 raise InvalidBundle(f"{path} has no example that shows whether they are right")
+            await _prove(engine, model, fitting, path, opened)
         except InvalidBundle as error:
             await engine.close()
             logger.error("beam searches do not run on %s: %s", device, error)
@@ -279,8 +279,7 @@ async def _prove_engines(
     """Stop the engines that fail on an example; raises ``InvalidBundle`` if none is left."""
     for device, engine in engines.items():
         try:
-            for example in model.manifest.examples:
-                await _prove(engine, model.directed[example.direction], example, path, opened)
+            await _prove(engine, model, model.manifest.examples, path, opened)
         except InvalidBundle as error:
             await engine.close()
             if not model.engine.alive:
@@ -344,8 +343,25 @@ def _close_unwanted(opening: asyncio.Future[OpenedBundle]) -> None:
 
 
 async def _prove(
-    engine: Engine, directed: DirectedModel, example: Example, path: Path, opened: OpenedBundle
+    engine: Engine,
+    model: LoadedModel,
+    examples: Sequence[Example],
+    path: Path,
+    opened: OpenedBundle,
 ) -> None:
+    exact = [
+        await _reproduces(engine, model.directed[example.direction], example, path, opened)
+        for example in examples
+    ]
+    # Rounding changes few of them. A device that computes nothing finds all targets equally good.
+    if len(exact) > 1 and not any(exact):
+        raise InvalidBundle(f"{path} reproduces none of its {len(exact)} examples exactly")
+
+
+async def _reproduces(
+    engine: Engine, directed: DirectedModel, example: Example, path: Path, opened: OpenedBundle
+) -> bool:
+    """Whether the translation is the example's; false if another one is as good on a GPU."""
     model = directed.model
     expected = example.target_ids.get(model.precision)
     if expected is None:
@@ -360,7 +376,7 @@ async def _prove(
         raise InvalidBundle(f"{path} fails on its example {example.source!r}: {error}") from error
     found, expected = decoded.hypotheses[0].token_ids, directed.written(expected)
     if found == expected:
-        return
+        return True
     behind = ""
     if opened.device == "cuda":
         prefix = directed.direction.target_prefix
@@ -369,7 +385,7 @@ async def _prove(
             for ids in (found, expected)
         ]
         if best - proved <= EXAMPLE_TOLERANCE:
-            return
+            return False
         behind = f"; the latter is {best - proved:.3f} nats per token behind"
     raise InvalidBundle(
         f"{path} does not reproduce its example {example.source!r} in {model.precision}: "

@@ -161,6 +161,16 @@ async def test_example_may_differ_on_a_gpu_by_rounding_only(
     assert opened.backend.closed
 
 
+async def test_gpu_that_reproduces_no_example_exactly_is_refused() -> None:
+    """Its translations may all be as good as the examples because it computes nothing."""
+    examples = [example(source, source.upper()) for source in ("xxx", "xx")]
+    with pytest.raises(InvalidBundle, match="reproduces none of its 2 examples exactly"):
+        await load(Opened(with_examples(*examples), "cuda", hesitating(0.01)))
+    await (
+        await load(Opened(with_examples(*examples, example()), "cuda", hesitating(0.01)))
+    ).close()
+
+
 async def test_bundle_opened_after_cancellation_is_closed() -> None:
     gate = threading.Event()
 

@@ -30,11 +30,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(module: str, *arguments: str) -> str:
-    """What a module prints on the stubs."""
+def run(module: str, *arguments: str, **host: str) -> str:
+    """What a module prints on the stubs, of which ``host`` are environment variables."""
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(STUBS / "lib"),
         "PYTHONPATH": f"{STUBS / 'site'}:{ROOT}",
+        **host,
     }
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
@@ -169,3 +170,27 @@ def test_1000_resident_steps_with_arrivals_and_departures_allocate_nothing(
 def test_capture_of_a_resident_step_has_kernels_only(observed: dict[str, Any]) -> None:
     inside = {name for name in observed["resident"][1]["capture"] if "[capture]" in name}
     assert inside == {"[capture] KERNEL", "[capture] CUBLAS"}
+
+
+@pytest.mark.parametrize(
+    ("host", "line"),
+    [
+        ({"STUB_GPUS": "2"}, "loading general-de-en in fp16 on cuda:0, cuda:1"),
+        ({"DRAGOMAN_GPUS": "3"}, "GPU 3 cannot be used; this process can use 0"),
+        ({"STUB_GPUS": "0"}, "there is no NVIDIA GPU that this process may see"),
+        ({"STUB_DRIVER": "0"}, "there is no NVIDIA driver"),
+        (
+            {"STUB_DRIVER": "12040"},
+            "the NVIDIA driver is too old: it runs CUDA 12.4; onnxruntime needs CUDA 13",
+        ),
+        ({"STUB_CAPABILITY": "70"}, "(compute capability 7.0); it has code for 7.5, 8.0, "),
+        ({"STUB_BLOCK": "20000000"}, "GPU 0 has no room for these keys and values"),
+        ({"STUB_BLOCK": "1000000"}, "Failed to allocate memory for requested buffer"),
+        ({}, "reproduces none of its "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_documented_line_is_logged_on_start(host: dict[str, str], line: str) -> None:
+    printed = run("tests.runtime.cuda_stubs.start", "bundles", **host)
+    assert line in printed
+    assert line in (ROOT / "docs/operations.md").read_text(encoding="utf-8")

@@ -169,8 +169,10 @@ static const char *way(const void *to, const void *from) {
     static const char *ways[] = {"H2H", "H2D", "D2H", "D2D"};
     return ways[2 * on_device(from) + on_device(to)];
 }
+static long stub_number(const char *, long);
 X cudaError_t cudaMalloc(void **p, size_t n) {
     stub_log("MALLOC cudaMalloc %zu", n);
+    if (n > stub_number("STUB_BLOCK", 1l << 40)) return cudaErrorMemoryAllocation;
     *p = allocate(n);
     return *p ? 0 : cudaErrorMemoryAllocation;
 }
@@ -267,10 +269,20 @@ X cudaError_t cudaMemPoolTrimTo(cudaMemPool_t p, size_t n) { return 0; }
 
 /* ---- the device ---- */
 
-X cudaError_t cudaGetDeviceCount(int *n) { *n = 1; return 0; }
+/* What a host has, by environment variables. */
+static long stub_number(const char *name, long usual) {
+    const char *value = getenv(name);
+    return value ? atol(value) : usual;
+}
+
+X cudaError_t cudaGetDeviceCount(int *n) {
+    *n = stub_number("STUB_GPUS", 1);
+    if (stub_number("STUB_DRIVER", 13000) < 13000) return cudaErrorInsufficientDriver;
+    return *n ? 0 : cudaErrorNoDevice;
+}
 X cudaError_t cudaGetDevice(int *n) { *n = 0; return 0; }
 X cudaError_t cudaSetDevice(int n) { return 0; }
-X cudaError_t cudaDriverGetVersion(int *v) { *v = 13000; return 0; }
+X cudaError_t cudaDriverGetVersion(int *v) { *v = stub_number("STUB_DRIVER", 13000); return 0; }
 X cudaError_t cudaRuntimeGetVersion(int *v) { *v = 13000; return 0; }
 X cudaError_t cudaDeviceGetPCIBusId(char *name, int size, int d) {
     snprintf(name, size, "0000:01:00.0");
@@ -304,8 +316,8 @@ X cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d) {
 X cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int d) {
     switch (a) {
         case cudaDevAttrMultiProcessorCount: *v = 132; break;
-        case cudaDevAttrComputeCapabilityMajor: *v = 9; break;
-        case cudaDevAttrComputeCapabilityMinor: *v = 0; break;
+        case cudaDevAttrComputeCapabilityMajor: *v = stub_number("STUB_CAPABILITY", 90) / 10; break;
+        case cudaDevAttrComputeCapabilityMinor: *v = stub_number("STUB_CAPABILITY", 90) % 10; break;
         case cudaDevAttrMaxSharedMemoryPerBlock: *v = 49152; break;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = 232448; break;
         case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *v = 233472; break;
