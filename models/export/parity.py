@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from models.bundle.graphs import ENTROPIES
-from models.bundle.manifest import Precision, SpecialIds
+from models.bundle.manifest import Dimensions, Precision, SpecialIds
 from models.export.errors import ParityError
-from models.export.graphs import dimensions_of
 from models.export.session import GraphDecoder, open_graph
 from models.reference.beam import Decoder, Hypothesis, Searching
-from models.reference.decoding import ReferenceDecoder
 from models.reference.transformer import ReferenceTransformer, log_softmax
 
 
@@ -57,42 +55,51 @@ class Translated:
     """Least margin of a step of each precision's search, see ``margin_of``."""
 
 
+Searched = tuple[list[Hypothesis], float]
+"""Hypotheses of a source, and the least margin of a step of its search."""
+
+
+def search_all(
+    decoder: Decoder,
+    name: str,
+    sources: Sequence[tuple[int, ...]],
+    searching: Searching,
+    limit: int,
+) -> list[Searched]:
+    """Searches every source; ``limit`` is the length limit of a translation."""
+    found = []
+    for source_ids in tqdm(sources, f"proving {name}", unit="sentence", leave=False):
+        margins: list[float] = []
+        best = searching.best(decoder, source_ids, limit, margins.append)
+        found.append((best, min(margins, default=math.inf)))
+    return found
+
+
 def translate_all(
-    network: ReferenceTransformer,
+    by_network: Sequence[Searched],
     directory: Path,
+    dimensions: Dimensions,
     precisions: Sequence[Precision],
     sources: Sequence[tuple[int, ...]],
     searching: Searching,
-    limit: int | None = None,
+    limit: int,
 ) -> list[Translated]:
     """Translations of every source; one precision after another, since graphs may be large.
 
-    ``limit`` is the length limit of a translation, by default the positions of the network.
+    ``by_network`` has what ``search_all`` found with the network, which may be released by now.
     """
-    limit = network.config.max_length if limit is None else limit
-
-    def by(decoder: Decoder, name: str) -> list[tuple[list[Hypothesis], float]]:
-        """Hypotheses of each source, and the least margin of a step."""
-        found = []
-        for source_ids in tqdm(sources, f"proving {name}", unit="sentence", leave=False):
-            margins: list[float] = []
-            best = searching.best(decoder, source_ids, limit, margins.append)
-            found.append((best, min(margins, default=math.inf)))
-        return found
-
-    of_network = by(ReferenceDecoder(network), "network")
-    of_graphs: dict[Precision, list[tuple[list[Hypothesis], float]]] = {}
+    by_graphs: dict[Precision, list[Searched]] = {}
     for precision in precisions:
-        decoder = GraphDecoder(directory, dimensions_of(network.config), precision)
-        of_graphs[precision] = by(decoder, precision)
+        decoder = GraphDecoder(directory, dimensions, precision)
+        by_graphs[precision] = search_all(decoder, precision, sources, searching, limit)
         del decoder
     return [
         Translated(
             source_ids,
-            of_network[i][0],
-            {precision: found[i][0] for precision, found in of_graphs.items()},
+            by_network[i][0],
+            {precision: found[i][0] for precision, found in by_graphs.items()},
             searching.target_prefix,
-            {precision: found[i][1] for precision, found in of_graphs.items()},
+            {precision: found[i][1] for precision, found in by_graphs.items()},
         )
         for i, source_ids in enumerate(sources)
     ]
@@ -143,10 +150,41 @@ def _require(
         )
 
 
-def check_attention(
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """The network's maps and distributions of one sentence, by the name of a graph's output."""
+
+    source_ids: tuple[int, ...]
+    input_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+    outputs: dict[str, NDArray[np.float32]]
+
+
+def attend(
     network: ReferenceTransformer,
+    source_ids: tuple[int, ...],
+    target_ids: Sequence[int],
+    special: SpecialIds,
+) -> Attended:
+    """``target_ids`` have the decoder's forced prefix, and neither bos nor eos."""
+    # A translation of maximum length has no room for bos.
+    target = tuple(target_ids[: network.config.max_length - 1])
+    input_ids, output_ids = (special.bos, *target), (*target, special.eos)
+    logits_TV, maps = network.attention_maps(source_ids, input_ids)
+    log_probs_TV = log_softmax(logits_TV)
+    outputs = {
+        "encoder_attention": np.stack(maps.encoder),
+        "decoder_attention": np.stack(maps.decoder),
+        "cross_attention": np.stack(maps.cross),
+        "target_log_probs": log_probs_TV[np.arange(len(output_ids)), output_ids],
+        ENTROPIES: -(np.exp(log_probs_TV) * log_probs_TV).sum(-1),
+    }
+    return Attended(source_ids, input_ids, output_ids, outputs)
+
+
+def check_attention(
+    attended: Sequence[Attended],
     directory: Path,
-    translated: Sequence[Translated],
     special: SpecialIds,
     precision: Precision = "fp32",
     weights: Precision | None = None,
@@ -157,44 +195,24 @@ def check_attention(
 
     Sentences of different lengths form one batch, which also proves the padding masks.
     """
-    sources = [sentence.source_ids for sentence in translated]
-    # A translation of maximum length has no room for bos.
-    longest = network.config.max_length - 1
-    targets = [
-        (*sentence.target_prefix, *sentence.network[0].token_ids)[:longest]
-        for sentence in translated
-    ]
-    inputs = [(special.bos, *target) for target in targets]
-    expected = [(*target, special.eos) for target in targets]
     session = open_graph(directory, "attention", precision)
     names = [output.name for output in session.get_outputs()]
     feeds = {
-        "source_ids": _padded(sources, special.pad),
-        "target_input_ids": _padded(inputs, special.pad),
-        "target_output_ids": _padded(expected, special.pad),
+        "source_ids": _padded([each.source_ids for each in attended], special.pad),
+        "target_input_ids": _padded([each.input_ids for each in attended], special.pad),
+        "target_output_ids": _padded([each.output_ids for each in attended], special.pad),
     }
     found = dict(zip(names, session.run(None, feeds), strict=True))
-    differences: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
-    for i, (source_ids, input_ids, output_ids) in enumerate(
-        zip(sources, inputs, expected, strict=True)
-    ):
-        logits_TV, maps = network.attention_maps(source_ids, input_ids)
-        log_probs_TV = log_softmax(logits_TV)
-        S, T = len(source_ids), len(input_ids)
-        of_network = {
-            "encoder_attention": (np.stack(maps.encoder), np.s_[:, :, :S, :S]),
-            "decoder_attention": (np.stack(maps.decoder), np.s_[:, :, :T, :T]),
-            "cross_attention": (np.stack(maps.cross), np.s_[:, :, :T, :S]),
-            "target_log_probs": (log_probs_TV[np.arange(T), output_ids], np.s_[:T]),
-            ENTROPIES: (-(np.exp(log_probs_TV) * log_probs_TV).sum(-1), np.s_[:T]),
-        }
-        for name in names:
-            values, real = of_network[name]
-            differences[name].append(np.abs(found[name][i][real] - values).ravel())
     tolerance = tolerance_of(precision, weights or precision)
-    for name, each in differences.items():
+    for name in names:
+        differences = []
+        for i, each in enumerate(attended):
+            values = each.outputs[name]
+            # Padding follows the real positions in every dimension.
+            real = found[name][i][tuple(map(slice, values.shape))]
+            differences.append(np.abs(real - values).ravel())
         allowed = tolerance.map if name.endswith("_attention") else tolerance.score
-        _require(precision, name, np.concatenate(each), tolerance.of, allowed)
+        _require(precision, name, np.concatenate(differences), tolerance.of, allowed)
 
 
 def _padded(rows: Sequence[Sequence[int]], pad: int) -> NDArray[np.int32]:

@@ -30,10 +30,18 @@ from models.bundle.manifest import (
 from models.bundle.tokenizer import Tokenizers
 from models.export.calibration import Pair, calibrate
 from models.export.graphs import build_graph, dimensions_of
-from models.export.parity import Translated, check_attention, check_translations, translate_all
+from models.export.parity import (
+    Translated,
+    attend,
+    check_attention,
+    check_translations,
+    search_all,
+    translate_all,
+)
 from models.export.resident import MOST_ROWS, build_resident
 from models.export.weights import collect_weights
 from models.reference.beam import searching_of
+from models.reference.decoding import ReferenceDecoder
 from models.reference.transformer import ReferenceTransformer
 
 logger = logging.getLogger(__name__)
@@ -119,7 +127,8 @@ def publish(
 
     With int8, graphs in fp16 that share its weights are added, so that the bundle runs on a GPU.
     ``calibration`` may be empty except for int8. ``scorer`` scores sentences with references.
-    Raises ``ParityError``, and publishes nothing, if graphs and network disagree.
+    Raises ``ParityError``, and publishes nothing, if graphs and network disagree. The network is
+    released, so it cannot compute afterwards.
     """
     network, special = publication.network, publication.tokenizers.target.special_ids
     # fp32 is compared with the network, and the published precisions with fp32.
@@ -151,11 +160,7 @@ def publish(
             version = version or sha256_of(directory / weights_file(precision))[:12]
         # The proof opens graphs of the same size.
         del weights
-        translated = _translate(publication, directory, written, sentences)
-        check_translations(translated, stored)
-        for precision in written:
-            few = translated[:: max(1, len(translated) // ATTENTION_SENTENCES)]
-            check_attention(network, directory, few, special, precision, stored[precision])
+        translated = _prove(publication, directory, stored, sentences)
         proof = _proof(publication, sentences, translated, written, scorer)
         manifest = Manifest(
             name=publication.name,
@@ -183,29 +188,62 @@ def publish(
         return Bundle.write(bundles / publication.name, manifest, published), proof
 
 
-def _translate(
+def _prove(
     publication: Publication,
     directory: Path,
-    precisions: Sequence[Precision],
+    stored: Mapping[Precision, Precision],
     sentences: Sequence[Sentence],
 ) -> list[Translated]:
-    """Translations in the order of ``sentences``."""
-    found: dict[int, Translated] = {}
-    special = publication.tokenizers.target.special_ids
-    for i, direction in enumerate(publication.directions):
-        places = [place for place, sentence in enumerate(sentences) if sentence.direction == i]
-        searching = searching_of(publication.decoding, special, direction.target_prefix)
-        sources = [publication.source_ids(sentences[place]) for place in places]
-        translated = translate_all(
-            publication.network,
-            directory,
-            precisions,
-            sources,
-            searching,
-            publication.proof_length,
+    """Proved translations in the order of ``sentences``. Releases the network.
+
+    ``stored`` has the precision of the weights that the graphs of each precision read. The network
+    computes all that the proof needs before any graph is opened, because opening graphs needs two
+    to three times the memory of the network.
+    """
+    network, special = publication.network, publication.tokenizers.target.special_ids
+    limit = publication.proof_length or network.config.max_length
+    sources = [publication.source_ids(sentence) for sentence in sentences]
+    searchings = [
+        searching_of(publication.decoding, special, direction.target_prefix)
+        for direction in publication.directions
+    ]
+    places = [
+        [place for place, sentence in enumerate(sentences) if sentence.direction == i]
+        for i in range(len(searchings))
+    ]
+    by_network = [
+        search_all(
+            ReferenceDecoder(network), "network", [sources[i] for i in own], searching, limit
         )
-        found |= dict(zip(places, translated, strict=True))
-    return [found[place] for place in range(len(sentences))]
+        for own, searching in zip(places, searchings, strict=True)
+    ]
+    targets = {
+        place: (*searching.target_prefix, *best[0].token_ids)
+        for own, searching, found in zip(places, searchings, by_network, strict=True)
+        for place, (best, _) in zip(own, found, strict=True)
+    }
+    attended = [
+        attend(network, sources[place], targets[place], special)
+        for place in range(0, len(sources), max(1, len(sources) // ATTENTION_SENTENCES))
+    ]
+    network.release()
+    proved: dict[int, Translated] = {}
+    for own, searching, found in zip(places, searchings, by_network, strict=True):
+        translated = translate_all(
+            found,
+            directory,
+            dimensions_of(network.config),
+            tuple(stored),
+            [sources[i] for i in own],
+            searching,
+            limit,
+        )
+        proved |= dict(zip(own, translated, strict=True))
+    ordered = [proved[place] for place in range(len(sentences))]
+    check_translations(ordered, stored)
+    for precision, weights in stored.items():
+        check_attention(attended, directory, special, precision, weights)
+    return ordered
 
 
 def _proof(

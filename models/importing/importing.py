@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -39,8 +38,6 @@ from models.importing.texts import (
     texts_by_direction,
 )
 from models.importing.vocabulary import parse
-
-logger = logging.getLogger(__name__)
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 _CARDS = ("README.md", "model_card.md")

@@ -160,6 +160,10 @@ class ReferenceTransformer:
         self._activation = ACTIVATIONS[config.activation]
         self._scale = np.float32(math.sqrt(config.width) if config.scaled_embeddings else 1.0)
 
+    def release(self) -> None:
+        """Frees the weights. The network keeps its configuration and cannot compute afterwards."""
+        self.weights = {}
+
     def encode(
         self,
         source_ids: Sequence[int],

@@ -29,7 +29,6 @@ from models.export.parity import (
     Translated,
     check_attention,
     check_translations,
-    translate_all,
 )
 from models.export.session import GraphDecoder, open_graph
 from models.export.weights import Quantiser, collect_weights, quantise
@@ -37,6 +36,7 @@ from models.reference.beam import Hypothesis, Searching
 from models.reference.transformer import ReferenceTransformer
 from models.transformer.transformer import Transformer
 from tests.support.networks import CONFIG, NETWORKS, random_network, random_ranges, write_bundle
+from tests.support.proofs import attended_by_network, translated_by_both
 from training.export.conversion import numpy_network
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
@@ -47,10 +47,11 @@ SOURCES = [(4, 5, 6, 7, 3), (29, 8, 3), (9, 9, 10, 11, 12, 13, 14, 3), (20, 3)]
 
 def check(network: Transformer, directory: Path) -> list[Translated]:
     reference = numpy_network(network)
-    translated = translate_all(reference, directory, PRECISIONS, SOURCES, SEARCHING)
+    translated = translated_by_both(reference, directory, PRECISIONS, SOURCES, SEARCHING)
     check_translations(translated)
+    attended = attended_by_network(reference, translated)
     for precision in PRECISIONS:
-        check_attention(reference, directory, translated, SPECIAL_IDS, precision)
+        check_attention(attended, directory, SPECIAL_IDS, precision)
     return translated
 
 
@@ -151,9 +152,9 @@ def test_parity_check_finds_a_tampered_weight(
 ) -> None:
     tamper(graphs, weight)
     with pytest.raises(ParityError, match=r"fp32: scores differ from the network's by"):
-        check_translations(translate_all(reference, graphs, ["fp32"], SOURCES, SEARCHING))
+        check_translations(translated_by_both(reference, graphs, ["fp32"], SOURCES, SEARCHING))
     with pytest.raises(ParityError, match=r"(attention|log_probs) differ from the network's by"):
-        check_attention(reference, graphs, translated, SPECIAL_IDS)
+        check_attention(attended_by_network(reference, translated), graphs, SPECIAL_IDS)
 
 
 def test_parity_check_finds_a_tampered_int8_weight(
@@ -161,15 +162,15 @@ def test_parity_check_finds_a_tampered_int8_weight(
 ) -> None:
     tamper(graphs, "decoder.0.cross.key_value.weight_scale", -1.0, "int8")
     with pytest.raises(ParityError, match="int8: scores differ"):
-        check_translations(translate_all(reference, graphs, PRECISIONS, SOURCES, SEARCHING))
+        check_translations(translated_by_both(reference, graphs, PRECISIONS, SOURCES, SEARCHING))
     with pytest.raises(ParityError, match=r"int8: (cross_attention|target_log_probs) differ"):
-        check_attention(reference, graphs, translated, SPECIAL_IDS, "int8")
+        check_attention(attended_by_network(reference, translated), graphs, SPECIAL_IDS, "int8")
 
 
 def test_no_translation_of_the_proof_is_longer_than_its_limit(
     reference: ReferenceTransformer, translated: list[Translated], graphs: Path
 ) -> None:
-    limited = translate_all(reference, graphs, ["fp32"], SOURCES, SEARCHING, 2)
+    limited = translated_by_both(reference, graphs, ["fp32"], SOURCES, SEARCHING, 2)
     assert max(len(each.network[0].token_ids) for each in translated) > 2
     for each in limited:
         assert len(each.network[0].token_ids) <= 2 and len(each.graphs["fp32"][0].token_ids) <= 2
@@ -207,7 +208,8 @@ def test_parity_check_of_a_translation_of_maximum_length(
     reference: ReferenceTransformer, graphs: Path
 ) -> None:
     longest = Hypothesis((5,) * CONFIG.max_length, -1.0)
-    check_attention(reference, graphs, [Translated((4, 3), [longest], {})], SPECIAL_IDS)
+    attended = attended_by_network(reference, [Translated((4, 3), [longest], {})])
+    check_attention(attended, graphs, SPECIAL_IDS)
 
 
 def test_the_graphs_of_a_precision_share_one_file_of_weights(graphs: Path) -> None:

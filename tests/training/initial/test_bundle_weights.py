@@ -16,12 +16,12 @@ from models.export.parity import (
     Translated,
     check_attention,
     check_translations,
-    translate_all,
 )
 from models.export.weights import collect_weights
 from models.reference.beam import Hypothesis, searching_of
 from models.transformer.transformer import Transformer
 from tests.support.networks import CONFIG, random_network, random_ranges, write_bundle
+from tests.support.proofs import attended_by_network, translated_by_both
 from tests.support.tiny_training import CHOICES, tiny_network
 from training.export.conversion import numpy_network
 from training.initial.bundle_weights import read_network
@@ -139,9 +139,10 @@ def test_fp16_graphs_of_int8_weights_compute_what_the_dequantised_network_comput
     dequantised.load_state_dict(weights)
     sources = [(5, 9, 17, 3), (8, 3), (6, 7, 11, 4, 15, 3)]
     searching = searching_of(DecodingDefaults(), SPECIAL_IDS, ())
-    translated = translate_all(numpy_network(dequantised), path, ["fp16"], sources, searching)
+    reference = numpy_network(dequantised)
+    translated = translated_by_both(reference, path, ["fp16"], sources, searching)
     check_translations(translated)
-    check_attention(numpy_network(dequantised), path, translated, SPECIAL_IDS, "fp16")
+    check_attention(attended_by_network(reference, translated), path, SPECIAL_IDS, "fp16")
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +164,8 @@ def test_network_of_a_committed_bundle_computes_what_its_graphs_compute(
     committed: tuple[Bundle, Transformer, list[Translated]], precision: Precision
 ) -> None:
     bundle, network, examples = committed
-    check_attention(
-        numpy_network(network), bundle.path, examples, bundle.manifest.special_ids, precision
-    )
+    attended = attended_by_network(numpy_network(network), examples)
+    check_attention(attended, bundle.path, SPECIAL_IDS, precision)
 
 
 def test_activations_of_a_committed_bundle_are_far_from_the_limit_of_fp16(
