@@ -89,9 +89,9 @@ class KeyRefused(Exception):
     """A key that cannot be added or removed. The message tells the operator why."""
 
 
-def shortened(text: str, longest: int = 40) -> str:
-    """A caller's text cut to ``longest`` characters, for error messages."""
-    return text if len(text) <= longest else f"{text[:longest]}…"
+def shortened(text: str) -> str:
+    """A caller's text cut to 40 characters, for error messages."""
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def _counted(number: int, noun: str) -> str:

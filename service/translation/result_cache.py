@@ -46,11 +46,6 @@ class ResultCache:
         self._bytes = 0
         self._running: dict[tuple[_Question, Priority], _Running] = {}
 
-    @property
-    def bytes(self) -> int:
-        """Estimated memory of the kept results."""
-        return self._bytes
-
     async def decode(
         self,
         source_ids: tuple[int, ...],

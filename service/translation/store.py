@@ -56,14 +56,6 @@ class TranslationStore:
         self._size = 0
         self._kept: OrderedDict[str, tuple[int, tuple[Translation, ...]]] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    @property
-    def size(self) -> int:
-        """Estimated size of the kept translations, in bytes."""
-        return self._size
-
     def put(self, translations: Sequence[Translation]) -> str:
         """Keep the translations of one request, without their confidences; returns their id."""
         translation_id = uuid4().hex

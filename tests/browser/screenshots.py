@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -26,34 +25,12 @@ def light(visit: Visit) -> None:
     visit.find("#target-words .word").nth(2).hover()
 
 
-def dark(visit: Visit) -> None:
-    visit.find("#heads [data-layer='1'][data-head='1']").click()
-    sync_api.expect(visit.find("#heat-map")).to_have_attribute("data-head", "1")
-    visit.find("#heat-map .heat-rows span").nth(3).hover()
-
-
 def search(visit: Visit) -> None:
     visit.find("input[name=view][value=search]").locator("..").click()
     visit.find("#tree .node.wins").nth(1).hover()
 
 
-def phone(visit: Visit) -> None:
-    visit.find("#target-words .word").nth(2).tap()
-
-
-DESKTOP = {"viewport": {"width": 1280, "height": 900}}
-PHONE = {
-    "viewport": {"width": 360, "height": 800},
-    "has_touch": True,
-    "is_mobile": True,
-    "device_scale_factor": 2,
-}
-SCENES: dict[str, tuple[dict[str, Any], Any]] = {
-    "light": ({**DESKTOP, "color_scheme": "light"}, light),
-    "dark": ({**DESKTOP, "color_scheme": "dark"}, dark),
-    "search": ({**DESKTOP, "color_scheme": "light"}, search),
-    "phone": ({**PHONE, "color_scheme": "light"}, phone),
-}
+SCENES = {"light": light, "search": search}
 
 
 def main() -> None:
@@ -65,8 +42,12 @@ def main() -> None:
     ):
         path = browser_path()
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        for name, (options, scene) in SCENES.items():
-            context = browser.new_context(reduced_motion="reduce", **options)
+        for name, scene in SCENES.items():
+            context = browser.new_context(
+                reduced_motion="reduce",
+                color_scheme="light",
+                viewport={"width": 1280, "height": 900},
+            )
             visit = Visit(context.new_page(), address)
             visit.open(f"#source=auto&target=en&text={TEXT}")
             visit.find("#why").click()

@@ -16,9 +16,6 @@ class Seen:
         self._count = 0
         self._places = _empty(1 << 12)
 
-    def __len__(self) -> int:
-        return self._count
-
     def add(self, text: str) -> bool:
         """Add a text; returns whether it was absent."""
         # Zero marks a free slot.

@@ -181,7 +181,8 @@ def test_language_is_identified_after_the_cheap_filters_and_before_the_record_of
     too_long = (words(51), french[1])
     assert list(cleaner.clean([Pair(*french), Pair(*too_long)])) == []
     assert cleaner.dropped == {"other language": 1, "too long": 1}
-    assert len(known) == 0
+    unjudged = Cleaner(max_words=50, max_ratio=4.0, known=known)
+    assert list(unjudged.clean([Pair(*french)])) == [Pair(*french)]
 
 
 def test_short_sides_and_names_are_not_judged_by_language() -> None:

@@ -86,7 +86,6 @@ def seen(text: str, markup: Markup = PLAIN) -> list[str]:
 
 
 SCRAPS = ["ab ", "Cd ", "e ", "f, ", ". ", "g", "(", "\n", "-", "é ", "漢", "&", "<", '" ', " "]
-plain_texts = st.lists(st.sampled_from(SCRAPS), max_size=8).map("".join)
 
 
 class Dice:
