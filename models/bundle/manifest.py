@@ -118,11 +118,15 @@ class SentenceLimits(_Part):
     target_length: int = Field(ge=1)
 
 
+WIDEST_BEAM = 64
+"""Publication decodes with the beam size of a bundle, whose memory grows with it."""
+
+
 class DecodingDefaults(_Part):
     """Decoding options of a request that sets none. Names are CTranslate2's."""
 
-    beam_size: int = Field(default=4, ge=1)
-    length_penalty: float = 1.0
+    beam_size: int = Field(default=4, ge=1, le=WIDEST_BEAM)
+    length_penalty: float = Field(default=1.0, allow_inf_nan=False)
     length_normalisation: LengthNormalisation = "power"
     """The divisor of the score of a hypothesis of T tokens: T^penalty; with ``gnmt``,
     ((5 + T) / 6)^penalty."""

@@ -105,7 +105,8 @@ class Checkpoint:
             )
         try:
             found = stored.read()
-        except SafetensorError as error:
+        # safetensors raises AttributeError for types that NumPy does not have, such as fp8.
+        except (SafetensorError, AttributeError) as error:
             raise NotACheckpoint(f"{self.directory}: {name} cannot be read: {error}") from error
         if found.dtype not in FLOATS:
             raise UnsupportedCheckpoint(

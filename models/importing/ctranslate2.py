@@ -515,7 +515,9 @@ def _scaled(file: ModelFile, width: int) -> bool:
 
 def _layers(file: ModelFile, side: str) -> int:
     numbers = {
-        int(found[1]) for name in file.names if (found := re.match(rf"{side}/layer_(\d+)/", name))
+        int(found[1])
+        for name in file.names
+        if (found := re.match(rf"{side}/layer_(\d{{1,4}})/", name))
     }
     if numbers != set(range(len(numbers))) or not numbers:
         raise NotACheckpoint(f"{file.path} lacks layers of its {side}")

@@ -113,7 +113,10 @@ class ModelFile:
         """An attribute that is a text; ``None`` if the file does not have it."""
         if name not in self:
             return None
-        return self.read(name).astype(np.int8).tobytes().decode("utf-8")
+        try:
+            return self.read(name).astype(np.int8).tobytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise NotACheckpoint(f"{self.path}: {name} is not a text: {error}") from error
 
     def _read(self, file: IO[bytes], size: int) -> None:
         def unpack(form: str) -> int:

@@ -138,7 +138,7 @@ def _tokens(
             for key in ("additional_special_tokens", "extra_special_tokens")
             for token in document.get(key) or ()
         ]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise NotACheckpoint(
             f"{checkpoint.directory}: the files of its tokenizer do not fit each other: {error!r}"
         ) from error

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from models.importing.refusals import NotACheckpoint
 
 MOST_ARRAYS = 10_000
+MOST_DIMENSIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,11 @@ class Npz:
                 f"{self.path}: {stored.filename} is not an array: {error}"
             ) from error
         if (
-            dtype.hasobject
-            or min(shape, default=0) < 0
+            # Numbers only: objects are pickled, and structures add dimensions.
+            dtype.kind not in "biuf"
+            or dtype.subdtype is not None
+            or len(shape) > MOST_DIMENSIONS
+            or not all(type(length) is int and 0 <= length <= size for length in shape)
             or dtype.itemsize * math.prod(shape) != size
         ):
             raise NotACheckpoint(

@@ -52,6 +52,7 @@ def test_invalid_tensors_are_named(tmp_path: Path) -> None:
         **TENSORS,
         "int": torch.ones(2, dtype=torch.int8),
         "nan": torch.tensor([1.0, float("nan")]),
+        "fp8": torch.ones(2, dtype=torch.float8_e4m3fn),
     }
     with Checkpoint(write(tmp_path, tensors, "safe")) as checkpoint:
         with pytest.raises(NotACheckpoint, match="has no tensor d"):
@@ -60,6 +61,8 @@ def test_invalid_tensors_are_named(tmp_path: Path) -> None:
             checkpoint.take("a", 3, 2)
         with pytest.raises(UnsupportedCheckpoint, match=r"int holds int8; quantised"):
             checkpoint.take("int", 2)
+        with pytest.raises(NotACheckpoint, match=r"fp8 cannot be read: .*float8_e4m3fn"):
+            checkpoint.take("fp8", 2)
         with pytest.raises(NotACheckpoint, match="nan holds what is not a number"):
             checkpoint.take("nan", 2)
 

@@ -167,20 +167,42 @@ def test_unsupported_networks_are_refused_by_name(
         read_ctranslate2(saved(tmp_path / "model", **options))
 
 
-def test_relative_positions_are_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "version", "complaint"),
+    [
+        ("encoder/layer_0/self_attention/relative_position_keys", b"\0", 6, ".*relative_pos"),
+        ("encoder/layer_" + "9" * 5000 + "/x", b"\0", 6, "encoder/layer_999"),
+        ("bos_token", b"\xff", 5, "bos_token is not a text"),
+    ],
+)
+def test_foreign_variables_are_refused_by_name(
+    tmp_path: Path, name: str, content: bytes, version: int, complaint: str
+) -> None:
     directory = saved(tmp_path / "model")
-    content = bytearray((directory / "model.bin").read_bytes())
-    content.extend(struct.pack("<I", 0))
-    name = b"encoder/layer_0/self_attention/relative_position_keys\0"
-    extra = struct.pack("<H", len(name)) + name + struct.pack("<BIBI", 1, 1, 0, 4) + b"\0" * 4
-    file = ModelFile(directory / "model.bin")
+    path = directory / "model.bin"
+    before, file = path.read_bytes(), ModelFile(path)
+    variable = struct.pack(f"<H{len(name) + 1}s", len(name) + 1, name.encode())
+    variable += struct.pack("<BIBI", 1, len(content), 1, len(content)) + content
     # The number of variables stands after the version, the specification and its revision.
     at = 4 + 2 + len(file.specification) + 1 + 4
-    (count,) = struct.unpack_from("<I", content, at)
-    changed = content[:at] + struct.pack("<I", count + 1) + extra + content[at + 4 :]
-    (directory / "model.bin").write_bytes(bytes(changed))
-    with pytest.raises(UnsupportedCheckpoint, match=r"no supported network has: .*relative_pos"):
+    (count,) = struct.unpack_from("<I", before, at)
+    start = struct.pack("<I", version) + before[4:at] + struct.pack("<I", count + 1)
+    path.write_bytes(start + variable + before[at + 4 :])
+    with pytest.raises((NotACheckpoint, UnsupportedCheckpoint), match=complaint):
         read_ctranslate2(directory)
+
+
+def test_negative_number_of_heads_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model") / "model.bin"
+    content, file = bytearray(path.read_bytes()), ModelFile(path)
+    for side in ("encoder", "decoder"):
+        # The number is the last of the variable: its name, no dimensions, type and length.
+        name = f"{side}/num_heads\0".encode()
+        at = content.index(name) + len(name) + struct.calcsize("<BBI")
+        struct.pack_into("<h", content, at, -int(file.number(f"{side}/num_heads") or 0))
+    path.write_bytes(bytes(content))
+    with pytest.raises(UnsupportedCheckpoint, match="not a multiple of -4 heads"):
+        read_ctranslate2(path.parent)
 
 
 @pytest.fixture(scope="module")

@@ -237,6 +237,14 @@ def test_unsupported_checkpoints_are_refused_by_name(
         ),
         (lambda d: rewritten(d, "generation_config.json", num_beams=0), "generation configuration"),
         (
+            lambda d: rewritten(d, "generation_config.json", num_beams=10**9),
+            "less than or equal to 64",
+        ),
+        (
+            lambda d: rewritten(d, "generation_config.json", length_penalty=float("nan")),
+            "finite number",
+        ),
+        (
             lambda d: rewritten(d, "tokenizer_config.json", separate_vocabs=True),
             "two vocabularies and its network one",
         ),

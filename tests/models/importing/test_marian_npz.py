@@ -289,6 +289,27 @@ def header(shape: tuple[int, ...], descr: str = "<f4") -> bytes:
             r"has the shape \[-1, -1\]",
         ),
         (
+            lambda d: with_entry(d / "model.npz", "more.npy", header((True,)) + b"x" * 4),
+            r"has the shape \[True\]",
+        ),
+        (
+            lambda d: with_entry(d / "model.npz", "more.npy", header((0, 1 << 70))),
+            r"has the shape \[0, 1180591620717411303424\]",
+        ),
+        (
+            lambda d: with_entry(d / "model.npz", "more.npy", header((1,) * 65) + b"x" * 4),
+            r"has the shape \[1, 1,",
+        ),
+        (
+            lambda d: with_entry(d / "model.npz", "more.npy", header((5,), "|S0")),
+            r"has the shape \[5\] of \|S0",
+        ),
+        (
+            lambda d: (d / "decoder.yml").write_text("beam-size: 1000000"),
+            "less than or equal to 64",
+        ),
+        (lambda d: (d / "decoder.yml").write_text("normalize: nan"), "finite number"),
+        (
             lambda d: with_entry(d / "model.npz", "more.npy", header((2,)) + b"x" * 8),
             "what no supported network has: more",
         ),
