@@ -5,6 +5,8 @@ Private-use codes (``x-digits``) are accepted like other codes, so that a toy mo
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import langcodes
 
 # LibreTranslate's own codes, which BCP 47 does not define.
@@ -16,6 +18,7 @@ _LONGEST_CODE = 35
 """RFC 5646, section 4.4.1: long enough for every code in practical use."""
 
 
+@lru_cache(maxsize=1_000)
 def canonical(code: str) -> str:
     """The canonical spelling of a language code: ``DE``, ``deu`` and ``de-Latn`` all become ``de``.
 

@@ -67,7 +67,8 @@ def create_root_app(
         lifespan=lifespan,
     )
     for router in routers:
-        app.include_router(router)
+        # Included routers would match every request once more.
+        app.router.routes.extend(router.routes)
     for path, dialect in dialects.items():
         app.mount(path, dialect)
     add_pages(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from service.engine.types import Decoded, FinishReason
 _SIGNS = frozenset("%\u2030°§&@#\\~^_=<>|*+/{}[]")
 _SIGN_CATEGORIES = frozenset(("Sc", "So"))
 """Currencies, and other symbols such as © and U+FFFD."""
+_NO_LETTER = re.compile(r"[^\w\s]|[\d_]")
+"""Matches every digit and every sign, and far fewer characters than a text has."""
 
 
 def has_figures(text: str) -> bool:
     """Whether a text has a digit or a sign."""
-    return any(c.isdecimal() or _is_sign(c) for c in text)
+    return any(c.isdecimal() or _is_sign(c) for c in _NO_LETTER.findall(text))
 
 
 def best_by_figures(
@@ -47,7 +50,7 @@ def best_by_figures(
 
 def _marks(text: str) -> Counter[str]:
     """Count of each number and of each sign."""
-    return numbers(text) + Counter(filter(_is_sign, text))
+    return numbers(text) + Counter(filter(_is_sign, _NO_LETTER.findall(text)))
 
 
 def _is_sign(character: str) -> bool:

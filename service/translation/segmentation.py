@@ -30,6 +30,7 @@ Splitting = Literal["sentences", "ignoring_lines", "none"]
 
 _CLAUSE_END = re.compile(r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛])|(?=\s[–—-]\s)")
 _BLANK = re.compile(r"(?=\s)")
+_ALPHANUMERIC = re.compile(r"[^\W_]")
 
 _UNSEEN = (
     "".join(
@@ -159,7 +160,7 @@ def _fitting(
     start += len(span) - len(span.lstrip(_UNSEEN))
     end -= len(span) - len(span.rstrip(_UNSEEN))
     span = text[start:end]
-    if not any(character.isalnum() for character in span) or copied(span):
+    if not _ALPHANUMERIC.search(span) or copied(span):
         return
     length = limit.count(span)
     if length <= limit.most:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+import sys
+import unicodedata
 
 import pytest
 
 from service.engine.types import Decoded, FinishReason, Hypothesis
-from service.translation.figure_agreement import best_by_figures
+from service.translation.figure_agreement import best_by_figures, has_figures
 
 
 def chosen(source: str, *texts: str, reason: FinishReason = FinishReason.COMPLETE) -> Decoded:
@@ -52,3 +54,10 @@ def test_texts_are_decoded_until_one_keeps_every_figure() -> None:
     hypotheses = tuple(Hypothesis((n,), 0.0) for n in range(4))
     best_by_figures("42", Decoded(hypotheses, FinishReason.COMPLETE), decode)
     assert decoded == [0]
+
+
+def test_every_digit_currency_and_symbol_of_unicode_is_a_figure() -> None:
+    for code in range(sys.maxunicode + 1):
+        if unicodedata.category(chr(code)) in ("Nd", "Sc", "So"):
+            assert has_figures(f"a{chr(code)}b"), hex(code)
+    assert has_figures("a_b") and not has_figures("Zwölf Hunde, „ein“ Ⅷ.")

@@ -59,6 +59,17 @@ async def test_identical_calls_in_flight_are_decoded_once() -> None:
     assert lookups == ["miss", "coalesced", "miss"]
 
 
+async def test_a_result_is_kept_for_its_options_and_scope_only() -> None:
+    engine = Engine()
+    results = ResultCache(engine.decode, 1 << 20)
+    async with asking(results, (1,)):
+        assert not results.keeps((1,), GREEDY, "")
+        engine.go.set()
+    assert results.keeps((1,), GREEDY, "")
+    assert not results.keeps((1,), GREEDY, "another")
+    assert not results.keeps((1,), DecodingOptions(beam_size=2), "")
+
+
 async def test_decoding_continues_while_one_call_waits() -> None:
     engine = Engine()
     results = ResultCache(engine.decode)

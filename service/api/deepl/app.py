@@ -57,6 +57,6 @@ def _app(title: str, version: str, *routers: APIRouter) -> FastAPI:
         redirect_slashes=False,
     )
     for router in routers:
-        app.include_router(router)
+        app.router.routes.extend(router.routes)
     add_error_handlers(app, [route for router in routers for route in router.routes])
     return app

@@ -117,11 +117,14 @@ def create_router(
 ) -> APIRouter:
     """Without ``documents`` or ``suggestions``, routes that need them refuse as disabled."""
     router = APIRouter()
-    router.include_router(create_translate_router(metered, repository, access, store))
-    router.include_router(create_languages_router(repository, access, detector, metered.limits))
-    router.include_router(create_files_router(repository, access, documents, drain, public_url))
-    router.include_router(_suggestions(repository, access, suggestions))
-    router.include_router(_settings(repository, frontend))
+    for part in (
+        create_translate_router(metered, repository, access, store),
+        create_languages_router(repository, access, detector, metered.limits),
+        create_files_router(repository, access, documents, drain, public_url),
+        _suggestions(repository, access, suggestions),
+        _settings(repository, frontend),
+    ):
+        router.routes.extend(part.routes)
     return router
 
 
