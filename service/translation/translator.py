@@ -252,6 +252,8 @@ class Translator:
             ]
         if request.terms and len(route) > 1:
             raise InvalidOption(f"a glossary needs a model that translates {read[0].pair} directly")
+        if request.terms and request.decoding.return_alternatives:
+            raise InvalidOption("return_alternatives excludes a glossary")
         legs: list[list[Leg]] = []
         sure: list[tuple[Confidence, ...] | None] = [None] * len(read)
         preparing, marked = reading, [each.marked for each in read]

@@ -17,6 +17,7 @@ from service.runtime.backend import Candidates, StepBatch
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
     DeadlineExceeded,
+    InvalidOption,
     Overloaded,
     TextTooLarge,
     UndetectedLanguage,
@@ -399,6 +400,13 @@ def test_text_around_sentences_is_reproduced_exactly(text: str) -> None:
             return (await translator.translate(request(text)))[0].text
 
     assert asyncio.run(shout()) == text.upper()
+
+
+async def test_alternatives_at_a_token_exclude_a_glossary() -> None:
+    asked = replace(request("ein hund", return_alternatives=True), terms=(Term("hund", "hound"),))
+    async with translating() as translator:
+        with pytest.raises(InvalidOption, match="return_alternatives excludes a glossary"):
+            await translator.translate(asked)
 
 
 @pytest.mark.parametrize(
