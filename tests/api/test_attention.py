@@ -12,6 +12,8 @@ from service.api.errors import headers_of, refusal_of
 from service.bootstrap import Service, running
 from service.runtime.backend import AttentionMaps
 from service.settings import Settings
+from service.state.database import FILE_NAME, Database
+from service.state.keys import KeyStore
 from service.translation.attention_reader import AttentionReader, TargetTooLong
 from service.translation.inspection import ModelGone
 from service.translation.store import UnknownTranslation
@@ -389,6 +391,23 @@ async def test_openapi_document_describes_the_attention_routes(client: httpx.Asy
         "image/png",
     }
     assert {"400", "413", "503"} <= set(paths["/score"]["post"]["responses"])
+
+
+@pytest.mark.parametrize("path", ["", "/attention", "/alignment", "/search"])
+async def test_requests_about_a_kept_translation_need_a_required_key(
+    settings: Settings, path: str
+) -> None:
+    async with Database(settings.state / FILE_NAME) as database:
+        key = await KeyStore(database).add("client")
+    limited = settings.model_copy(update={"api_keys": "required"})
+    async with running(limited, load_shouting) as service, client_of(service.app) as client:
+        body = {"q": "ja, das", "attention": True, "api_key": key, **DE_EN}
+        kept = (await client.post("/translate", json=body)).json()["id"]
+        for wrong in ({}, {"authorization": "Bearer wrong"}):
+            client.headers.update(wrong)
+            assert (await get(client, kept + path)).status_code in (400, 403)
+        client.headers.update({"authorization": f"Bearer {key}"})
+        assert (await get(client, kept + path)).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["", "/attention", "/alignment", "/search"])

@@ -820,6 +820,35 @@ for _name, _fields in (
     )
 
 
+sending(
+    "decoding",
+    "words in place of the first of 120, 60 times",
+    lambda: [
+        Request(
+            "POST",
+            "/alternatives",
+            json.dumps(
+                {"q": _words(number, 120), "source": "de", "target": "en", "position": 0}
+            ).encode(),
+        )
+        for number in range(60)
+    ],
+    at_once=12,
+)
+for _name, _fields in (
+    ("alternatives at a token", {"return_alternatives": True, "num_hypotheses": 8}),
+    ("confidence", {"confidence": True}),
+):
+    sending(
+        "decoding",
+        f"{_name} of 120 words, 60 times",
+        lambda fields=_fields: [  # type: ignore[misc]
+            translate(_words(number, 120), **fields) for number in range(60)
+        ],
+        at_once=12,
+    )
+
+
 @attack("decoding", "trees of the longest search of eight beams, 60 times, a third of each format")
 async def _longest_search(target: Target) -> None:
     lengths = {"min_decoding_length": 240, "max_decoding_length": 250}
