@@ -70,6 +70,11 @@ REFUSALS = (
         "only the tokenizer knows what a text becomes",
     ),
     Refusal(
+        TRANSLATING,
+        "return_alternatives excludes|the likeliest next token has the probability",
+        "what alternatives go with depends on other fields, and on the model",
+    ),
+    Refusal(
         (*TRANSLATING, *FILES, *PAIRS, *ALTERNATIVES),
         "has [0-9]+ tokens",
         "JSON Schema counts characters, models read tokens",
