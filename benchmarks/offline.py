@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine.description()}; {threads} threads; {options.pairs} pairs a cell\n")
     print(_HEADER, flush=True)
     results: list[Result] = []
-    memories: dict[str, dict[str, machine.Memory | None]] = {}
+    memories: Memories = {}
 
     def precision_and_model(cell: Cell) -> tuple[str, bool]:
         return cell.precision, cell.workload == "multi30k"
@@ -82,7 +82,7 @@ def all_cells() -> Iterator[Cell]:
     """Every cell; cells with the same model and precision are consecutive."""
     precisions: tuple[Precision, ...] = ("int8", "fp32")
     for precision in precisions:
-        for name in (*NAMES[:-1],):
+        for name in NAMES[:-1]:
             for beam_size in (4, 1):
                 yield Cell(name, precision, beam_size)
     for beam_size in (4, 1):

@@ -111,7 +111,7 @@ class Subject:
                 seconds[engine] = runs[-1].seconds
         return min(seconds, key=lambda engine: seconds[engine])
 
-    def server(self, name: str, peer: CTranslate2) -> AbstractContextManager[str]:
+    def server(self, name: str, peer: CTranslate2) -> AbstractContextManager[tuple[str, int]]:
         if name == "dragoman":
             return serving(
                 self.bundle.path.parent, PRECISION=self.precision, THREADS=str(self.threads)
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     crowds: dict[str, list[Crowd]] = {}
     for name in options.servers:
         done = offline["dragoman" if name == "dragoman" else "ctranslate2"]
-        with subject.server(name, peer) as url:
+        with subject.server(name, peer) as (url, _):
             _settle(url, subject)
             if not options.no_rates:
                 start = len(subject.sentences) / done.seconds / 4

@@ -15,9 +15,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -148,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, list[Score]] = {}
     try:
         bundles = [Bundle.open(path) for path in paths]
-        with serving(options.bundles, PRECISION=options.precision) as url:
+        with serving(options.bundles, PRECISION=options.precision) as (url, _):
             quality = Quality(
                 url,
                 options.data,
@@ -172,25 +173,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def translate(url: str, bitext: Bitext, model: str, beam_size: int) -> list[str]:
-    """Translate with this model, even if the service has other models for the languages."""
+    return list(answered(url, bitext, model, "translatedText", beam_size=beam_size))
+
+
+def answered(url: str, bitext: Bitext, model: str, field: str, **options: Any) -> Iterator[Any]:
+    """A field of the answer for each source text; raises ``RuntimeError`` if the service refuses.
+
+    Translates with this model, even if the service has other models for the languages.
+    """
     texts = bitext.sources or ()
-    translations: list[str] = []
+    asked = {"source": bitext.source, "target": bitext.target, "model": model, **options}
     with httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS) as client:
         for start in range(0, len(texts), TEXTS_PER_REQUEST):
-            response = client.post(
-                "/translate",
-                json={
-                    "q": texts[start : start + TEXTS_PER_REQUEST],
-                    "source": bitext.source,
-                    "target": bitext.target,
-                    "model": model,
-                    "beam_size": beam_size,
-                },
-            )
+            body = {"q": texts[start : start + TEXTS_PER_REQUEST], **asked}
+            response = client.post("/translate", json=body)
             if response.is_error:
                 raise RuntimeError(f"the service refused: {response.text}")
-            translations += response.json()["translatedText"]
-    return translations
+            yield from response.json()[field]
 
 
 def record(bundle: Bundle, found: Sequence[Score]) -> None:

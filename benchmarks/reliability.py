@@ -19,12 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.quality import TEXTS_PER_REQUEST, TIMEOUT_SECONDS
+from benchmarks.quality import answered
 from benchmarks.server import serving
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle
@@ -114,25 +113,11 @@ def judged(found: Iterable[dict[str, Any]], reference: str) -> Iterable[tuple[fl
 
 def measure(url: str, model: str, bitext: Bitext) -> Reliability:
     """Translate a test set; raises ``RuntimeError`` if the service refuses."""
-    texts = bitext.sources or ()
+    confidences = answered(url, bitext, model, "confidence", confidence=True)
     found: list[tuple[float, bool]] = []
-    with httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS) as client:
-        for start in range(0, len(texts), TEXTS_PER_REQUEST):
-            some = slice(start, start + TEXTS_PER_REQUEST)
-            body = {
-                "q": texts[some],
-                "source": bitext.source,
-                "target": bitext.target,
-                "model": model,
-                "confidence": True,
-            }
-            response = client.post("/translate", json=body)
-            if response.is_error:
-                raise RuntimeError(f"the service refused: {response.text}")
-            confidences = response.json()["confidence"]
-            for confidence, reference in zip(confidences, bitext.references[some], strict=True):
-                found += judged(confidence["words"], reference)
-    return Reliability.of(f"{bitext.source}–{bitext.target}", len(texts), found)
+    for confidence, reference in zip(confidences, bitext.references, strict=True):
+        found += judged(confidence["words"], reference)
+    return Reliability.of(f"{bitext.source}–{bitext.target}", len(bitext.references), found)
 
 
 @styled
@@ -181,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, list[Reliability]] = {}
     try:
         bundle = Bundle.open(options.bundles / options.name)
-        with serving(options.bundles, PRECISION=options.precision) as url:
+        with serving(options.bundles, PRECISION=options.precision) as (url, _):
             for test in options.test or TESTS:
                 print(f"\n**{test}**\n\n{HEADER}")
                 for pair in directions_of(bundle.manifest):

@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks import machine
-from benchmarks.server import serving_process
+from benchmarks.server import serving
 
 _CAPTION = "Zwei junge Männer spielen Fußball auf einer Wiese."
 _ROOT: dict[str, Any] = {"q": _CAPTION, "source": "de", "target": "en"}
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str]) -> int:
         servers = [
             Server(
                 *running.enter_context(
-                    serving_process(
+                    serving(
                         options.bundles.resolve(),
                         checkout,
                         subprocess.DEVNULL,

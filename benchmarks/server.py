@@ -18,20 +18,14 @@ START_SECONDS = 120.0
 
 
 @contextmanager
-def serving(bundles: Path, **settings: str) -> Iterator[str]:
-    """``dragoman serve`` on a free port; yields its address once it is ready.
-
-    ``settings`` are upper-case names without prefix. Raises ``RuntimeError`` as ``running`` does.
-    """
-    with serving_process(bundles, **settings) as (url, _):
-        yield url
-
-
-@contextmanager
-def serving_process(
+def serving(
     bundles: Path, checkout: Path | None = None, log: int | None = None, /, **settings: str
 ) -> Iterator[tuple[str, int]]:
-    """As ``serving``; also yields the process id. Parameters as of ``running_process``."""
+    """``dragoman serve`` on a free port; yields its address and process id once it is ready.
+
+    ``settings`` are upper-case names without prefix. ``checkout``, ``log`` and ``RuntimeError`` are
+    as of ``running``.
+    """
     port = free_port()
     with tempfile.TemporaryDirectory() as state:
         environment = {
@@ -43,34 +37,23 @@ def serving_process(
             "DRAGOMAN_RESULT_MEGABYTES": "0",
             **{f"DRAGOMAN_{name}": value for name, value in settings.items()},
         }
-        arguments = ["-m", "service", "serve"]
-        with running_process(arguments, port, environment, checkout, log) as served:
+        with running(["-m", "service", "serve"], port, environment, checkout, log) as served:
             yield served
 
 
 @contextmanager
-def running(arguments: Sequence[str], port: int, environment: Mapping[str, str]) -> Iterator[str]:
-    """A Python program that serves on ``port``; yields its address once ``/readyz`` returns 200.
-
-    Its log goes where ours does. Raises ``RuntimeError`` with the reason if it does not become
-    ready.
-    """
-    with running_process(arguments, port, environment) as (url, _):
-        yield url
-
-
-@contextmanager
-def running_process(
+def running(
     arguments: Sequence[str],
     port: int,
     environment: Mapping[str, str],
     checkout: Path | None = None,
     log: int | None = None,
 ) -> Iterator[tuple[str, int]]:
-    """As ``running``; also yields the process id.
+    """A Python program that serves on ``port``; yields its address and process id.
 
     ``checkout`` is the directory whose modules run, by default the current one. ``log`` is where
-    standard error goes, as for ``subprocess.Popen``.
+    standard error goes, as for ``subprocess.Popen``. Raises ``RuntimeError`` with the reason if
+    ``/readyz`` does not return 200.
     """
     command = [sys.executable, *arguments]
     environment = {**os.environ, **environment}

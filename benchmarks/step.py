@@ -45,13 +45,6 @@ class Shape:
     written: int = 25
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    shape: Shape
-    milliseconds: float
-    """Median over steps."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     bundle = Bundle.open(options.bundle) if options.bundle else base_bundle(options.cache)
@@ -62,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows_per_slot=max(BEAMS),
         threads=options.threads or machine.cores(),
     )
-    costs: list[Cost] = []
+    costs: list[dict[str, float]] = []
     limits = bundle.manifest.limits
     print(f"{machine.description()}; {bundle.manifest.name}, {options.precision}")
     for factor, shapes in factors():
@@ -75,11 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             machine.wait_until_quiet(10)
             cost, _, others = machine.timed(partial(measure, backend, bundle, shape))
-            costs.append(cost)
+            costs.append({**asdict(shape), "milliseconds": cost})
             rows = shape.sentences * shape.beam_size
             print(
-                f"{getattr(shape, factor):<16}{rows:>6}{cost.milliseconds:>11.2f}"
-                f"{cost.milliseconds * 1e3 / rows:>10.1f}{others or 0:>8.2f}",
+                f"{getattr(shape, factor):<16}{rows:>6}{cost:>11.2f}"
+                f"{cost * 1e3 / rows:>10.1f}{others or 0:>8.2f}",
                 flush=True,
             )
     backend.close()
@@ -88,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "machine": machine.description(),
         "bundle": bundle.manifest.name,
         "precision": options.precision,
-        "costs": [asdict(cost.shape) | {"milliseconds": cost.milliseconds} for cost in costs],
+        "costs": costs,
     }
     print(f"\n{json.dumps(record)}")
     return 0
@@ -103,8 +96,8 @@ def factors() -> Iterator[tuple[str, list[Shape]]]:
     yield "written", [replace(usual, written=n) for n in WRITTEN]
 
 
-def measure(backend: Backend, bundle: Bundle, shape: Shape) -> Cost:
-    """Encode, write up to the shape's length, and time the steps around it."""
+def measure(backend: Backend, bundle: Bundle, shape: Shape) -> float:
+    """Encode, write up to the shape's length; median milliseconds of the steps around it."""
     sources = random_words(bundle, [shape.source_length] * shape.sentences)
     backend.encode(EncodeBatch(0, sources))
     parents_BK = np.zeros((shape.sentences, shape.beam_size), np.int32)
@@ -120,7 +113,7 @@ def measure(backend: Backend, bundle: Bundle, shape: Shape) -> Cost:
         backend.step(batch)
         if position >= first:
             seconds.append(time.perf_counter() - started)
-    return Cost(shape, statistics.median(seconds) * 1e3)
+    return statistics.median(seconds) * 1e3
 
 
 def _parser() -> argparse.ArgumentParser:

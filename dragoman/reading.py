@@ -40,6 +40,11 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, EOFErr
 
 _UNLIMITED = 10**12
 """The limit in ``/v2/usage`` that means unlimited; DeepL's clients require a number."""
+_PER_TEXT = {
+    *("translatedText", "detectedLanguage", "model", "finish_reason", "truncated"),
+    *("alternatives", "scores", "confidence"),
+}
+"""Fields of a translation with a value for each text."""
 
 
 def translations(
@@ -47,62 +52,39 @@ def translations(
 ) -> list[Translation]:
     """One for each text. ``single``: ``q`` was a string. Languages are the requested ones."""
 
-    def of_texts(name: str) -> list[Any]:
-        return [answer[name]] if single else list(answer[name])
-
-    texts = of_texts("translatedText")
-
-    def if_present(name: str) -> list[Any]:
-        return of_texts(name) if name in answer else [None] * len(texts)
-
-    timings = answer.get("timings")
-    about = zip(
-        texts,
-        if_present("detectedLanguage"),
-        of_texts("model"),
-        of_texts("finish_reason"),
-        of_texts("truncated"),
-        if_present("alternatives"),
-        if_present("scores"),
-        if_present("confidence"),
-        strict=True,
-    )
-    return [
-        Translation(
-            text=_text(text),
-            target=target,
-            source=source if detected is None else detected["language"],
-            detected=None if detected is None else result(Detection, detected),
-            model=model,
-            finish_reason=finish_reason,
-            truncated=truncated,
-            alternatives=tuple(alternatives or ()),
-            scores=tuple(scores or ()),
-            confidence=None if confidence is None else result(TranslationConfidence, confidence),
-            timings=None if timings is None else result(Timings, timings),
-            id=answer.get("id"),
-            number=number,
+    names = {"translatedText", *(_PER_TEXT & set(answer))}
+    columns = [[answer[name]] if single else list(answer[name]) for name in names]
+    timings = _optional(Timings, answer.get("timings"))
+    found = []
+    for number, values in enumerate(zip(*columns, strict=True)):
+        one = dict(zip(names, values, strict=True))
+        detected = _optional(Detection, one.get("detectedLanguage"))
+        found.append(
+            Translation(
+                text=_text(one["translatedText"]),
+                target=target,
+                source=source if detected is None else detected.language,
+                detected=detected,
+                model=one["model"],
+                finish_reason=one["finish_reason"],
+                truncated=one["truncated"],
+                alternatives=tuple(one.get("alternatives") or ()),
+                scores=tuple(one.get("scores") or ()),
+                confidence=_optional(TranslationConfidence, one.get("confidence")),
+                timings=timings,
+                id=answer.get("id"),
+                number=number,
+            )
         )
-        for number, (
-            text,
-            detected,
-            model,
-            finish_reason,
-            truncated,
-            alternatives,
-            scores,
-            confidence,
-        ) in enumerate(about)
-    ]
+    return found
 
 
 def alternatives(answer: dict[str, Any]) -> Alternatives:
-    detected = answer.get("detectedLanguage")
     return Alternatives(
         _text(answer["translation"]),
         answer["position"],
         tuple(results(Alternative, answer["alternatives"])),
-        None if detected is None else result(Detection, detected),
+        _optional(Detection, answer.get("detectedLanguage")),
         answer["model"],
     )
 
@@ -118,13 +100,12 @@ def search(answer: dict[str, Any]) -> Search:
 
 
 def score(answer: dict[str, Any]) -> Score:
-    confidence = answer.get("confidence")
     return Score(
         answer["log_prob"],
         answer["score"],
         answer["perplexity"],
         tuple(results(Token, answer["tokens"])),
-        None if confidence is None else result(Confidence, confidence),
+        _optional(Confidence, answer.get("confidence")),
     )
 
 
@@ -132,6 +113,10 @@ def result(kind: type[R], given: dict[str, Any]) -> R:
     """An instance of a result type from the fields of the same names, nested ones included."""
     hints = get_type_hints(kind)
     return kind(**{name: _value(hint, given[name]) for name, hint in hints.items()})
+
+
+def _optional(kind: type[R], given: dict[str, Any] | None) -> R | None:
+    return None if given is None else result(kind, given)
 
 
 def results(kind: type[R], given: Iterable[dict[str, Any]]) -> list[R]:

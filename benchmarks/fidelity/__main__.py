@@ -127,7 +127,7 @@ def _measure(
     with tempfile.TemporaryDirectory() as directory:
         served = Path(directory)
         (served / bundle.path.name).symlink_to(bundle.path, target_is_directory=True)
-        with serving(served, PRECISION=options.precision) as url:
+        with serving(served, PRECISION=options.precision) as (url, _):
             for source, target in pairs:
                 texts = inputs(source)
                 bitext = Bitext("fidelity", source, target, (), tuple(each.text for each in texts))

@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.client import LOST, Outcome, Plan, send_since
 from benchmarks.machine import thread_seconds
 from benchmarks.queueing.costs import Window, Work
-from benchmarks.server import serving_process
+from benchmarks.server import serving
 from models.bundle.bundle import Bundle
 
 _SAMPLES = {
@@ -132,7 +132,7 @@ def isolated_service(bundle: Bundle) -> Iterator[Service]:
         try:
             # Child processes inherit the CPU affinity.
             os.sched_setaffinity(0, cores[-1:])
-            with serving_process(Path(bundles), **settings) as (url, process_id):
+            with serving(Path(bundles), **settings) as (url, process_id):
                 os.sched_setaffinity(0, cores[:-1] or cores)
                 yield Service(url, process_id)
         finally:

@@ -29,7 +29,7 @@ CAPTIONS = [
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(BUNDLES, SLOTS="16") as url, httpx.Client(base_url=url, timeout=60) as client:
+    with serving(BUNDLES, SLOTS="16") as (url, _), httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 

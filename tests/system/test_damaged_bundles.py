@@ -72,7 +72,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def load(bundle: Path) -> Iterator[Load]:
     # Without recent results, so that every sentence is decoded.
     settings = {"RESULT_MEGABYTES": "0", "RELOAD_SECONDS": "0", "ADMIN_KEY": "admin"}
-    with serving(bundle.parent, **settings) as url:
+    with serving(bundle.parent, **settings) as (url, _):
         load = Load(url)
         thread = threading.Thread(target=load.run)
         thread.start()

@@ -36,7 +36,7 @@ def test_checkpoint_solves_the_problem(trained: Path) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_served_bundle_solves_the_problem_over_http(trained: Path, precision: str) -> None:
     unseen = list(generate("reverse", "never seen", 300))
-    with serving(trained / "bundles", PRECISION=precision) as url:
+    with serving(trained / "bundles", PRECISION=precision) as (url, _):
         response = httpx.post(
             f"{url}/translate",
             json={"q": [s for s, _ in unseen], "source": "x-digits", "target": "x-reversed"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from types import MappingProxyType
+from typing import Any
 
 from tests.api.clients.exchanges import FORM, JSON, Exchange
 
@@ -43,6 +44,31 @@ _DONE = ("status", "done")
 _KEEP_GLOSSARY = {"glossary_id": "glossary"}
 _MESSAGE = {"message": str}
 
+
+def _translated(content_type: str, body: str, reads: Any = _BILLED) -> Exchange:
+    return Exchange("POST", "/v2/translate", content_type, body, reads=reads)
+
+
+def _uploaded(
+    boundary: str, document: str, path: str = "/v2/document", accept: str = "*/*"
+) -> Exchange:
+    form = f"multipart/form-data; boundary={boundary}"
+    return Exchange("POST", path, form, document, reads=_HANDLE, keeps=_KEEP_HANDLE, accept=accept)
+
+
+def _fetched(content_type: str, body: str) -> tuple[Exchange, Exchange]:
+    """The requests for the status and the result of the latest document."""
+    path = "/v2/document/{id}"
+    return (
+        Exchange("POST", path, content_type, body, reads=_STATUS, until=_DONE),
+        Exchange("POST", f"{path}/result", content_type, body, reads="HALLO WELT"),
+    )
+
+
+def _made(path: str, content_type: str, body: str, reads: Any = _GLOSSARY) -> Exchange:
+    return Exchange("POST", path, content_type, body, status=201, reads=reads, keeps=_KEEP_GLOSSARY)
+
+
 _JAVA_DOCUMENT = """--4c1b
 Content-Disposition: form-data; name="file"; filename="Brief.{extension}"
 Content-Type: {media_type}
@@ -65,15 +91,12 @@ JAVA = (
     Exchange("POST", "/v2/languages", FORM, reads=_SOURCES),
     Exchange("POST", "/v2/languages", FORM, "type=target", reads=_TARGETS),
     Exchange("GET", "/v2/glossary-language-pairs", reads=_PAIRS),
-    Exchange(
-        "POST",
-        "/v2/translate",
+    _translated(
         FORM,
         "source_lang=de&target_lang=en-US&formality=prefer_more&text=hallo+welt"
         "&text=gr%C3%BC%C3%9Fe+%26amp%3B+k%C3%BCsse&show_billed_characters=1&split_sentences=nonewlines"
         "&preserve_formatting=1&context=ein+brief&model_type=quality_optimized&tag_handling=xml"
         "&outline_detection=0&splitting_tags=par%2Ctitle&ignore_tags=x",
-        reads=_BILLED,
     ),
     Exchange(
         "POST",
@@ -84,50 +107,33 @@ JAVA = (
         reads=_MESSAGE,
     ),
     # The media type of a file with an unknown extension is the text "null".
-    Exchange(
-        "POST",
-        "/v2/document",
-        "multipart/form-data; boundary=4c1b",
-        _JAVA_DOCUMENT.replace("{extension}", "md").replace("{media_type}", "null"),
-        reads=_HANDLE,
-    ),
+    _uploaded("4c1b", _JAVA_DOCUMENT.replace("{extension}", "md").replace("{media_type}", "null")),
     # Documents from a stream go to the path with an additional slash.
-    Exchange(
-        "POST",
-        "/v2/document/",
-        "multipart/form-data; boundary=4c1b",
+    _uploaded(
+        "4c1b",
         _JAVA_DOCUMENT.replace("{extension}", "txt").replace("{media_type}", "text/plain"),
-        reads=_HANDLE,
-        keeps=_KEEP_HANDLE,
+        "/v2/document/",
     ),
-    Exchange("POST", "/v2/document/{id}", FORM, "document_key={key}", reads=_STATUS, until=_DONE),
-    Exchange("POST", "/v2/document/{id}/result", FORM, "document_key={key}", reads="HALLO WELT"),
-    Exchange(
-        "POST",
+    *_fetched(FORM, "document_key={key}"),
+    _made(
         "/v2/glossaries",
         FORM,
         "name=Tiere&source_lang=de&target_lang=en&entries_format=tsv"
         "&entries=Hund%09dog%0AK%C3%A4tzchen%09kitten",
-        status=201,
-        reads=_GLOSSARY,
-        keeps=_KEEP_GLOSSARY,
     ),
     Exchange("GET", "/v2/glossaries", reads={"glossaries": [_GLOSSARY]}),
     Exchange("GET", "/v2/glossaries/{glossary}", reads=_GLOSSARY),
     Exchange("GET", "/v2/glossaries/{glossary}/entries", reads="Hund\tdog\nKätzchen\tkitten"),
     Exchange("DELETE", "/v2/glossaries/{glossary}", FORM, status=204),
     Exchange("GET", "/v2/glossaries/{glossary}", status=404, reads=_MESSAGE),
-    Exchange(
-        "POST",
+    _made(
         "/v3/glossaries",
         FORM,
         "name=Tiere&dictionaries%5B0%5D.source_lang=de&dictionaries%5B0%5D.target_lang=en"
         "&dictionaries%5B0%5D.entries=Hund%09dog&dictionaries%5B0%5D.entries_format=tsv"
         "&dictionaries%5B1%5D.source_lang=en&dictionaries%5B1%5D.target_lang=de"
         "&dictionaries%5B1%5D.entries=dog%09Hund&dictionaries%5B1%5D.entries_format=tsv",
-        status=201,
         reads={"glossary_id": str, "creation_time": datetime, "dictionaries": [{"entry_count": 1}]},
-        keeps=_KEEP_GLOSSARY,
     ),
     Exchange(
         "DELETE",
@@ -186,34 +192,18 @@ DOTNET = (
     Exchange("GET", "/v2/languages?type=target", accept=JSON, reads=_TARGETS),
     Exchange("GET", "/v2/glossary-language-pairs", accept=JSON, reads=_PAIRS),
     # The encoder leaves ! ( ) * as they are.
-    Exchange(
-        "POST",
-        "/v2/translate",
+    _translated(
         FORM,
         "target_lang=en-US&source_lang=de&show_billed_characters=1&tag_handling=html"
         "&text=hallo+welt!&text=(gr%C3%BC%C3%9Fe)",
-        reads=_BILLED,
     ),
-    Exchange(
-        "POST",
-        "/v2/document",
-        'multipart/form-data; boundary="5e0c"',
-        _DOTNET_DOCUMENT,
-        accept=JSON,
-        reads=_HANDLE,
-        keeps=_KEEP_HANDLE,
-    ),
-    Exchange("POST", "/v2/document/{id}", FORM, "document_key={key}", reads=_STATUS, until=_DONE),
-    Exchange("POST", "/v2/document/{id}/result", FORM, "document_key={key}", reads="HALLO WELT"),
-    Exchange(
-        "POST",
+    _uploaded('"5e0c"', _DOTNET_DOCUMENT, accept=JSON),
+    *_fetched(FORM, "document_key={key}"),
+    _made(
         "/v2/glossaries",
         FORM,
         "name=Tiere&source_lang=de&target_lang=en&entries_format=csv"
         "&entries=Hund%2Cdog%0D%0A%22K%C3%A4tzchen%22%2Ckitten",
-        status=201,
-        reads=_GLOSSARY,
-        keeps=_KEEP_GLOSSARY,
     ),
     Exchange(
         "GET",
@@ -222,15 +212,12 @@ DOTNET = (
         reads="Hund\tdog\nKätzchen\tkitten",
     ),
     Exchange("DELETE", "/v2/glossaries/{glossary}", status=204),
-    Exchange(
-        "POST",
+    _made(
         "/v3/glossaries",
         FORM,
         "dictionaries%5B0%5D.source_lang=de&dictionaries%5B0%5D.target_lang=en"
         "&dictionaries%5B0%5D.entries=Hund%2Cdog&dictionaries%5B0%5D.entries_format=csv&name=Tiere",
-        status=201,
         reads=_MULTILINGUAL,
-        keeps=_KEEP_GLOSSARY,
     ),
     Exchange(
         "PUT",
@@ -295,54 +282,30 @@ PHP = (
     Exchange("GET", "/v2/languages?type=target", reads=_TARGETS),
     Exchange("GET", "/v2/glossary-language-pairs", reads=_PAIRS),
     # PHP encodes false as an empty text.
-    Exchange(
-        "POST",
-        "/v2/translate",
+    _translated(
         FORM,
         "target_lang=en-US&source_lang=de&text=hallo+welt&text=gr%C3%BC%C3%9Fe"
         "&preserve_formatting=&outline_detection=&split_sentences=0&tag_handling=xml"
         "&ignore_tags=x%2Cy&show_billed_characters=1",
-        reads=_BILLED,
     ),
-    Exchange(
-        "POST",
-        "/v2/document",
-        "multipart/form-data; boundary=------------------------a1",
-        _CURL_DOCUMENT,
-        reads=_HANDLE,
-        keeps=_KEEP_HANDLE,
-    ),
-    Exchange("POST", "/v2/document/{id}", FORM, "document_key={key}", reads=_STATUS, until=_DONE),
-    Exchange("POST", "/v2/document/{id}/result", FORM, "document_key={key}", reads="HALLO WELT"),
+    _uploaded("------------------------a1", _CURL_DOCUMENT),
+    *_fetched(FORM, "document_key={key}"),
     # With an HTTP client of the caller's choice.
-    Exchange(
-        "POST",
-        "/v2/document",
-        'multipart/form-data; boundary="b2"',
-        _PSR_DOCUMENT,
-        reads=_HANDLE,
-    ),
-    Exchange(
-        "POST",
+    _uploaded('"b2"', _PSR_DOCUMENT),
+    _made(
         "/v2/glossaries",
         JSON,
         r'{"name":"Tiere","source_lang":"de","target_lang":"en","entries_format":"tsv",'
         r'"entries":"Hund\tdog\nK\u00e4tzchen\tkitten"}',
-        status=201,
-        reads=_GLOSSARY,
-        keeps=_KEEP_GLOSSARY,
     ),
     Exchange("GET", "/v2/glossaries/{glossary}/entries", reads="Hund\tdog\nKätzchen\tkitten"),
     Exchange("DELETE", "/v2/glossaries/{glossary}", status=204),
-    Exchange(
-        "POST",
+    _made(
         "/v3/glossaries",
         JSON,
         r'{"name":"Tiere","dictionaries":[{"source_lang":"de","target_lang":"en",'
         r'"entries_format":"csv","entries":"Hund,dog"}]}',
-        status=201,
         reads=_MULTILINGUAL,
-        keeps=_KEEP_GLOSSARY,
     ),
     Exchange("PATCH", "/v3/glossaries/{glossary}", JSON, '{"name":"Haus"}', reads=_MULTILINGUAL),
     Exchange(
@@ -384,45 +347,25 @@ RUBY = (
     Exchange("GET", "/v2/languages", JSON, "{}", reads=_SOURCES),
     Exchange("GET", "/v2/languages", JSON, '{"type":"target"}', reads=_TARGETS),
     Exchange("GET", "/v2/glossary-language-pairs", JSON, "{}", reads=_PAIRS),
-    Exchange(
-        "POST",
-        "/v2/translate",
+    _translated(
         JSON,
         '{"text":["hallo welt","grüße"],"source_lang":"DE","target_lang":"EN",'
         '"split_sentences":"1","preserve_formatting":true,"outline_detection":false,'
         '"ignore_tags":["x","y"],"tag_handling":"xml"}',
         reads=_TRANSLATIONS,
     ),
-    Exchange(
-        "POST",
-        "/v2/translate",
+    _translated(
         JSON,
         '{"text":["hallo welt"],"source_lang":null,"target_lang":"EN"}',
         reads={"translations": [{"text": str, "detected_source_language": str}]},
     ),
-    Exchange(
-        "POST",
-        "/v2/document",
-        "multipart/form-data; boundary=c3",
-        _RUBY_DOCUMENT,
-        reads=_HANDLE,
-        keeps=_KEEP_HANDLE,
-    ),
-    Exchange(
-        "POST", "/v2/document/{id}", JSON, '{"document_key":"{key}"}', reads=_STATUS, until=_DONE
-    ),
-    Exchange(
-        "POST", "/v2/document/{id}/result", JSON, '{"document_key":"{key}"}', reads="HALLO WELT"
-    ),
-    Exchange(
-        "POST",
+    _uploaded("c3", _RUBY_DOCUMENT),
+    *_fetched(JSON, '{"document_key":"{key}"}'),
+    _made(
         "/v2/glossaries",
         JSON,
         r'{"name":"Tiere","source_lang":"DE","target_lang":"EN",'
         r'"entries":"Hund\tdog\nKätzchen\tkitten\n","entries_format":"tsv"}',
-        status=201,
-        reads=_GLOSSARY,
-        keeps=_KEEP_GLOSSARY,
     ),
     Exchange("GET", "/v2/glossaries", JSON, "{}", reads={"glossaries": [_GLOSSARY]}),
     Exchange("GET", "/v2/glossaries/{glossary}", JSON, "{}", reads=_GLOSSARY),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.server import serving_process
+from benchmarks.server import serving
 from tests.support.books import Books, read_books, series
 from tests.system.hostile.attacks import Attack
 from tests.system.hostile.target import Target
@@ -126,7 +126,7 @@ class Service:
 def attacked(**settings: str) -> Iterator[Service]:
     """A service under measurement; its samples are there when the block has ended."""
     bundles = ROOT / "bundles"
-    with serving_process(bundles, RESULT_MEGABYTES="32", **settings) as (url, process):
+    with serving(bundles, RESULT_MEGABYTES="32", **settings) as (url, process):
         port = int(url.rsplit(":", 1)[1])
         service = Service(url, process, port, {})
         arguments = ["--port", str(port), "--process", str(process)]
