@@ -49,6 +49,7 @@ _ORDINAL_DOT = frozenset(
     }
 )
 """Languages that write ordinal numbers with a dot: *19th century*, ``19. Jahrhundert``."""
+_OTHER_BLANK = re.compile(r"[^\S ]")
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
 
 
@@ -104,9 +105,10 @@ def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[Span]:
 def _boundaries(line: str, language: str) -> Iterator[Span]:
     start = before = 0
     for end in _ends(line, language):
-        ordinal = language in _ORDINAL_DOT and _ORDINAL_END.search(line, before, end)
+        inside = end < len(line) and language in _ORDINAL_DOT
+        ordinal = inside and _ORDINAL_END.search(line, before, end)
         before = end
-        if end < len(line) and ordinal:
+        if ordinal:
             continue
         yield start, end
         start = end
@@ -149,7 +151,7 @@ def _plain_blanks(line: str) -> str:
 
     Blanks of several bytes, such as a no-break space after an initial, make sentencex 1.0 panic.
     """
-    return "".join(" " if character.isspace() else character for character in line)
+    return _OTHER_BLANK.sub(" ", line)
 
 
 def _fitting(

@@ -71,6 +71,17 @@ def test_spans_are_ordered_and_do_not_overlap(text) -> None:
         position = end
 
 
+@given(
+    st.text(
+        st.sampled_from("aWw1%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
+        | st.characters()
+    )
+)
+def test_spans_do_not_depend_on_a_placeholder_in_a_later_line(text) -> None:
+    """Texts without any of the signs that placeholders have are not searched."""
+    assert find(f"{text}\n%%") == [*find(text), (len(text) + 1, len(text) + 3)]
+
+
 @pytest.mark.parametrize(
     "unit", ["{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www.", "/a", "./", "C:\\"]
 )
