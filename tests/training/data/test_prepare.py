@@ -29,15 +29,13 @@ def found_recipe() -> Recipe:
     corpora = {
         name: Corpus(name=name, licence="CC0-1.0") for name in ("one", "two", "held", "test")
     }
-    tiny = tiny_recipe()
-    data = replace(
-        tiny.data,
+    return with_data(
+        tiny_recipe(),
         train=(corpora["one"], corpora["two"]),
         valid=corpora["held"],
         test=corpora["test"],
         max_length=5,
     )
-    return replace(tiny, data=data)
 
 
 def put(directory: Path, name: str, pairs: list[tuple[str, str]], zipped: bool = False) -> None:
@@ -115,7 +113,7 @@ def test_missing_corpus_error_names_its_path(data: Path) -> None:
 def test_corpus_without_pairs_after_cleaning_is_named(data: Path, name: str) -> None:
     recipe = found_recipe()
     if name == "one":
-        recipe = replace(recipe, data=replace(recipe.data, train=recipe.data.train[:1]))
+        recipe = with_data(recipe, train=recipe.data.train[:1])
     put(data, name, [("1 2 3 4 5 6", "6 5 4 3 2 1")])
     with pytest.raises(CorpusError, match=f"no pair of {name} is left"):
         prepare(recipe, RunDirectory(data / "run"), data)
@@ -396,7 +394,7 @@ def with_data(recipe: Recipe, **changes: Any) -> Recipe:
 def test_trained_run_refuses_other_text_and_keeps_its_files(data: Path, kind: str) -> None:
     run, recipe = RunDirectory(data / "run"), found_recipe()
     prepare(recipe, run, data)
-    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    before = contents_of(run)
     (run.path / "checkpoint-00000004.pt").touch()
     # The same text is the same run.
     prepare(recipe, run, data)
@@ -427,8 +425,7 @@ def test_new_preparation_removes_tuned_decoding_settings(data: Path) -> None:
 def test_corpus_is_used_up_to_its_most_pairs(data: Path) -> None:
     put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(9)])
     recipe = found_recipe()
-    corpus = replace(recipe.data.train[0], most=3)
-    recipe = replace(recipe, data=replace(recipe.data, train=(corpus,)))
+    recipe = with_data(recipe, train=(replace(recipe.data.train[0], most=3),))
     report = prepare(recipe, RunDirectory(data / "run"), data)
     assert (report["train"]["one"]["kept"], report["train"]["one"]["used"]) == (9, 3)
     assert report["pairs"] == 3
@@ -442,10 +439,10 @@ def test_report_has_the_share_of_each_domain_and_the_largest_is_bounded(data: Pa
         replace(corpus, domain=domain)
         for corpus, domain in zip(recipe.data.train, ("talk", "news"), strict=True)
     )
-    recipe = replace(recipe, data=replace(recipe.data, train=corpora))
+    recipe = with_data(recipe, train=corpora)
     report = prepare(recipe, RunDirectory(data / "run"), data)
     assert report["domains"] == {"talk": 0.75, "news": 0.25}
-    bounded = replace(recipe, data=replace(recipe.data, largest_domain=0.5))
+    bounded = with_data(recipe, largest_domain=0.5)
     with pytest.raises(InvalidRecipe, match=r"'talk' has 75\.0% of the tokens"):
         prepare(bounded, RunDirectory(data / "bounded"), data)
 
@@ -454,20 +451,14 @@ def test_pairs_of_test_sets_named_by_the_recipe_are_held_out(data: Path) -> None
     put(data, "one", [("1 2 3 4", "4 3 2 1"), ("5 6 7 8", "8 7 6 5")])
     put(data, "tested", [("1 2 3 4", "9 9 9 9")])
     recipe = found_recipe()
-    recipe = replace(
-        recipe,
-        data=replace(recipe.data, train=recipe.data.train[:1], held_out=("tested",)),
-    )
+    recipe = with_data(recipe, train=recipe.data.train[:1], held_out=("tested",))
     report = prepare(recipe, RunDirectory(data / "run"), data)
     assert report["train"]["one"]["dropped"] == {"held out": 1}
 
 
 def test_augmented_text_is_prepared_alike_by_the_same_seed_alone(data: Path) -> None:
     put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(9)])
-    recipe = found_recipe()
-    recipe = replace(
-        recipe, data=replace(recipe.data, augmentation=Augmentation(joined=0.5), max_length=12)
-    )
+    recipe = with_data(found_recipe(), augmentation=Augmentation(joined=0.5), max_length=12)
     run = RunDirectory(data / "run")
     first = prepare(recipe, run, data)
     assert first["augmented"]["joined"] > 0

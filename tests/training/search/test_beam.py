@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,11 +14,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
-from models.reference.beam import (
-    Hypothesis,
-    beam_search,
-    default_max_length,
-)
+from models.reference.beam import Hypothesis, beam_search, default_max_length
+from service.engine.types import DecodingOptions
+from tests.engine.reference import reference_decode
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import tiny_network
 from training.search.greedy import greedy
@@ -101,34 +98,46 @@ def search(
     )
 
 
-def every_ending(
-    log_probs_of: Distribution, max_length: int, length_penalty: float
-) -> list[Hypothesis]:
-    """All hypotheses, best first, by enumeration."""
-    never = {EOS, SPECIAL_IDS.pad, SPECIAL_IDS.bos}
-    words = [token for token in range(VOCABULARY) if token not in never]
-    found = []
-    for length in range(max_length + 1):
-        for tokens in itertools.product(words, repeat=length):
-            places = (*tokens, EOS) if length < max_length else tokens
-            total = sum(float(log_probs_of(places[:i])[token]) for i, token in enumerate(places))
-            found.append(Hypothesis(tokens, total / len(places) ** length_penalty))
-    return sorted(found, key=lambda hypothesis: -hypothesis.score)
-
-
-@settings(max_examples=15)
-@given(seed=st.integers(0, 2**32), length_penalty=st.sampled_from([0.6, 1.0, 1.5]))
-def test_beam_as_wide_as_the_space_equals_enumeration(seed: int, length_penalty: float) -> None:
-    expected = every_ending(random_distribution(seed), 3, length_penalty)
-    found = search(
-        ScriptedDecoder(random_distribution(seed)),
-        beam_size=len(expected),
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 2**32),
+    beam_size=st.integers(1, 5),
+    length_penalty=st.sampled_from([0.0, 0.6, 1.0, 1.5]),
+    length_normalisation=st.sampled_from(["power", "gnmt"]),
+    max_length=st.integers(1, 8),
+)
+def test_hypotheses_are_those_of_the_reference_that_matches_ctranslate2(
+    seed: int,
+    beam_size: int,
+    length_penalty: float,
+    length_normalisation: LengthNormalisation,
+    max_length: int,
+) -> None:
+    distribution = random_distribution(seed)
+    options = DecodingOptions(
+        beam_size=beam_size,
+        num_hypotheses=beam_size if length_penalty else 1,
         length_penalty=length_penalty,
-        max_length=3,
+        length_normalisation=length_normalisation,
+        min_decoding_length=0,
+        max_decoding_length=max_length,
     )
-    assert {h.token_ids for h in found} == {h.token_ids for h in expected}
-    for actual, reference in zip(found, expected, strict=True):
-        assert actual.score == pytest.approx(reference.score, rel=1e-5)
+    expected = reference_decode(
+        lambda prefix: (distribution(prefix), np.zeros(1, np.float32)),
+        options,
+        eos=EOS,
+        unk=SPECIAL_IDS.unk,
+        never={SPECIAL_IDS.pad, SPECIAL_IDS.bos},
+    ).hypotheses
+    found = search(
+        ScriptedDecoder(distribution),
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        length_normalisation=length_normalisation,
+        max_length=max_length,
+    )[: len(expected)]
+    assert [h.token_ids for h in found] == [h.token_ids for h in expected]
+    assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-5)
 
 
 @settings(max_examples=60)
@@ -182,72 +191,6 @@ def test_a_beam_of_one_is_greedy(seed: int) -> None:
         assert [h.token_ids for h in best] == [expected]
 
 
-def test_beam_finds_a_hypothesis_that_greedy_search_misses() -> None:
-    model = ScriptedDecoder(
-        fixed(
-            after={4: 0.6, 5: 0.4},
-            after4={6: 0.5, EOS: 0.3, 5: 0.2},
-            after5={EOS: 0.99},
-            after46={EOS: 0.6, 4: 0.4},
-            after45={EOS: 0.6, 4: 0.4},
-        )
-    )
-    assert search(model, beam_size=1)[0].token_ids == (4, 6)
-    assert search(model, beam_size=2)[0].token_ids == (5,)
-
-
-def test_search_without_eos_ends_at_the_longest_length() -> None:
-    def endless(prefix: tuple[int, ...]) -> NDArray[np.float32]:
-        table = np.full(VOCABULARY, -10.0, np.float32)
-        table[4], table[5], table[EOS] = -0.1, -3.0, -50.0
-        return table
-
-    model = ScriptedDecoder(endless)
-    found = search(model, beam_size=3, max_length=5)
-    assert model.steps == 5
-    assert len(found) == 3
-    assert {len(h.token_ids) for h in found} == {5}
-    assert found[0].token_ids == (4,) * 5
-    assert found[0].score == pytest.approx(-0.1)
-
-
-def test_without_a_length_penalty_the_search_ends_with_the_best_candidate() -> None:
-    model = ScriptedDecoder(
-        fixed(
-            after={4: 0.9, 5: 0.1},
-            after4={EOS: 0.8, 4: 0.2},
-            after5={EOS: 0.5, 4: 0.5},
-        )
-    )
-    found = search(model, beam_size=2, length_penalty=0.0)
-    assert model.steps == 2
-    assert found[0].token_ids == (4,)
-    search(model, beam_size=2, length_penalty=1.0)
-    assert model.steps == 3
-
-
-def test_second_best_ending_does_not_end_a_search_without_penalty() -> None:
-    model = ScriptedDecoder(
-        fixed(
-            after={4: 0.6, EOS: 0.4},
-            after4={4: 0.9, EOS: 0.1},
-            after44={EOS: 0.95, 4: 0.05},
-        )
-    )
-    found = search(model, beam_size=2, length_penalty=0.0)
-    assert found[0].token_ids == (4, 4)
-    assert found[0].score == pytest.approx(math.log(0.6 * 0.9 * 0.95), rel=1e-5)
-    assert found[1].token_ids == ()
-
-
-def test_gnmt_length_normalisation_matches_the_paper() -> None:
-    model = ScriptedDecoder(fixed(after={4: 0.5, 5: 0.3}, after4={EOS: 0.8}, after5={EOS: 0.7}))
-    found = search(model, length_penalty=0.6, length_normalisation="gnmt")
-    scores = {h.token_ids: h.score for h in found}
-    expected = (math.log(0.5) + math.log(0.8)) / ((5 + 2) / 6) ** 0.6
-    assert scores[(4,)] == pytest.approx(expected, rel=1e-5)
-
-
 def test_forced_prefix_adds_length_but_no_score_and_is_not_returned() -> None:
     model = ScriptedDecoder(
         fixed(after={5: 1.0}, after6={4: 0.6, 5: 0.4}, after64={EOS: 0.9}, after65={EOS: 0.9})
@@ -255,11 +198,6 @@ def test_forced_prefix_adds_length_but_no_score_and_is_not_returned() -> None:
     found = search(model, target_prefix=(6,))
     assert found[0].token_ids == (4,)
     assert found[0].score == pytest.approx((math.log(0.6) + math.log(0.9)) / 3, rel=1e-5)
-
-
-def test_padding_and_bos_are_never_candidates() -> None:
-    model = ScriptedDecoder(fixed(after={SPECIAL_IDS.pad: 0.5, SPECIAL_IDS.bos: 0.4, 4: 0.1}))
-    assert search(model)[0].token_ids == (4,)
 
 
 def test_greedy_search_stops_when_all_rows_have_ended() -> None:
