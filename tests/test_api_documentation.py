@@ -128,7 +128,7 @@ class Shell:
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     settings = {"SUGGESTIONS": "true", "API_KEYS": "optional", "ADMIN_KEY": "operator"}
-    with serving(BUNDLES, SLOTS="16", **settings) as url:
+    with serving(BUNDLES, SLOTS="16", **settings) as (url, _):
         yield Shell(tmp_path_factory.mktemp("examples"), url.removeprefix("http://"), {})
 
 

@@ -19,5 +19,5 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(scope="session")
 def bundles_url() -> Iterator[str]:
-    with serving(Path(__file__).parents[2] / "bundles", SLOTS="16") as url:
+    with serving(Path(__file__).parents[2] / "bundles", SLOTS="16") as (url, _):
         yield url

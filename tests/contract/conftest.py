@@ -30,7 +30,7 @@ async def _add_keys(state: Path) -> None:
 def deepl_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = Settings(state=tmp_path_factory.mktemp("state"))
     asyncio.run(_add_keys(settings.state))
-    with serving(BUNDLES, SLOTS="16", STATE=str(settings.state), API_KEYS="required") as url:
+    with serving(BUNDLES, SLOTS="16", STATE=str(settings.state), API_KEYS="required") as (url, _):
         yield url
 
 

@@ -25,7 +25,7 @@ JSON = {"content-type": "application/json"}
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     state = str(tmp_path_factory.mktemp("state"))
-    with serving(BUNDLES, SLOTS="16", STATE=state) as url:
+    with serving(BUNDLES, SLOTS="16", STATE=state) as (url, _):
         yield url
 
 
@@ -45,7 +45,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         SLOTS="16",
         STATE=str(state),
         API_KEYS="required",
-    ) as url:
+    ) as (url, _):
         yield url
 
 

@@ -62,7 +62,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     asyncio.run(add_key())
     # The admin key is also that of a caller, because a generated client has one key for all.
     keys = {"API_KEYS": "required", "ADMIN_KEY": KEY}
-    with serving(BUNDLES, STATE=str(settings.state), SUGGESTIONS="true", **keys) as url:
+    with serving(BUNDLES, STATE=str(settings.state), SUGGESTIONS="true", **keys) as (url, _):
         yield url
 
 

@@ -43,7 +43,7 @@ def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPL
 
 def test_thousands_of_requests_are_answered_as_documented(tmp_path: Path) -> None:
     """No 5xx, no undocumented status, type or header, nothing refused or accepted by surprise."""
-    with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", ADMIN_KEY=ADMIN_KEY) as url:
+    with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", ADMIN_KEY=ADMIN_KEY) as (url, _):
         report = schemathesis(
             url,
             tmp_path,
@@ -59,7 +59,7 @@ def test_thousands_of_requests_are_answered_as_documented(tmp_path: Path) -> Non
 def test_keys_are_needed_on_the_operations_that_document_them(tmp_path: Path) -> None:
     add_key(Settings(state=tmp_path), "tester", KEY)
     settings = {"STATE": str(tmp_path), "API_KEYS": "required", "ADMIN_KEY": ADMIN_KEY}
-    with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", **settings) as url:
+    with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", **settings) as (url, _):
         document = httpx.get(f"{url}/openapi.json").json()
         for path, item in document["paths"].items():
             for method, operation in item.items():
