@@ -336,9 +336,9 @@ def _work(texts: Sequence[Text], route: Route, request: TranslateRequest) -> tup
     ]
     once = again = 0
     for number, sentence in (each for text in texts for each in enumerate(text.sentences)):
-        times = 1 if number else 1 + request.decoding.alternatives
-        work = times * sum(
-            decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
+        work = sum(
+            (1 if number else 1 + decoding.alternatives)
+            * decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
             for manifest, decoding in jobs
         )
         # The graph that scores reads a sentence once.

@@ -321,6 +321,18 @@ async def test_pair_without_a_direct_model_is_translated_through_a_pivot() -> No
     assert [sentence.source for sentence in translation.legs[1].sentences] == ["JA.", "SO"]
 
 
+async def test_alternatives_at_a_token_cost_nothing_before_the_last_leg() -> None:
+    wanted = DecodingOverrides(return_alternatives=True, num_hypotheses=4)
+    pivoted = TranslateRequest(("ab",), "fr", "de", decoding=wanted)
+    pairs = ["de-en", "en-fr"]
+    # Three tokens: once to the pivot, then a search and four alternatives.
+    async with translating(pairs=pairs, max_tokens=18) as translator:
+        await translator.translate(pivoted)
+    async with translating(pairs=pairs, max_tokens=17) as translator:
+        with pytest.raises(TextTooLarge, match="18 tokens"):
+            await translator.translate(pivoted)
+
+
 async def test_english_is_the_preferred_pivot() -> None:
     async with translating(pairs=["de-cs", "cs-fr", "de-en", "en-fr"]) as translator:
         (translation,) = await translator.translate(TranslateRequest(("ja",), "fr", "de"))
