@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from models.bundle.manifest import DecodingDefaults, Direction, Provenance, SentenceLimits
 from models.bundle.tokenizer import SPECIAL_IDS, Tokenizers, train_tokenizer
+from models.export.parity import Translated, translate_all
 from models.export.publication import Publication, Sentence, publish
 from models.transformer.transformer import Transformer
 from service.loading.loader import load_model
@@ -61,3 +63,16 @@ async def test_published_bundle_is_served(tmp_path: Path, sureness: float) -> No
     assert (examples > 0) == (sureness > 1)
     model = await load_model(path, Settings(), Metrics().observer)
     await model.close()
+
+
+def test_sentence_whose_search_has_a_close_step_is_no_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(*arguments: Any) -> list[Translated]:
+        return [
+            replace(each, margins=dict.fromkeys(each.margins, 0.01))
+            for each in translate_all(*arguments)
+        ]
+
+    monkeypatch.setattr("models.export.publication.translate_all", close)
+    assert published(tmp_path, unsure_network(3.0))[1] == 0

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -180,6 +181,9 @@ def test_new_recipe_of_ten_lines_is_prepared(
     assert main(["new", "mine", "--from", "x-digits", "--to", "x-reversed"]) == 0
     recipe = tmp_path / "mine.toml"
     recipe.write_text(capsys.readouterr().out, encoding="utf-8")
+    # The card of a model must not describe another one.
+    blank = tomllib.loads(recipe.read_text(encoding="utf-8"))
+    assert (blank["description"], blank["effort"]) == ("", "")
     for split in ("train", "valid", "test"):
         for language in ("x-digits", "x-reversed"):
             side = tmp_path / "data" / "mine" / f"{split}.{language}"
