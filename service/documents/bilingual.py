@@ -51,7 +51,7 @@ class _Unit:
         self._source = source
         self._copied = copied
         self._empty = empty
-        text = copied if name_of(copied) != "tuv" else next(copied.iter("{*}seg"))
+        text = copied if name_of(copied) != "tuv" else _segment(copied)
         self._paragraph = Paragraph(text, _GRAMMAR)
 
     @property
@@ -68,8 +68,10 @@ class _Unit:
             assert parent is not None
             parent.replace(self._empty, self._copied)
         else:
-            self._copied.tail = self._source.tail
-            self._source.addnext(self._copied)
+            # XLIFF 1.2 demands the segmented source before the target.
+            last = next(self._source.itersiblings("{*}seg-source"), self._source)
+            self._copied.tail = last.tail
+            last.addnext(self._copied)
 
 
 def _units(root: etree._Element) -> Iterator[_Unit]:
@@ -122,12 +124,18 @@ def _memory(languages: Languages, root: etree._Element) -> Iterator[_Unit]:
         source = variants.get(_primary(stated))
         if stated in ("", "*all*") and source is None:
             source = next(reversed(variants.values()), None)
-        if source is None or not languages.target or _primary(languages.target) in variants:
+        target = variants.get(_primary(languages.target))
+        translated = target is not None and "".join(_segment(target).itertext()).strip()
+        if source is None or not languages.target or translated:
             continue
         copied = copy.deepcopy(source)
         copied.attrib.pop("lang", None)
         copied.set(_LANG, languages.target)
-        yield _Unit(source, copied, None)
+        yield _Unit(source, copied, target)
+
+
+def _segment(variant: etree._Element) -> etree._Element:
+    return next(variant.iter("{*}seg"))
 
 
 def _primary(tag: str) -> str:

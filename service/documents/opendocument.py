@@ -61,11 +61,14 @@ def _open(extension: str, kind: str, content: bytes, languages: Languages = UNKN
     """Open a file; raises ``BrokenDocument`` if it is no zip, encrypted, or of another kind."""
     archive = Archive(content, extension)
     media_type = _MEDIA_TYPE + kind
-    if _CONTENT not in archive or _MANIFEST not in archive:
-        raise BrokenDocument(f"this zip file is not an {extension}: it has no {_CONTENT}")
-    manifest = parsed(archive.read(_MANIFEST), _MANIFEST)
-    if next(manifest.iter("{*}encryption-data"), None) is not None:
-        raise BrokenDocument("the file is protected by a password; save it without one")
+    # An encrypted file may have its content in an entry of another name.
+    if _MANIFEST in archive:
+        manifest = parsed(archive.read(_MANIFEST), _MANIFEST)
+        if next(manifest.iter("{*}encryption-data"), None) is not None:
+            raise BrokenDocument("the file is protected by a password; save it without one")
+    for part in (_CONTENT, _MANIFEST):
+        if part not in archive:
+            raise BrokenDocument(f"this zip file is not an {extension}: it has no {part}")
     stated = archive.read("mimetype").decode("ascii", "replace") if "mimetype" in archive else ""
     if stated.strip() and stated.strip().removesuffix("-template") != media_type:
         raise BrokenDocument(f"this file is not an {extension}, but {stated.strip()[:80]}")

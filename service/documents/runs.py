@@ -7,6 +7,7 @@ Fields are grouped. Some vocabularies demand elements at the end of a paragraph.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 
 from lxml import etree
@@ -30,6 +31,9 @@ _THINGS = frozenset(
         "fld",
     }
 )
+_ESCAPE = re.compile("_x(?![dD][89a-fA-F])([0-9A-Fa-f]{4})_")
+"""A character in SpreadsheetML that XML cannot represent or would change, such as ``_x000D_`` for a
+carriage return (ECMA-376, part 1, 22.9.2.19, ``ST_Xstring``)."""
 _NOT_OF_LOOK = frozenset({"lang", "noProof", "rPrChange"})
 _ATTRIBUTES_NOT_OF_LOOK = frozenset({"lang", "altLang", "dirty", "err", "noProof", "smtClean"})
 
@@ -60,6 +64,8 @@ class _Runs:
     def say(self, holder: etree._Element, text: str, properties: etree._Element | None) -> None:
         namespace = _namespace(holder)
         element = etree.Element(f"{{{namespace}}}t")
+        if "spreadsheetml" in namespace:
+            text = _ESCAPE.sub(r"_x005F_x\1_", text)
         element.text = text
         if "drawingml" not in namespace:
             # DrawingML has no such attribute, and preserves blanks.
@@ -135,7 +141,7 @@ def _atoms(element: etree._Element) -> Iterator[Atom]:
         for child in contents_of(element):
             yield from _in_run(child, properties)
     elif name == "t":
-        yield Atom("text", element, text=element.text or "")
+        yield Atom("text", element, text=_text_of(element))
     elif name == "br":
         yield Atom("break", element, loose=True)
     elif name in _CONTAINERS and not _is_computed(element):
@@ -144,6 +150,13 @@ def _atoms(element: etree._Element) -> Iterator[Atom]:
         yield Atom("close", element, loose=True)
     elif name not in _OF_THE_SOURCE:
         yield Atom("thing" if name in _THINGS else "mark", element, loose=True)
+
+
+def _text_of(element: etree._Element) -> str:
+    text = element.text or ""
+    if "spreadsheetml" not in _namespace(element):
+        return text
+    return _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
 
 
 def _is_computed(element: etree._Element) -> bool:
@@ -158,7 +171,7 @@ def _is_computed(element: etree._Element) -> bool:
 def _in_run(element: etree._Element, properties: etree._Element | None) -> Iterator[Atom]:
     name = name_of(element)
     if name == "t":
-        text = element.text or ""
+        text = _text_of(element)
         preserved = element.get(_SPACE) == "preserve" or "drawingml" in _namespace(element)
         kept = text if preserved else text.strip()
         yield Atom("text", element, properties, text=kept)

@@ -69,14 +69,24 @@ TMX = """<?xml version="1.0" encoding="UTF-8"?>
 <tu><tuv xml:lang="en-US"><seg>one <hi>two</hi></seg></tuv></tu>
 <tu><tuv xml:lang="en"><seg>known</seg></tuv><tuv xml:lang="de-AT"><seg>bekannt</seg></tuv></tu>
 <tu><tuv xml:lang="fr"><seg>autre</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>open</seg></tuv><tuv xml:lang="de-AT"><seg> </seg></tuv></tu>
 </body></tmx>"""
 
 
 def test_units_of_a_memory_without_the_target_language_get_it() -> None:
-    assert said("a.tmx", TMX) == ['one <g id="1">two</g>']
+    assert said("a.tmx", TMX) == ['one <g id="1">two</g>', "open"]
     assert said("a.tmx", TMX, Languages("fr", "de")) == ["autre"]
     written = shouted(open_document("a.tmx", TMX.encode("utf-16"), ENGLISH_TO_GERMAN))
     assert '<tuv xml:lang="de"><seg>ONE <hi>TWO</hi></seg></tuv></tu>' in written.decode("utf-16")
+    assert '<tuv xml:lang="de-AT"><seg>OPEN</seg></tuv></tu>' in written.decode("utf-16")
+
+
+def test_target_follows_the_segmented_source() -> None:
+    segmented = "<source>one</source><seg-source><mrk>one</mrk></seg-source>"
+    unit = f"<trans-unit>{segmented}<note>of a translator</note></trans-unit>"
+    content = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'.encode()
+    written = shouted(open_document("a.xlf", content, ENGLISH_TO_GERMAN)).decode()
+    assert f"{segmented}<target>ONE</target><note>" in written
 
 
 CATALOGUE = """# Comment of a translator

@@ -19,7 +19,7 @@ from pptx.presentation import Presentation
 from pptx.util import Inches, Pt
 
 from service.documents import BrokenDocument, open_document
-from tests.documents.translations import shouted, unchanged
+from tests.documents.translations import shouted, translated, unchanged
 from tests.documents.word import entries, saved_by, with_entry
 
 
@@ -182,6 +182,20 @@ def test_text_that_cells_share_is_translated_once() -> None:
     assert [str(part) for part in after["A4"].value] == ["ITALIC", " PLAIN WORDS"]
     changed = {name for name, data in entries(content).items() if entries(written)[name] != data}
     assert changed == {"xl/sharedStrings.xml"}
+
+
+def test_escaped_characters_of_a_cell_are_no_text() -> None:
+    stream = io.BytesIO()
+    book = xlsxwriter.Workbook(stream)
+    sheet = book.add_worksheet()
+    sheet.write_column(0, 0, ["one\r\ntwo", "bell \x07 rings", "say _x0041_ twice"])
+    book.close()
+    content = stream.getvalue()
+    assert b"_x000D_" in entries(content)["xl/sharedStrings.xml"]
+    assert said("a.xlsx", content) == ["one\r\ntwo", 'bell <x id="1"/> rings', "say _x0041_ twice"]
+    assert entries(unchanged(open_document("a.xlsx", content))) == entries(content)
+    kept = translated(open_document("a.xlsx", content), lambda text: text.replace("say", "said"))
+    assert b">said _x005F_x0041_ twice<" in entries(kept)["xl/sharedStrings.xml"]
 
 
 @pytest.mark.parametrize(("name", "make"), [("a.pptx", sheets), ("a.xlsx", slides)])

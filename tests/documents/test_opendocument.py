@@ -161,8 +161,11 @@ def test_encrypted_damaged_and_foreign_files_are_refused_by_name() -> None:
             b"</manifest:manifest>", b"<manifest:encryption-data/></manifest:manifest>"
         ),
     )
-    with pytest.raises(BrokenDocument, match="protected by a password"):
-        open_document("a.odt", encrypted)
+    manifest = entries(encrypted)["META-INF/manifest.xml"]
+    as_a_whole = zip_of(**{"META-INF/manifest.xml": manifest, "encrypted-package": b"\0"})
+    for content in (encrypted, as_a_whole):
+        with pytest.raises(BrokenDocument, match="protected by a password"):
+            open_document("a.odt", content)
     with pytest.raises(BrokenDocument, match=r"not an \.ods, but application/vnd\.oasis.*\.text"):
         open_document("a.ods", letter())
     with pytest.raises(BrokenDocument, match=r"not an \.odt: it has no content\.xml"):
