@@ -81,8 +81,7 @@ def translate(text: str | list[str], **fields: object) -> Request:
     return Request("POST", "/translate", body.encode())
 
 
-def deepl(path: str, method: str = "POST", **fields: object) -> Request:
-    """A request of DeepL's API with JSON."""
+def as_json(path: str, method: str = "POST", **fields: object) -> Request:
     return Request(method, path, json.dumps(fields).encode())
 
 
