@@ -11,6 +11,7 @@ the decoder runs once per token.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from training.recipe import (
     Augmentation,
@@ -25,108 +26,68 @@ from training.recipe import (
 from training.recipes.multi30k import LICENCE as MULTI30K
 from training.recipes.multi30k import fine_tuned, multi30k_augmented
 
-TATOEBA = Corpus(name="tatoeba/train", licence="CC BY 2.0 FR", domain="everyday")
-CAPTIONS = Corpus(name="multi30k/train", licence=MULTI30K, domain="captions")
-CHAT = Corpus(name="bcontrast/train", licence="CC BY-SA 4.0", domain="dialogue")
+
+def _corpus(name: str, licence: str, domain: str, **options: Any) -> Corpus:
+    return Corpus(name=name, licence=licence, domain=domain, **options)
+
+
+TATOEBA = _corpus("tatoeba/train", "CC BY 2.0 FR", "everyday")
+CAPTIONS = _corpus("multi30k/train", MULTI30K, "captions")
+CHAT = _corpus("bcontrast/train", "CC BY-SA 4.0", "dialogue")
 
 FREE = (
     replace(TATOEBA, repeat=2),
-    Corpus(
-        name="ms-docs/train",
-        licence="CC BY 4.0, part MIT",
-        domain="business software",
-        most=60_000,
-    ),
-    Corpus(
-        name="foss-docs/train",
-        licence="free licences by origin: CC BY, CC BY-SA, GFDL, GPL, AGPL, MPL, Apache-2.0, MIT",
-        domain="software",
+    _corpus("ms-docs/train", "CC BY 4.0, part MIT", "business software", most=60_000),
+    _corpus(
+        "foss-docs/train",
+        "free licences by origin: CC BY, CC BY-SA, GFDL, GPL, AGPL, MPL, Apache-2.0, MIT",
+        "software",
         noisy=True,
     ),
-    Corpus(
-        name="debian-web/train",
-        licence="MIT or GPL-2+, older parts OPL",
-        domain="project news",
-        noisy=True,
-    ),
-    Corpus(name="php-manual/train", licence="CC BY 3.0 or later", domain="web technology"),
+    _corpus("debian-web/train", "MIT or GPL-2+, older parts OPL", "project news", noisy=True),
+    _corpus("php-manual/train", "CC BY 3.0 or later", "web technology"),
     CHAT,
-    Corpus(name="mlqe-pe/train", licence="CC0-1.0", domain="encyclopaedia", repeat=3),
-    Corpus(name="covost2/train", licence="CC0-1.0", domain="encyclopaedia", repeat=2),
-    Corpus(
-        name="eval-sets-human/train",
-        licence="CC BY-SA 3.0 and 4.0, CDLA-Sharing",
-        domain="encyclopaedia",
-        repeat=3,
+    _corpus("mlqe-pe/train", "CC0-1.0", "encyclopaedia", repeat=3),
+    _corpus("covost2/train", "CC0-1.0", "encyclopaedia", repeat=2),
+    _corpus(
+        "eval-sets-human/train", "CC BY-SA 3.0 and 4.0, CDLA-Sharing", "encyclopaedia", repeat=3
     ),
-    Corpus(
-        name="pawsx/train",
-        licence="free for any purpose, credit to Google; Wikipedia's text CC BY-SA",
-        domain="encyclopaedia",
+    _corpus(
+        "pawsx/train",
+        "free for any purpose, credit to Google; Wikipedia's text CC BY-SA",
+        "encyclopaedia",
         repeat=2,
     ),
-    Corpus(name="manpages/train", licence="GPL-3+", domain="software", most=25_000),
-    Corpus(name="adobe-workfront/train", licence="MIT", domain="business software", most=40_000),
-    Corpus(
-        name="mdn-docs/train",
-        licence="CC BY-SA 2.5 or later",
-        domain="web technology",
-        most=20_000,
-    ),
-    Corpus(
-        name="freecodecamp/train",
-        licence="CC BY-SA 4.0",
-        domain="web technology",
-        noisy=True,
-        most=20_000,
-    ),
-    Corpus(name="eforms/train", licence="CC BY 4.0", domain="law"),
+    _corpus("manpages/train", "GPL-3+", "software", most=25_000),
+    _corpus("adobe-workfront/train", "MIT", "business software", most=40_000),
+    _corpus("mdn-docs/train", "CC BY-SA 2.5 or later", "web technology", most=20_000),
+    _corpus("freecodecamp/train", "CC BY-SA 4.0", "web technology", noisy=True, most=20_000),
+    _corpus("eforms/train", "CC BY 4.0", "law"),
 )
 OTHERS = (
     replace(CAPTIONS, repeat=2),
-    Corpus(
-        name="wmt-submissions/train-submitted",
-        licence="research (unstated in the mirror)",
-        domain="news and other tests of WMT",
+    _corpus(
+        "wmt-submissions/train-submitted",
+        "research (unstated in the mirror)",
+        "news and other tests of WMT",
         noisy=True,
     ),
-    Corpus(
-        name="wmt-news/train",
-        licence="research (unstated in the mirror)",
-        domain="news",
-        repeat=3,
-    ),
-    Corpus(name="europarl-20k/train", licence="unstated", domain="parliament", repeat=2),
-    Corpus(name="opennmt-wmt-sample/train", licence="unstated", domain="web", noisy=True),
-    Corpus(name="xnli/train", licence="CC BY-NC 4.0", domain="everyday", repeat=2),
-    Corpus(name="wmt24-chat/train", licence="CC BY-NC 4.0", domain="dialogue"),
-    Corpus(
-        name="msctd/train",
-        licence="MIT, of subtitles of third parties",
-        domain="dialogue",
+    _corpus("wmt-news/train", "research (unstated in the mirror)", "news", repeat=3),
+    _corpus("europarl-20k/train", "unstated", "parliament", repeat=2),
+    _corpus("opennmt-wmt-sample/train", "unstated", "web", noisy=True),
+    _corpus("xnli/train", "CC BY-NC 4.0", "everyday", repeat=2),
+    _corpus("wmt24-chat/train", "CC BY-NC 4.0", "dialogue"),
+    _corpus("msctd/train", "MIT, of subtitles of third parties", "dialogue", noisy=True),
+    _corpus(
+        "xdailydialog/train",
+        "Apache-2.0, of dialogues for non-commercial use",
+        "dialogue",
         noisy=True,
     ),
-    Corpus(
-        name="xdailydialog/train",
-        licence="Apache-2.0, of dialogues for non-commercial use",
-        domain="dialogue",
-        noisy=True,
-    ),
-    Corpus(
-        name="aligned-classics/train",
-        licence="MIT, some translators unnamed",
-        domain="fiction",
-        repeat=2,
-    ),
-    Corpus(name="stsb-deepl/train", licence="mixed, mostly CC BY-SA 4.0", domain="headlines"),
-    Corpus(
-        name="open-docs/train", licence="free licences by origin", domain="software", most=20_000
-    ),
-    Corpus(
-        name="nc-docs/train",
-        licence="CC BY-NC-SA 3.0 and 4.0",
-        domain="software",
-    ),
+    _corpus("aligned-classics/train", "MIT, some translators unnamed", "fiction", repeat=2),
+    _corpus("stsb-deepl/train", "mixed, mostly CC BY-SA 4.0", "headlines"),
+    _corpus("open-docs/train", "free licences by origin", "software", most=20_000),
+    _corpus("nc-docs/train", "CC BY-NC-SA 3.0 and 4.0", "software"),
 )
 TESTS = (
     "multi30k/val",
