@@ -5,8 +5,11 @@ TMX, XLIFF and TSV are streamed. Inline tags are removed with the codes that the
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import io
 import itertools
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +23,9 @@ from training.data.corpus import CorpusError, Pair, find_side
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TEXT_INSIDE = frozenset({"seg", "source", "target", "g", "pc", "mrk", "hi"})
 """Elements whose content is text. That of others is code of the original document."""
+
+_UNFINISHED = re.compile("new$|initial$|needs-")
+"""States of a target in XLIFF 1.2, or of a segment in XLIFF 2, that no translator confirmed."""
 
 
 class Memory:
@@ -67,6 +73,10 @@ class Memory:
                 return self._tsv()
         return self._lines()
 
+    def _leave_out(self, reason: str) -> None:
+        self.units += 1
+        self.left_out[reason] += 1
+
     def _tmx(self) -> Iterator[tuple[str | None, str | None]]:
         for unit in self._elements("tu"):
             segments: dict[str, str] = {}
@@ -91,6 +101,10 @@ class Memory:
                 around.get("target-language") or around.get("trgLang") or self.target,
             )
             sides = [unit.find(f"{{*}}{side}") for side in ("source", "target")]
+            states = [each.get("state", "") for each in (unit, sides[1]) if each is not None]
+            if any(map(_UNFINISHED.match, states)):
+                self._leave_out("unfinished")
+                continue
             texts = ["" if side is None else _text_of(side) for side in sides]
             yield _ordered(stated, (texts[0], texts[1]), languages)
 
@@ -106,8 +120,7 @@ class Memory:
         source = self.target if language == _primary(self.source) else self.source
         for entry in file:
             if entry.obsolete or entry.fuzzy:
-                self.left_out["fuzzy or obsolete"] += 1
-                self.units += 1
+                self._leave_out("fuzzy or obsolete")
                 continue
             forms = entry.msgstr_plural
             sides = [(entry.msgid, forms[0] if forms else entry.msgstr)]
@@ -190,12 +203,19 @@ def _text_of(element: etree._Element) -> str:
 
 
 def _decoded_lines(path: Path) -> Iterator[str]:
-    """Lines, with a replacement character for each byte that is not UTF-8."""
+    """Lines of UTF-8, or of UTF-16 with a byte order mark, as spreadsheet programs write it.
+
+    A replacement character stands for each byte that is neither.
+    """
     if not path.is_file():
         raise _missing(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for line in file:
-                yield line.decode("utf-8-sig", "replace").rstrip("\r\n")
+            marks = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
+            encoding = "utf-16" if file.peek(2)[:2] in marks else "utf-8-sig"
+            # Other line ends than \n may stand within a sentence.
+            with io.TextIOWrapper(file, encoding, "replace", newline="\n") as lines:
+                for line in lines:
+                    yield line.rstrip("\r\n")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(f"{path} is not a whole gzip file: {error}") from error

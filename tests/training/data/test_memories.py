@@ -37,7 +37,8 @@ XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
 <trans-unit id="3"><source>&lt;b&gt; is a sign</source><target>&lt;b&gt; ist ein Zeichen</target>
 </trans-unit>
 <trans-unit id="4"><source>empty</source></trans-unit>
-</body></file><file source-language="en" target-language="fr"><body>
+<trans-unit id="6"><source>draft</source><target state="needs-translation">Entwurf</target>
+</trans-unit></body></file><file source-language="en" target-language="fr"><body>
 <trans-unit id="5"><source>other</source><target>autre</target></trans-unit>
 </body></file></xliff>"""
 
@@ -71,6 +72,11 @@ def table(directory: Path) -> Path:
     return written(directory / "a.tsv.gz", gzip.compress(content))
 
 
+def saved_by_a_spreadsheet(directory: Path) -> Path:
+    rows = ["de\ten", *("\t".join(pair) for pair in PAIRS), "leer\t"]
+    return written(directory / "a.tsv", "\r\n".join(rows).encode("utf-16"))
+
+
 def lines(directory: Path) -> Path:
     for side, language in enumerate(("de", "en")):
         said = [pair[side] for pair in PAIRS] + ["leer" if side == 0 else ""]
@@ -82,9 +88,10 @@ def lines(directory: Path) -> Path:
     ("make", "left_out"),
     [
         (tmx, {"in other languages": 1, "empty on one side": 1}),
-        (xliff, {"in other languages": 1, "empty on one side": 1}),
+        (xliff, {"in other languages": 1, "empty on one side": 1, "unfinished": 1}),
         (catalogue, {"empty on one side": 1, "fuzzy or obsolete": 1}),
         (table, {"empty on one side": 1, "not in UTF-8": 1}),
+        (saved_by_a_spreadsheet, {"empty on one side": 1}),
         (lines, {"empty on one side": 1}),
     ],
 )
@@ -106,6 +113,20 @@ def test_units_that_were_read_are_freed(tmp_path: Path) -> None:
     assert len(held) == 10_000
     # The parser is ahead by what it reads at once.
     assert max(held) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("state", "is_read"),
+    [("translated", True), ("final", True), ("renewed", True), ("new", False), ("initial", False)],
+)
+def test_segment_of_xliff_2_is_read_if_a_translator_finished_it(
+    state: str, is_read: bool, tmp_path: Path
+) -> None:
+    segment = f'<segment state="{state}"><source>Hund</source><target>dog</target></segment>'
+    content = f'<xliff srcLang="de" trgLang="en"><file><unit>{segment}</unit></file></xliff>'
+    memory = Memory(written(tmp_path / "a.xlf", content.encode()), "de", "en")
+    assert list(memory.read()) == [Pair("Hund", "dog")] * is_read
+    assert memory.left_out["unfinished"] == (not is_read)
 
 
 @pytest.mark.parametrize(
