@@ -19,6 +19,8 @@ _WIDTH = 78
 _CHARSET = re.compile(rb"^\"Content-Type:[^\n]*?\bcharset=([\w.:-]+)", re.MULTILINE | re.IGNORECASE)
 _HEADER_BYTES = 4096
 _UTF_8 = "text/plain; charset=UTF-8"
+_UNQUOTED = re.compile(r'(?:msg[^"#]*)?"(?:[^"\\]|\\.)*$')
+"""A line with a string that does not end."""
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _HTML = Markup("html")
 _SYNTAX = re.compile(r"\(line (\d+)\)")
@@ -33,7 +35,10 @@ def open_po(content: bytes, languages: Languages = UNKNOWN) -> Document:
         text = decode(content, languages.source, declared).text
     except LookupError as error:
         raise BrokenDocument(f"the charset {declared[:40]} is unknown; use UTF-8") from error
-    lines_of(text)
+    for number, (_, line) in enumerate(lines_of(text), start=1):
+        # polib takes the last character of such a line for its quote.
+        if _UNQUOTED.match(line):
+            raise BrokenDocument(f"the file is no catalogue of gettext: line {number} is broken")
     return _Catalogue(content, text, languages.target)
 
 

@@ -74,11 +74,14 @@ class XmlDocument:
         if not (self._finish(tree.root) or changed):
             return self._content
         file = tree.root.getroottree()
+        encoding = file.docinfo.encoding or "UTF-8"
         return etree.tostring(
             file,
             xml_declaration=True,
-            encoding=file.docinfo.encoding or "UTF-8",
-            standalone=file.docinfo.standalone,
+            # UTF-16LE would have no byte order mark, which XML demands of UTF-16.
+            encoding="UTF-16" if encoding.upper().startswith("UTF-16") else encoding,
+            # Absent is False, too, and means the same.
+            standalone=file.docinfo.standalone or None,
         )
 
     def _open(self) -> _Tree:

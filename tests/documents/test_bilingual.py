@@ -79,6 +79,7 @@ def test_units_of_a_memory_without_the_target_language_get_it() -> None:
     written = shouted(open_document("a.tmx", TMX.encode("utf-16"), ENGLISH_TO_GERMAN))
     assert '<tuv xml:lang="de"><seg>ONE <hi>TWO</hi></seg></tuv></tu>' in written.decode("utf-16")
     assert '<tuv xml:lang="de-AT"><seg>OPEN</seg></tuv></tu>' in written.decode("utf-16")
+    assert written.decode("utf-16").startswith("<?xml version='1.0' encoding='UTF-16'?>\n")
 
 
 def test_target_follows_the_segmented_source() -> None:
@@ -165,6 +166,8 @@ def test_an_untranslated_file_stays_byte_for_byte(name: str, content: str) -> No
         ("a.tmx", b'<!DOCTYPE tmx [<!ENTITY a "b">]><tmx/>', "declares entities"),
         ("a.xlf", b"<a>" * 300 + b"</a>" * 300, "not well-formed XML"),
         ("a.po", b"words\n", "no catalogue of gettext: line 1 is broken"),
+        ("a.po", b'msgid "a \\"b\nmsgstr ""\n', "no catalogue of gettext: line 1 is broken"),
+        ("a.po", b'msgid "a"\nmsgstr ""\n"b\n', "no catalogue of gettext: line 3 is broken"),
         ("a.po", b"/etc/hostname", "no catalogue of gettext: line 1 is broken"),
         ("a.po", b'"Content-Type: text/plain; charset=klingon\\n"\n', "charset klingon is unknown"),
     ],
