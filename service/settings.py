@@ -94,6 +94,13 @@ class Settings(BaseModel):
         description="only write tokens that a bundle's shortlist has for the source; faster, and "
         "sometimes a little worse",
     )
+    workers: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="processes that answer HTTP in front of the one that translates; 0 does both in "
+        "one process",
+    )
     cache_megabytes: int = Field(
         default=2048, ge=1, description="memory for keys and values, for each model"
     )

@@ -5,17 +5,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import os
 import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
-from service.bootstrap import build, configure_logging
+from service.bootstrap import Service, build, configure_logging
 from service.commands.command import CommandFailed, add_bundles, settings_of
-from service.server.http_protocol import accept_backlog
+from service.helpers.program import die_with
+from service.server.http_protocol import PatientProtocol, accept_backlog
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import leaving_quietly, serve
 from service.settings import Settings
+from service.workers.owner_protocol import OwnerProtocol
+from service.workers.supervisor import Supervisor
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,30 +29,80 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", help="port to listen on")
     add_bundles(parser)
+    parser.add_argument("--owner-socket", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     settings = settings_of(options, host=options.host, port=options.port)
+    if options.owner_socket is not None:
+        return _own(settings, options.owner_socket, options.parent)
     if settings.models:
         add_missing(settings)
-    prepare_process()
     configure_logging(settings)
     with leaving_quietly(), _listener(settings.host, settings.port) as listener:
         asyncio.run(check_state(settings))
-        built = build(settings)
-        spare_what_stays()
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
-        print(f"Dragoman listens on http://{address}:{port}", file=sys.stderr, flush=True)
-        return serve(
-            built.app,
-            built.drain,
+        if settings.workers:
+            _announce(address, port)
+            return asyncio.run(_supervise(settings, listener))
+        prepare_process()
+        built = build(settings)
+        spare_what_stays()
+        _announce(address, port)
+        return _serve(settings, built, listener, PatientProtocol)
+
+
+def _announce(address: str, port: int) -> None:
+    print(f"Dragoman listens on http://{address}:{port}", file=sys.stderr, flush=True)
+
+
+async def _supervise(settings: Settings, listener: socket.socket) -> int:
+    """Run this command again as the owner, behind workers; returns the exit code."""
+    with tempfile.TemporaryDirectory(prefix="dragoman-") as directory:
+        path = Path(directory) / "owner"
+        command = [sys.executable, *sys.orig_argv[1:]]
+        supervisor = Supervisor(
+            [*command, "--owner-socket", str(path), "--parent", str(os.getpid())],
+            path,
             listener,
+            workers=settings.workers,
             shutdown_seconds=settings.shutdown_seconds,
-            on_hangup=built.reloader.request,
-            trusted_proxies=settings.trusted_proxies,
         )
+        return await supervisor.run()
+
+
+def _own(settings: Settings, path: Path, parent: int) -> int:
+    """Serve the workers on a Unix socket, which only this user can reach; returns the exit code."""
+    die_with(parent)
+    prepare_process()
+    configure_logging(settings)
+    with leaving_quietly():
+        built = build(settings)
+        spare_what_stays()
+        # A killed owner leaves its socket behind.
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            listener.listen(accept_backlog())
+            return _serve(settings, built, listener, OwnerProtocol)
+
+
+def _serve(
+    settings: Settings, built: Service, listener: socket.socket, protocol: type[asyncio.Protocol]
+) -> int:
+    return serve(
+        built.app,
+        built.drain,
+        listener,
+        shutdown_seconds=settings.shutdown_seconds,
+        on_hangup=built.reloader.request,
+        # A worker has read the headers of trusted proxies already.
+        trusted_proxies=settings.trusted_proxies if protocol is PatientProtocol else "",
+        protocol=protocol,
+    )
 
 
 def add_missing(settings: Settings) -> None:

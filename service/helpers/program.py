@@ -31,7 +31,7 @@ _KEPT_BYTES = 256 << 20
 
 def run(module: str, parent: int, memory_bytes: int | None) -> None:
     """Answer messages with ``module.answer``, limited to ``memory_bytes`` more memory."""
-    _die_with(parent)
+    die_with(parent)
     lower_thread_priority()
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # Text that a library prints to stdout must not end up among the answers.
@@ -69,7 +69,7 @@ def _reply(answer: Answer, parts: list[bytes]) -> list[bytes]:
     return [outcome.value, *found]
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Exit when ``parent`` dies. End of input alone is noticed only between two answers."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -89,6 +89,8 @@ class PatientProtocol(H11Protocol):
     """
 
     head_seconds: ClassVar[float] = 20.0
+    most_share: ClassVar[int] = 1
+    """Only one in this many of ``most_connections`` is used."""
     _warned_at: ClassVar[float] = -_WARNING_SECONDS
 
     @property
@@ -107,7 +109,7 @@ class PatientProtocol(H11Protocol):
         self.conn = _Connection(h11.SERVER, self.conn._max_incomplete_event_size)
         super().connection_made(cast(asyncio.Transport, transport))
         self._wait_for_head()
-        if len(self.connections) > most_connections():
+        if len(self.connections) > max(1, most_connections() // self.most_share):
             self._make_room()
 
     def _make_room(self) -> None:
@@ -125,7 +127,7 @@ class PatientProtocol(H11Protocol):
             logger.warning(
                 "%d connections are open, and no more file descriptors are to be used: idle "
                 "connections are closed; raise the limit of open files (ulimit -n)",
-                most_connections(),
+                len(self.connections),
             )
 
     def data_received(self, data: bytes) -> None:

@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, Protocol, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -55,16 +55,22 @@ def serve(
     shutdown_seconds: float,
     on_hangup: Callable[[], None],
     trusted_proxies: str = "",
+    protocol: type[asyncio.Protocol] = PatientProtocol,
+    lifespan: bool = True,
+    accepts: int | None = None,
 ) -> int:
     """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
     ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
-    ``trusted_proxies``. Call on the main thread, which receives signals.
+    ``trusted_proxies``. Connections speak ``protocol``. ``lifespan``: whether the app has one.
+    ``accepts`` is the most connections accepted at once, by default all that wait; processes that
+    share a listener take fewer, so that each gets its share. Call on the main thread, which
+    receives signals.
     """
     config = uvicorn.Config(
         app,
-        http=PatientProtocol,
-        backlog=accept_backlog(),
+        http=protocol,
+        backlog=accepts or accept_backlog(),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -73,7 +79,7 @@ def serve(
         # Clients that poll every five seconds, such as DeepL's, must not race with uvicorn's
         # default keep-alive timeout of the same length.
         timeout_keep_alive=75,
-        lifespan="on",
+        lifespan="on" if lifespan else "off",
         ws="none",
     )
     server = _Server(config, drain, shutdown_seconds, on_hangup)
@@ -97,9 +103,15 @@ def _end_at_once(number: int, *_: object) -> NoReturn:
     os._exit(_SIGNALLED + number)
 
 
+class _Connection(Protocol):
+    @property
+    def has_asked(self) -> bool:
+        """Whether a request has come over this connection."""
+        ...
+
+
 def _has_asked(connection: object) -> bool:
-    assert isinstance(connection, PatientProtocol)
-    return connection.has_asked
+    return cast(_Connection, connection).has_asked
 
 
 def _has_pending_connections(listener: socket.socket) -> bool:
@@ -173,6 +185,12 @@ class _Server(uvicorn.Server):
         remaining = max(deadline - time.monotonic(), _CLOSING_SECONDS)
         self.config.timeout_graceful_shutdown = math.ceil(remaining)
         self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            # asyncio has set the backlog to the number of connections accepted at once.
+            listener.listen(accept_backlog())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._answer_open_connections(sockets or [])

@@ -1,0 +1,150 @@
+"""Runs the owner and the workers as processes, restarts those that exit, and drains them.
+
+SIGTERM or SIGINT stops the owner first: it answers the requests in progress and refuses others,
+through the workers. The workers stop once it is gone. A second signal kills all. SIGHUP is passed
+to the owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+_DONE, _SIGNALLED = 0, 128
+_SAME_SECONDS = 0.5
+"""Signals within this time count as one: a wrapper may forward a signal to its whole group."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
+"""Seconds before a restart. They double for each exit within ``_SOON_SECONDS`` of the start."""
+_SOON_SECONDS = 10.0
+_KILL_SECONDS = 10.0
+"""How much longer than the time of its drain a process may take to exit."""
+
+
+class Supervisor:
+    def __init__(
+        self,
+        owner: Sequence[str],
+        path: Path,
+        listener: socket.socket,
+        *,
+        workers: int,
+        shutdown_seconds: float,
+    ) -> None:
+        """``owner`` is the command of the owner, which listens on the Unix socket ``path``.
+
+        Connections of clients come to ``listener``.
+        """
+        self._owner = _Child("owner", owner)
+        program = (sys.executable, "-m", "service.workers.worker")
+        command = (*program, str(listener.fileno()), str(path), str(os.getpid()))
+        self._workers = [
+            _Child(f"worker {number}", command, (listener.fileno(),))
+            for number in range(1, workers + 1)
+        ]
+        self._path = path
+        self._seconds = shutdown_seconds
+        self._stop = asyncio.Event()
+        self._signalled_at = 0.0
+        self._exit_code = _DONE
+
+    async def run(self) -> int:
+        """Keep all processes running until a signal; returns the exit code.
+
+        Ends with the owner's exit code if that exits before it listens for the first time.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+        loop.add_signal_handler(signal.SIGHUP, self._owner.send, signal.SIGHUP)
+        keeping = [asyncio.create_task(self._keep(c)) for c in (self._owner, *self._workers)]
+        await self._stop.wait()
+        for child in (self._owner, *self._workers):
+            child.stopping = True
+        await self._owner.stop(self._seconds)
+        await asyncio.gather(*(worker.stop(self._seconds) for worker in self._workers))
+        await asyncio.gather(*keeping)
+        return self._exit_code
+
+    async def _keep(self, child: _Child) -> None:
+        pause = _FIRST_PAUSE
+        while not child.stopping:
+            started = time.monotonic()
+            code = await child.run()
+            if child.stopping:
+                return
+            if child is self._owner and not self._path.exists():
+                self._exit_code = code if code > 0 else _SIGNALLED - code
+                self._stop.set()
+                return
+            logger.error("%s (process %d) exited with %d; it is restarted", child, child.pid, code)
+            quick = time.monotonic() - started < _SOON_SECONDS
+            pause = min(2 * pause, _LONGEST_PAUSE) if quick else _FIRST_PAUSE
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        now = time.monotonic()
+        if self._stop.is_set():
+            if now - self._signalled_at >= _SAME_SECONDS:
+                logger.warning("stopped at once")
+                for child in (self._owner, *self._workers):
+                    child.send(signal.SIGKILL)
+                self._exit_code = _SIGNALLED + number
+            return
+        self._signalled_at = now
+        # A shell expects 130 after Ctrl-C; for a supervisor, exit after SIGTERM is a success.
+        self._exit_code = _SIGNALLED + number if number == signal.SIGINT else _DONE
+        self._stop.set()
+
+
+class _Child:
+    """A process that is started again and again."""
+
+    def __init__(self, name: str, command: Sequence[str], files: Sequence[int] = ()) -> None:
+        self.stopping = False
+        self._name = name
+        self._command = command
+        self._files = files
+        self._process: asyncio.subprocess.Process | None = None
+
+    def __str__(self) -> str:
+        return self._name
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    async def run(self) -> int:
+        """Start the process and wait for its exit; returns the exit code, negative for a signal."""
+        # Ctrl-C signals the whole group of the terminal; the supervisor passes it on in order.
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, pass_fds=self._files, start_new_session=True
+        )
+        logger.info("started", extra={"process": self._name, "pid": self._process.pid})
+        return await self._process.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def stop(self, seconds: float) -> None:
+        """Terminate the process, and kill it when it takes much longer than ``seconds``."""
+        if self._process is None:
+            return
+        self.send(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self._process.wait(), seconds + _KILL_SECONDS)
+        except TimeoutError:
+            logger.error("%s did not stop in time and is killed", self._name)
+            self.send(signal.SIGKILL)
+            await self._process.wait()
