@@ -98,8 +98,8 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=64,
-        description="processes that answer HTTP in front of the one that translates; 0 does both in "
-        "one process",
+        description="processes that speak HTTP in front of the one that translates; 0 does both in "
+        "one",
     )
     cache_megabytes: int = Field(
         default=2048, ge=1, description="memory for keys and values, for each model"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 import uvicorn
@@ -39,7 +39,8 @@ class OwnerProtocol(FrameProtocol):
             config.load()
         self._app = config.loaded_app
         self._state = app_state
-        self._connections = server_state.connections
+        # uvicorn names the types of its own protocols.
+        self._connections = cast(set[asyncio.Protocol], server_state.connections)
         self._tasks = server_state.tasks
         self._exchange: _Exchange | None = None
         self._closing = False
@@ -57,11 +58,11 @@ class OwnerProtocol(FrameProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._connections.add(self)  # type: ignore[arg-type]
+        self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._connections.discard(self)  # type: ignore[arg-type]
+        self._connections.discard(self)
         if self._exchange is not None:
             self._exchange.received.end()
 

@@ -66,21 +66,24 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         loop.add_signal_handler(signal.SIGHUP, self._owner.send, signal.SIGHUP)
-        keeping = [asyncio.create_task(self._keep(c)) for c in (self._owner, *self._workers)]
-        await self._stop.wait()
-        for child in (self._owner, *self._workers):
-            child.stopping = True
-        await self._owner.stop(self._seconds)
-        await asyncio.gather(*(worker.stop(self._seconds) for worker in self._workers))
-        await asyncio.gather(*keeping)
+        async with asyncio.TaskGroup() as group:
+            for child in (self._owner, *self._workers):
+                group.create_task(self._keep(child))
+            await self._stop.wait()
+            await self._owner.stop(self._seconds)
+            for worker in self._workers:
+                group.create_task(worker.stop(self._seconds))
         return self._exit_code
 
     async def _keep(self, child: _Child) -> None:
         pause = _FIRST_PAUSE
-        while not child.stopping:
+        while not self._stop.is_set():
             started = time.monotonic()
-            code = await child.run()
-            if child.stopping:
+            await child.start()
+            if self._stop.is_set():
+                child.send(signal.SIGTERM)
+            code = await child.exited()
+            if self._stop.is_set():
                 return
             if child is self._owner and not self._path.exists():
                 self._exit_code = code if code > 0 else _SIGNALLED - code
@@ -111,7 +114,6 @@ class _Child:
     """A process that is started again and again."""
 
     def __init__(self, name: str, command: Sequence[str], files: Sequence[int] = ()) -> None:
-        self.stopping = False
         self._name = name
         self._command = command
         self._files = files
@@ -124,13 +126,16 @@ class _Child:
     def pid(self) -> int:
         return self._process.pid if self._process is not None else 0
 
-    async def run(self) -> int:
-        """Start the process and wait for its exit; returns the exit code, negative for a signal."""
+    async def start(self) -> None:
         # Ctrl-C signals the whole group of the terminal; the supervisor passes it on in order.
         self._process = await asyncio.create_subprocess_exec(
             *self._command, pass_fds=self._files, start_new_session=True
         )
-        logger.info("started", extra={"process": self._name, "pid": self._process.pid})
+        logger.info("%s is process %d", self._name, self._process.pid)
+
+    async def exited(self) -> int:
+        """Wait for the exit of the started process; its code is negative for a signal."""
+        assert self._process is not None
         return await self._process.wait()
 
     def send(self, number: signal.Signals) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from service.api.middleware import Cors
@@ -131,14 +130,10 @@ async def _pass_answer(link: _Link, scope: Scope, receive: Receive, send: Send) 
             begun = True
             status, *headers = parts
             pairs = list(zip(headers[::2], headers[1::2], strict=True))
-            await send(
-                {"type": "http.response.start", "status": int(status), "headers": pairs}
-            )
+            await send({"type": "http.response.start", "status": int(status), "headers": pairs})
             continue
         link.answered = kind is Kind.LAST
-        await send(
-            {"type": "http.response.body", "body": parts[0], "more_body": not link.answered}
-        )
+        await send({"type": "http.response.body", "body": parts[0], "more_body": not link.answered})
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

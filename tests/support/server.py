@@ -36,6 +36,8 @@ from tests.support.shouting import make_limits, make_model, shouting
 from tests.support.troubled import Trouble, Troubled
 
 ROOT = Path(__file__).parent.parent.parent
+WORKERS = int(os.environ.get("TEST_WORKERS", "0"))
+"""Worker processes of the services under test; see ``DRAGOMAN_WORKERS``."""
 
 
 async def load_troubled(
@@ -124,7 +126,7 @@ def running(
 ) -> Iterator[Server]:
     """A server in a separate process; settings are named in lower case."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DRAGOMAN_")}
-    settings = {"state": bundles.parent / "state", **settings}
+    settings = {"state": bundles.parent / "state", "workers": WORKERS, **settings}
     environment |= {f"DRAGOMAN_{name.upper()}": str(value) for name, value in settings.items()}
     program = [sys.executable, "-m", "tests.support.server", "--bundles", str(bundles)]
     log = bundles.parent / "server.log"
