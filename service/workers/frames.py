@@ -123,6 +123,12 @@ class FrameQueue:
             self._transport.resume_reading()
         return taken
 
+    def discard(self) -> None:
+        """Drop all frames. The connection is read again."""
+        self._frames.clear()
+        self._bytes = 0
+        self._transport.resume_reading()
+
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
@@ -152,6 +158,9 @@ class FrameProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+
+    def eof_received(self) -> None:
+        self.lost = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True

@@ -77,7 +77,9 @@ class OwnerProtocol(FrameProtocol):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif kind in (Kind.BODY, Kind.LAST) and len(parts) == 1 and exchange is not None:
-            exchange.received.put(received)
+            # The end of a body that the app has not read comes before the next request.
+            if not exchange.answered:
+                exchange.received.put(received)
         else:
             raise Unreadable(f"a worker does not send {kind.name}")
 
@@ -87,8 +89,8 @@ class OwnerProtocol(FrameProtocol):
         # Outermost: nothing above would report the exception.
         except Exception:
             logger.exception("a request of a worker failed unexpectedly")
-        # What the worker still sends of the body would be taken for the next request's.
-        if self._closing or not (exchange.answered and exchange.read):
+        exchange.received.discard()
+        if self._closing or not exchange.answered:
             self.transport.close()
 
 
@@ -98,8 +100,8 @@ class _Exchange:
     def __init__(self, link: OwnerProtocol, scope: dict[str, Any]) -> None:
         self.scope = scope
         self.received = FrameQueue(link.transport)
-        self.read = self.answered = False
-        """Whether the whole body was read, and whether the whole answer was written."""
+        self.answered = False
+        """Whether the whole answer was written."""
         self._link = link
         self._asks = any(name == b"expect" for name, _ in scope["headers"])
         """Whether the client has to be asked for the body."""
@@ -113,8 +115,7 @@ class _Exchange:
         if received is None:
             return {"type": "http.disconnect"}
         kind, (content,) = received
-        self.read = kind is Kind.LAST
-        return {"type": "http.request", "body": content, "more_body": not self.read}
+        return {"type": "http.request", "body": content, "more_body": kind is Kind.BODY}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -42,7 +42,7 @@ class Supervisor:
     ) -> None:
         """``owner`` is the command of the owner, which listens on the Unix socket ``path``.
 
-        Connections of clients come to ``listener``.
+        Connections of clients come to ``listener``, which ``run`` closes.
         """
         self._owner = _Child("owner", owner)
         program = (sys.executable, "-m", "service.workers.worker")
@@ -52,6 +52,7 @@ class Supervisor:
             for number in range(1, workers + 1)
         ]
         self._path = path
+        self._listener = listener
         self._seconds = shutdown_seconds
         self._stop = asyncio.Event()
         self._signalled_at = 0.0
@@ -70,6 +71,8 @@ class Supervisor:
             for child in (self._owner, *self._workers):
                 group.create_task(self._keep(child))
             await self._stop.wait()
+            # The workers still accept. The last one to close it refuses further connections.
+            self._listener.close()
             await self._owner.stop(self._seconds)
             for worker in self._workers:
                 group.create_task(worker.stop(self._seconds))

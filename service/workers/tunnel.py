@@ -138,4 +138,5 @@ async def _pass_answer(link: _Link, scope: Scope, receive: Receive, send: Send) 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     body = error_body_for(scope["path"], _GONE)
-    await Cors(Json(body, 503, headers={"Retry-After": "1"}))(scope, receive, send)
+    headers = {"Retry-After": "1", "Connection": "close"}
+    await Cors(Json(body, 503, headers=headers))(scope, receive, send)

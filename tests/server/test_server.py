@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.server import Server, running
 from tests.support.shouting import put_bundle
+from tests.support.worker_processes import WORKERS
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +196,8 @@ def test_connections_beyond_the_file_limit_replace_idle_ones(bundles: Path) -> N
         idle[-1].sendall(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n")
         assert idle[-1].recv(12) == b"HTTP/1.1 200"
     log = server.log.read_text()
-    assert log.count("connections are open") == 1
+    # One line of each process that has so many.
+    assert 1 <= log.count("connections are open") <= max(1, WORKERS)
     assert "Traceback" not in log
     assert len(log.splitlines()) < 20
 

@@ -11,10 +11,25 @@ import httpx
 from service.bootstrap import LoadModel, running
 from service.settings import Settings
 from tests.support.shouting import load_shouting
+from tests.support.worker_processes import WORKERS, WorkersTransport, owned, shared
 
 
-def client_of(app: Any, base_url: str = "http://test") -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base_url)
+@asynccontextmanager
+async def client_of(app: Any, base_url: str = "http://test") -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the app, through worker processes if ``TEST_WORKERS`` asks for some."""
+    if not WORKERS:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
+            yield client
+        return
+    workers = shared()
+    async with (
+        owned(app, workers.path),
+        httpx.AsyncClient(
+            transport=WorkersTransport(workers), base_url=base_url, timeout=60
+        ) as client,
+    ):
+        yield client
 
 
 @asynccontextmanager

@@ -34,10 +34,9 @@ from service.translation.loaded_model import LoadedModel
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting
 from tests.support.troubled import Trouble, Troubled
+from tests.support.worker_processes import WORKERS
 
 ROOT = Path(__file__).parent.parent.parent
-WORKERS = int(os.environ.get("TEST_WORKERS", "0"))
-"""Worker processes of the services under test; see ``DRAGOMAN_WORKERS``."""
 
 
 async def load_troubled(
