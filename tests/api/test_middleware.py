@@ -27,6 +27,7 @@ from service.bootstrap import Service
 from service.observability.metrics import Metrics
 from service.translation.types import Timing
 from tests.support.cycles import without_cycles
+from tests.support.worker_processes import WORKERS
 
 DE_EN = {"source": "de", "target": "en"}
 
@@ -268,7 +269,10 @@ async def test_accepted_requests_equal_answered_plus_running(client: httpx.Async
         assert accepted == answered + running
     assert max(running for *_, running in scrapes) > 1
     accepted, answered, running = books((await client.get("/metrics")).text)
-    assert (accepted, running) == (60 + 20 + 1, 1)
+    # Over connections, a request may be cancelled before it is sent.
+    unsent = 15 if WORKERS else 0
+    assert 60 + 20 + 1 - unsent <= accepted <= 60 + 20 + 1
+    assert running == 1
 
 
 async def test_stalled_body_returns_408_and_closes_the_connection() -> None:

@@ -1,0 +1,208 @@
+"""Workers and owner as processes: kills, restarts, hang-ups, streams and large bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from starlette.responses import Response, StreamingResponse
+
+from tests.support.server import Server, running
+from tests.support.shouting import put_bundle
+from tests.support.worker_processes import Workers, WorkersTransport, owned, started
+
+pytestmark = pytest.mark.slow
+
+CLIENTS = 24
+BODY = {"q": "wort " * 6, "source": "de", "target": "en"}
+SPLIT = "service is restarting"
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> Path:
+    put_bundle(tmp_path / "bundles", "shout-de-en", "de", "en")
+    return tmp_path / "bundles"
+
+
+@pytest.fixture(scope="module")
+def workers() -> Any:
+    with started(2) as workers:
+        yield workers
+
+
+def pids_of(server: Server, name: str) -> list[int]:
+    log = server.log.read_text(encoding="utf-8")
+    return [int(pid) for pid in re.findall(rf"{name} is process (\d+)", log)]
+
+
+async def requests_running(client: httpx.AsyncClient) -> float:
+    metrics = (await client.get("/metrics")).text
+    return float(metrics.split("\nnmt_requests_running ")[1].split()[0])
+
+
+async def ask_until(server: Server, done: asyncio.Event, outcomes: Counter[Any]) -> None:
+    async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
+        while not done.is_set():
+            try:
+                response = await client.post("/translate", json=BODY)
+            except httpx.TransportError:
+                outcomes["cut"] += 1
+                continue
+            outcomes[response.status_code] += 1
+            if response.status_code == 200:
+                assert response.json()["translatedText"] == "WORT " * 6
+            else:
+                assert response.headers["retry-after"] == "1"
+                assert SPLIT in response.json()["error"] or "being loaded" in response.text
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("name", ["owner", "worker 2"])
+async def test_killed_process_is_restarted_and_other_requests_are_answered(
+    bundles: Path, name: str
+) -> None:
+    outcomes: Counter[Any] = Counter()
+    done = asyncio.Event()
+    with running(bundles, "--step-seconds", "0.005", workers=2) as server:
+        asking = [asyncio.create_task(ask_until(server, done, outcomes)) for _ in range(CLIENTS)]
+        while outcomes[200] < 2 * CLIENTS:
+            await asyncio.sleep(0.01)
+        os.kill(pids_of(server, name)[-1], signal.SIGKILL)
+        while len(pids_of(server, name)) < 2:
+            await asyncio.sleep(0.01)
+        if name == "owner":
+            while not outcomes[503]:
+                await asyncio.sleep(0.01)
+        answered = outcomes[200]
+        while outcomes[200] < answered + 2 * CLIENTS:
+            await asyncio.sleep(0.01)
+        done.set()
+        await asyncio.gather(*asking)
+        async with httpx.AsyncClient(base_url=server.address, verify=False) as client:
+            # Requests of the killed worker were cancelled; only this one is left.
+            while await requests_running(client) > 1:
+                await asyncio.sleep(0.01)
+        server.process.terminate()
+        assert await asyncio.to_thread(server.process.wait, 60) == 0
+    assert outcomes.keys() <= ({200, 503} if name == "owner" else {200, "cut"}), outcomes
+    assert f"{name} (process " in server.log.read_text()
+
+
+def test_processes_end_with_a_killed_supervisor(bundles: Path) -> None:
+    with running(bundles, workers=2) as server:
+        pids = [pids_of(server, name)[0] for name in ("owner", "worker 1", "worker 2")]
+        server.process.kill()
+        server.process.wait()
+        while any(map(is_running, pids)):
+            time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        # An orphan that init has not reaped is a zombie.
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def app_of(seen: list[Any]) -> FastAPI:
+    app = FastAPI()
+
+    @app.post("/length")
+    async def length(request: Request) -> Response:
+        return Response(str(len(await request.body())))
+
+    @app.post("/unread")
+    async def unread() -> Response:
+        return Response("refused", 413)
+
+    @app.get("/large")
+    async def large() -> Response:
+        return Response(b"x" * 3_000_000)
+
+    @app.get("/stream")
+    async def stream(request: Request) -> Response:
+        async def parts() -> Any:
+            yield b"first"
+            try:
+                while not await request.is_disconnected():
+                    yield b"more" * 10_000
+                    await asyncio.sleep(0.001)
+            finally:
+                seen.append("closed")
+
+        return StreamingResponse(parts())
+
+    @app.get("/broken")
+    async def broken() -> Response:
+        async def parts() -> Any:
+            yield b"first"
+            raise RuntimeError("broken")
+
+        return StreamingResponse(parts())
+
+    @app.get("/scope/{rest:path}")
+    async def scope(request: Request) -> dict[str, Any]:
+        return {
+            "url": str(request.url),
+            "path": request.url.path,
+            "query": request.url.query,
+            "client": request.client is not None and request.client.host,
+            "header": request.headers.getlist("x-many"),
+        }
+
+    return app
+
+
+async def test_bodies_heads_and_streams_pass_unchanged(workers: Workers) -> None:
+    seen: list[Any] = []
+    async with (
+        owned(app_of(seen), workers.path),
+        httpx.AsyncClient(
+            transport=WorkersTransport(workers), base_url="http://test", timeout=60
+        ) as client,
+    ):
+        for size in (0, 1, 100_000, 3_000_000):
+            assert (await client.post("/length", content=b"x" * size)).text == str(size)
+        for _ in range(4):
+            assert (await client.post("/unread", content=b"x" * 3_000_000)).status_code == 413
+        expecting = {"expect": "100-continue"}
+        assert (await client.post("/length", content=b"abc", headers=expecting)).text == "3"
+        assert len((await client.get("/large")).content) == 3_000_000
+        headers = [("x-many", "a"), ("x-many", "b")]
+        found = (await client.get("/scope/a%20b?c=%C3%A4", headers=headers)).json()
+        assert found == {
+            "url": "http://test/scope/a b?c=%C3%A4",
+            "path": "/scope/a b",
+            "query": "c=%C3%A4",
+            "client": "127.0.0.1",
+            "header": ["a", "b"],
+        }
+        async with client.stream("GET", "/stream") as response:
+            assert (await anext(response.aiter_bytes())).startswith(b"first")
+        while not seen:
+            await asyncio.sleep(0.01)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get("/broken")
+
+
+async def test_requests_without_an_owner_are_refused_in_the_shape_of_their_dialect(
+    workers: Workers,
+) -> None:
+    async with httpx.AsyncClient(
+        transport=WorkersTransport(workers), base_url="http://test"
+    ) as client:
+        for path, field in (("/translate", "error"), ("/v2/translate", "message")):
+            response = await client.post(path, json=BODY)
+            assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+            assert response.headers["access-control-allow-origin"] == "*"
+            assert SPLIT in response.json()[field]
