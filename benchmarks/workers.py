@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -181,10 +182,8 @@ def _service(workers: int) -> Iterator[tuple[int, dict[str, int]]]:
                 time.sleep(0.1)
             lines = text.splitlines()
             port = next(int(line.rsplit(":", 1)[1]) for line in lines if "listens on" in line)
-            started = [line.split(": ", 1)[1] for line in lines if " is process " in line]
-            pids = {
-                name: int(pid) for name, _, pid in (s.partition(" is process ") for s in started)
-            }
+            started = re.findall(r"(owner|worker \d+) is process (\d+)", text)
+            pids = {name: int(pid) for name, pid in started}
             yield port, pids or {"whole": process.pid}
         finally:
             process.terminate()

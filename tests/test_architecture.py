@@ -141,6 +141,16 @@ MAY_IMPORT = {
         "service.settings",
         "service.state",
     },
+    "service.workers": {
+        "service.workers",
+        "service.api.draining",
+        "service.api.middleware",
+        "service.api.responses",
+        "service.helpers",
+        "service.observability.logging",
+        "service.server",
+        "service.settings",
+    },
     "service.ray": {
         "service.ray",
         "service.bootstrap",

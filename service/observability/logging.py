@@ -49,7 +49,7 @@ _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 def configure(level: str, format: Format) -> None:
     """Send every line of the process to standard error, in one format.
 
-    Only ``bootstrap`` calls this. It replaces existing handlers and may be called again. A server
+    For entry points only. It replaces existing handlers and may be called again. A server
     run under it must not configure logging itself (``uvicorn.run(..., log_config=None)``).
     """
     if level.upper() not in LEVELS:
