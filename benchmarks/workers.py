@@ -226,7 +226,7 @@ def _measure(workers: list[int], rounds: int, seconds: float) -> None:
 
 def main() -> int:
     if sys.argv[1:2] == ["serve"]:
-        serve.build = lambda settings: bootstrap.build(settings, load_simulated)
+        vars(serve)["build"] = partial(bootstrap.build, load=load_simulated)
         return cli.main(sys.argv[1:])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", default="0,1,2,3", help="numbers, separated by commas")

@@ -103,7 +103,7 @@ def _end_at_once(number: int, *_: object) -> NoReturn:
     os._exit(_SIGNALLED + number)
 
 
-class _Connection(Protocol):
+class _ServedConnection(Protocol):
     @property
     def has_asked(self) -> bool:
         """Whether a request has come over this connection."""
@@ -111,7 +111,7 @@ class _Connection(Protocol):
 
 
 def _has_asked(connection: object) -> bool:
-    return cast(_Connection, connection).has_asked
+    return cast(_ServedConnection, connection).has_asked
 
 
 def _has_pending_connections(listener: socket.socket) -> bool:

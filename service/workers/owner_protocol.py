@@ -125,9 +125,10 @@ class _Exchange:
             return
         more = message.get("more_body", False)
         for content in chunks(message.get("body", b""), more=more):
+            # Before the write: the worker's next request may follow the last one at once.
+            await self._link.drained()
             self._link.write(self._head + content)
             self._head = b""
-            await self._link.drained()
         if self._head and more:
             self._link.write(self._head)
             self._head = b""
