@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.server import Server, running
 from tests.support.shouting import put_bundle
+from tests.support.worker_processes import WORKERS
 
 pytestmark = pytest.mark.slow
 
@@ -137,6 +138,7 @@ SLOW = {
 }
 
 
+@pytest.mark.skipif(WORKERS > 0, reason="the time of the test server does not reach workers")
 @pytest.mark.parametrize("name", SLOW)
 def test_incomplete_request_times_out(server: Server, name: str) -> None:
     assert talk(server, SLOW[name]) in ([], [408])
@@ -151,6 +153,7 @@ def test_disconnect_does_not_affect_later_requests(server: Server, name: str) ->
     assert answers(server)
 
 
+@pytest.mark.skipif(WORKERS > 0, reason="the time of the test server does not reach workers")
 def test_slow_request_head_is_closed_after_the_time_limit(server: Server) -> None:
     drops = (bytes([byte]) for byte in itertools.chain(POST, itertools.repeat(ord("x"))))
 
