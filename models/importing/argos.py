@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from models.bundle.manifest import DecodingDefaults
-from models.importing.ctranslate2 import document, read_ctranslate2
+from models.importing.ctranslate2 import read_ctranslate2
 from models.importing.languages import Languages, asked_code
 from models.importing.model import Imported
-from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
+from models.importing.refusals import UnsupportedCheckpoint
+from models.importing.side_files import read_object
 from models.importing.vocabulary import Vocabulary
 
 METADATA, MODEL = "metadata.json", "model"
@@ -28,9 +29,7 @@ def is_argos(path: Path) -> bool:
 
 def read_argos(directory: Path) -> Imported:
     """Raises ``NotACheckpoint``, ``UnsupportedCheckpoint`` or ``UnknownLanguages``."""
-    metadata = document(directory / METADATA)
-    if not isinstance(metadata, dict):
-        raise NotACheckpoint(f"{directory / METADATA} holds no JSON object")
+    metadata = read_object(directory / METADATA)
     if metadata.get("type", "translate") != "translate":
         raise UnsupportedCheckpoint(
             f"the package is of type {metadata['type']!r}; packages that translate can be imported"

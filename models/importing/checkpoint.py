@@ -6,7 +6,6 @@ tensors only.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from models.importing.pickled import PickledTensors
 from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
+from models.importing.side_files import read_bytes, read_object
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
 FLOATS = {np.dtype(each) for each in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16)}
@@ -72,23 +72,10 @@ class Checkpoint:
         path = self.directory / name
         if optional and not path.exists():
             return {}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise NotACheckpoint(f"{self.directory} has no {name}") from error
-        except (OSError, ValueError, RecursionError) as error:
-            raise NotACheckpoint(f"{path} cannot be read as JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise NotACheckpoint(f"{path} holds no JSON object")
-        return found
+        return read_object(path)
 
     def content(self, name: str) -> bytes:
-        try:
-            return (self.directory / name).read_bytes()
-        except FileNotFoundError as error:
-            raise NotACheckpoint(f"{self.directory} has no {name}") from error
-        except OSError as error:
-            raise NotACheckpoint(f"{self.directory / name} cannot be read: {error}") from error
+        return read_bytes(self.directory / name)
 
     def __contains__(self, name: str) -> bool:
         return name in self._stored
@@ -105,8 +92,9 @@ class Checkpoint:
             )
         try:
             found = stored.read()
-        # safetensors raises AttributeError for types that NumPy does not have, such as fp8.
-        except (SafetensorError, AttributeError) as error:
+        # safetensors raises AttributeError for types that NumPy does not have, such as fp8, and
+        # ValueError for empty arrays of absurd lengths.
+        except (SafetensorError, AttributeError, ValueError) as error:
             raise NotACheckpoint(f"{self.directory}: {name} cannot be read: {error}") from error
         if found.dtype not in FLOATS:
             raise UnsupportedCheckpoint(

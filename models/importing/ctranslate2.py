@@ -7,7 +7,6 @@ the vocabulary is one character, by characters.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from models.importing.marian import TAG
 from models.importing.model import Imported
 from models.importing.network import Tables, configuration, embeddings
 from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
+from models.importing.side_files import read_bytes, read_json, read_object
 from models.importing.vocabulary import (
     Model,
     Piece,
@@ -158,20 +158,10 @@ def languages_of_tokens(source: Vocabulary, target: Vocabulary) -> Languages:
     return Languages(target=tags, source_open=True, target_open=not tags)
 
 
-def document(path: Path) -> Any:
-    """The content of a JSON file; raises ``NotACheckpoint``."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise NotACheckpoint(f"{path} cannot be read as JSON: {error}") from error
-
-
 def _token_names(directory: Path, file: ModelFile) -> TokenNames:
     config: dict[str, Any] = {}
     if file.version >= 6 and (directory / "config.json").exists():
-        config = document(directory / "config.json")
-        if not isinstance(config, dict):
-            raise NotACheckpoint(f"{directory / 'config.json'} holds no JSON object")
+        config = read_object(directory / "config.json")
         if config.get("quantization_type"):
             raise UnsupportedCheckpoint(
                 f"{directory} has AWQ weights; int8, int16, fp16 and fp32 can be imported"
@@ -223,16 +213,16 @@ def _vocabularies(directory: Path, unk: str) -> tuple[list[str], list[str]]:
 def _vocabulary(directory: Path, name: str, unk: str) -> list[str] | None:
     path = directory / f"{name}.json"
     if path.exists():
-        tokens = document(path)
+        tokens = read_json(path)
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise NotACheckpoint(f"{path} is not a list of tokens")
     else:
         path = directory / f"{name}.txt"
-        try:
-            tokens = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        try:
+            tokens = read_bytes(path).decode("utf-8").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
             raise NotACheckpoint(f"{path} cannot be read: {error}") from error
         if all(token.endswith("\r") for token in tokens):
             tokens = [token.removesuffix("\r") for token in tokens]
@@ -245,14 +235,14 @@ def _models(
     """The SentencePiece models of both sides."""
     for name in SHARED_TOKENIZERS:
         if (directory / name).is_file():
-            model = parse((directory / name).read_bytes(), name)
+            model = parse(read_bytes(directory / name), name)
             return model, model
     found = {
         side: next((directory / name for name in names if (directory / name).is_file()), None)
         for side, names in TOKENIZERS.items()
     }
     if found["source"] and found["target"]:
-        first, second = (parse(path.read_bytes(), path.name) for path in found.values() if path)
+        first, second = (parse(read_bytes(path), path.name) for path in found.values() if path)
         return first, second
     if (directory / "bpe.model").exists():
         raise UnsupportedCheckpoint(

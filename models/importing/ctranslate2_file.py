@@ -150,7 +150,11 @@ class ModelFile:
                     f"{self.path} is damaged: {name} has the unknown type {number}"
                 )
             variable = Variable(shape, np.dtype(known[number]), file.tell())
-            if math.prod(shape) * variable.dtype.itemsize != length:
+            # An empty variable has no number to bound its other dimensions.
+            if (
+                math.prod(shape) * variable.dtype.itemsize != length
+                or max(shape, default=0) > length
+            ):
                 raise NotACheckpoint(
                     f"{self.path} is damaged: {name} has the shape {list(shape)} and {length} bytes"
                 )

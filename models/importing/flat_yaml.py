@@ -12,22 +12,14 @@ from pathlib import Path
 import yaml
 
 from models.importing.refusals import NotACheckpoint
-
-LARGEST = 64 << 20
-"""Bytes of a file."""
+from models.importing.side_files import read_bytes
 
 Value = str | list[str]
 
 
 def read_flat(path: Path) -> dict[str, Value]:
     """Raises ``NotACheckpoint`` for a file that cannot be read, or that is not flat."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise NotACheckpoint(f"{path} has more than {LARGEST} bytes")
-        content = path.read_bytes()
-    except OSError as error:
-        raise NotACheckpoint(f"{path} cannot be read: {error.strerror or error}") from error
-    return parse_flat(content, str(path))
+    return parse_flat(read_bytes(path), str(path))
 
 
 def parse_flat(content: bytes, name: str) -> dict[str, Value]:

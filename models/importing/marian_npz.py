@@ -22,6 +22,7 @@ from models.importing.model import Imported
 from models.importing.network import ACTIVATIONS, Tables, configuration, embeddings
 from models.importing.npz import Npz
 from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
+from models.importing.side_files import read_bytes
 from models.importing.vocabulary import Model, Specials, Vocabulary, arrange, parse, rewrite
 from models.reference.transformer import FloatArray, ReferenceTransformer, weight_shapes
 
@@ -85,7 +86,7 @@ def read_marian_npz(path: Path) -> Imported:
     reader = _Reader(file)
     vocabularies = _vocabularies(directory, settings)
     if vocabularies[0].suffix == ".spm":
-        models = [parse(each.read_bytes(), each.name) for each in vocabularies]
+        models = [parse(read_bytes(each), each.name) for each in vocabularies]
         pieces = [[piece.piece for piece in model.pieces] for model in models]
         names = [dict(enumerate(each)) for each in pieces]
     else:
@@ -167,16 +168,13 @@ def _names(path: Path) -> dict[int, str]:
 
 def _sentencepiece(directory: Path, side: str) -> Model:
     path = directory / f"{side}.spm"
-    try:
-        return parse(path.read_bytes(), path.name)
-    except FileNotFoundError as error:
-        bpe = directory / f"{side}.bpe"
-        if bpe.exists():
-            raise UnsupportedCheckpoint(
-                f"{directory} is tokenised by subword-nmt ({bpe.name}), which a bundle does not "
-                "have; SentencePiece models can be imported"
-            ) from error
-        raise NotACheckpoint(f"{directory} has no {path.name}") from error
+    bpe = directory / f"{side}.bpe"
+    if bpe.exists() and not path.exists():
+        raise UnsupportedCheckpoint(
+            f"{directory} is tokenised by subword-nmt ({bpe.name}), which a bundle does not "
+            "have; SentencePiece models can be imported"
+        )
+    return parse(read_bytes(path), path.name)
 
 
 def _arranged(names: Mapping[int, str], size: int, models: list[Model]) -> Vocabulary:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,15 @@ def test_invalid_tensors_are_named(tmp_path: Path) -> None:
             checkpoint.take("fp8", 2)
         with pytest.raises(NotACheckpoint, match="nan holds what is not a number"):
             checkpoint.take("nan", 2)
+
+
+@pytest.mark.parametrize("shape", [[0, 1 << 62], [1 << 62, 4], [1 << 32, 1 << 32]])
+def test_absurd_shapes_of_safetensors_are_refused(tmp_path: Path, shape: list[int]) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(NotACheckpoint, match=r"a cannot be read|no safetensors file"):
+        Checkpoint(tmp_path).take("a", *shape)
 
 
 class Harmful:

@@ -247,6 +247,14 @@ def test_truncated_files_are_refused(whole: Path, tmp_path: Path) -> None:
             ModelFile(path)
 
 
+def test_empty_variables_with_absurd_lengths_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    variable = struct.pack("<H2sB4IBI", 2, b"a\0", 4, 0, *[(1 << 32) - 1] * 3, 0, 0)
+    path.write_bytes(struct.pack("<IH2sII", 6, 2, b"S\0", 1, 1) + variable + struct.pack("<I", 0))
+    with pytest.raises(NotACheckpoint, match=r"a has the shape \[0, 4294967295, .* and 0 bytes"):
+        ModelFile(path)
+
+
 @given(place=st.integers(0, 400), value=st.binary(min_size=1, max_size=4))
 def test_changed_bytes_raise_nothing_but_refusals(
     whole: Path, tmp_path_factory: pytest.TempPathFactory, place: int, value: bytes
