@@ -28,6 +28,11 @@ FLOATS: dict[Precision, type[np.floating[Any]]] = {
 
 
 INT8_MAX = 127
+SHIFTED_MAX = 120
+"""Largest value of a row whose weights are near those of an earlier quantisation."""
+UNCHANGED, NEAR = 1e-3, 0.25
+"""Distances of a row from whole steps up to which it is as quantised before, or near that. Those of
+other weights are uniformly distributed, with a root mean square of 0.29."""
 QUANTISED_ROWS = 4096
 """Number of rows that are quantised at once."""
 INT32_BOUND = 2**30
@@ -119,17 +124,36 @@ def collect_weights(
 def quantise(
     matrix: FloatArray, least_scale: FloatArray | float = 0.0
 ) -> tuple[NDArray[np.int8], FloatArray]:
-    """Symmetric int8 with one scale per row: ``matrix ≈ quantised * scale[:, None]``."""
+    """Symmetric int8 with one scale per row: ``matrix ≈ quantised * scale[:, None]``.
+
+    A network that was trained further from int8 weights is near them. The nearest values of such a
+    row would be the old ones, so it gets larger steps, which do not fall on the old ones. Weights
+    that did not change keep their values.
+    """
     largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1))
-    scale = np.maximum(largest / INT8_MAX, least_scale)
-    scale = np.where(scale == 0, 1.0, scale).astype(np.float32)
+    scale = _positive(np.maximum(largest / INT8_MAX, least_scale))
+    larger = _positive(np.maximum(largest / SHIFTED_MAX, least_scale))
     quantised = np.empty(matrix.shape, np.int8)
     # By blocks, because a table of embeddings may have a gigabyte.
     for start in range(0, len(matrix), QUANTISED_ROWS):
         rows = slice(start, start + QUANTISED_ROWS)
+        distance = _distance(matrix[rows], scale[rows])
+        near = (distance < NEAR) | (_distance(matrix[rows], larger[rows]) <= UNCHANGED)
+        scale[rows] = np.where((distance > UNCHANGED) & near, larger[rows], scale[rows])
         rounded = np.rint(matrix[rows] / scale[rows, None])
         quantised[rows] = np.clip(rounded, -INT8_MAX, INT8_MAX)
     return quantised, scale
+
+
+def _distance(matrix: FloatArray, scale: FloatArray) -> FloatArray:
+    """Root mean square distance of each row from whole steps, in steps."""
+    exact = matrix / scale[:, None]
+    distance: FloatArray = np.sqrt(np.square(exact - np.rint(exact)).mean(axis=1))
+    return distance
+
+
+def _positive(scale: FloatArray) -> FloatArray:
+    return np.where(scale == 0, 1.0, scale).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)

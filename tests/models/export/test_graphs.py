@@ -340,6 +340,28 @@ def test_quantisation_error_is_at_most_half_a_step(
     assert (np.abs(scaled - quantised * scale[:, None]) <= scale[:, None] * 0.5001).all()
 
 
+def test_quantised_weights_are_quantised_to_the_same_values_again() -> None:
+    quantised, scale = quantise(np.random.default_rng(1).normal(size=(20, 64)).astype(np.float32))
+    again, same = quantise(quantised * scale[:, None])
+    assert (again == quantised).all()
+    np.testing.assert_allclose(same, scale, rtol=1e-5)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_changes_below_half_a_step_outlive_another_quantisation(times: int) -> None:
+    rng = np.random.default_rng(2)
+    weights = rng.normal(size=(50, 256)).astype(np.float32)
+    for _ in range(times):
+        quantised, scale = quantise(weights)
+        before = quantised * scale[:, None]
+        weights = before + 0.2 * scale[:, None]
+    quantised, larger = quantise(weights)
+    moved = (quantised * larger[:, None] - before) / scale[:, None]
+    # Rounding to the old values would move nothing.
+    assert moved.mean() == pytest.approx(0.2, abs=0.02)
+    assert (larger / scale).max() < 1.1
+
+
 @pytest.mark.parametrize("tying", ["all", "none"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_piece_with_a_very_negative_bias_ranks_last(
