@@ -29,10 +29,15 @@ def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> No
     assert [option.get_attribute("data-word") for option in options.all()] == [
         each["word"] for each in alternatives
     ]
+    shares = [each["probability"] for each in alternatives]
     widths = options.evaluate_all(
         "all => all.map((e) => e.querySelector('.bar').offsetWidth / e.offsetWidth)"
     )
-    assert widths == pytest.approx([each["probability"] for each in alternatives], abs=0.02)
+    assert widths == pytest.approx(shares, abs=0.02)
+    assert min(shares) < 0.005
+    assert options.locator(".quiet").all_inner_texts() == [
+        "< 1 %" if share < 0.005 else f"{round(share * 100)} %" for share in shares
+    ]
     other = next(i for i, each in enumerate(alternatives) if each["word"] != "men")
     options.nth(other).click()
     expect(visit.find("#target-text")).to_have_text(alternatives[other]["translation"])

@@ -80,4 +80,5 @@ export function rangeIn(node, { start, end }) {
 
 export const sentenceCase = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-export const percent = (part) => `${Math.round(part * 100)} %`;
+/** A share as text; one that rounds to nothing without being 0 is "< 1 %". */
+export const percent = (part) => (part > 0 && part < 0.005 ? "< 1 %" : `${Math.round(part * 100)} %`);
