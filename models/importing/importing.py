@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
-from models.bundle.manifest import Precision, Provenance, SentenceLimits
+from models.bundle.manifest import InvalidBundle, Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.export.calibration import Pair
 from models.export.errors import ParityError
@@ -23,7 +23,7 @@ from models.importing.m2m100 import read_m2m100
 from models.importing.marian import read_marian
 from models.importing.marian_npz import is_marian, read_marian_npz
 from models.importing.model import Imported
-from models.importing.refusals import NeedsTexts, UnsupportedCheckpoint
+from models.importing.refusals import NeedsTexts, NotACheckpoint, UnsupportedCheckpoint
 from models.importing.texts import (
     GENERATED,
     GENERATED_PROVED,
@@ -176,12 +176,18 @@ def _write_tokenizers(imported: Imported, scratch: Path) -> dict[str, Path]:
 
 
 def _load_tokenizers(files: Mapping[str, Path]) -> Tokenizers:
-    if TOKENIZER in files:
-        shared = Tokenizer.load(files[TOKENIZER])
-        return Tokenizers(shared, shared)
-    return Tokenizers(
-        Tokenizer.load(files[SOURCE_TOKENIZER]), Tokenizer.load(files[TARGET_TOKENIZER])
-    )
+    """Raises ``NotACheckpoint`` for models that are protobuf, but that SentencePiece refuses."""
+    try:
+        if TOKENIZER in files:
+            shared = Tokenizer.load(files[TOKENIZER])
+            return Tokenizers(shared, shared)
+        return Tokenizers(
+            Tokenizer.load(files[SOURCE_TOKENIZER]), Tokenizer.load(files[TARGET_TOKENIZER])
+        )
+    except InvalidBundle as error:
+        raise NotACheckpoint(
+            f"SentencePiece refuses a model of its tokenizer: {error.__cause__ or error}"
+        ) from error
 
 
 def _description(imported: Imported, directory: Path, origin: str | None) -> str:

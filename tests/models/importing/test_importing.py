@@ -260,6 +260,16 @@ def test_missing_or_inconsistent_files_are_named(
         read_checkpoint(directory)
 
 
+def test_tokenizer_that_sentencepiece_refuses_is_named(small_marian: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "broken"
+    shutil.copytree(small_marian, directory)
+    model = parse((directory / "source.spm").read_bytes(), "source.spm")
+    model.trainer_spec.byte_fallback = True
+    (directory / "source.spm").write_bytes(model.SerializeToString())
+    with pytest.raises(NotACheckpoint, match=r"SentencePiece refuses .* 256 byte pieces"):
+        import_model(directory, tmp_path, sources=["de"], targets=["en"])
+
+
 def test_refusal_is_one_line_on_the_command_line(
     tmp_path: Path, small_marian: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
