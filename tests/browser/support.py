@@ -168,11 +168,11 @@ class Visit:
 
     def leave(self) -> None:
         elsewhere = [r.url for r in self.requests if not r.url.startswith((self.address, "blob:"))]
-        assert not elsewhere, "the page sent requests to another host"
+        assert not elsewhere, elsewhere
         complaints = [
             text for text in self.complaints if not any(words in text for words in self.forgiven)
         ]
-        assert not complaints
+        assert not complaints, complaints
 
 
 Visitor = Callable[..., Visit]

@@ -29,7 +29,7 @@ def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPL
     """Run all checks on deterministic cases; returns the report."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
     command += ["--checks", "all", "--exclude-checks", without, "--continue-on-failure"]
-    command += ["--generation-deterministic", "--no-color"]
+    command += ["--generation-deterministic", "--no-color", "--request-timeout", "60"]
     command += ["--generation-with-security-parameters", "false", *arguments]
     environment = {
         **os.environ,

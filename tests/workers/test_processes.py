@@ -61,7 +61,7 @@ async def ask_until(server: Server, done: asyncio.Event, outcomes: Counter[Any])
             if response.status_code == 200:
                 assert response.json()["translatedText"] == "WORT " * 6
             else:
-                assert response.headers["retry-after"] == "1"
+                assert int(response.headers["retry-after"]) >= 1
                 assert SPLIT in response.json()["error"] or "being loaded" in response.text
                 await asyncio.sleep(0.02)
 
