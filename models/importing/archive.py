@@ -23,6 +23,8 @@ READ = {
 LICENCE = "LICENSE"
 DEEPEST = 3
 """Number of names in the longest path that is unpacked: a package, its model, a file."""
+LONGEST_NAME = 200
+"""Bytes of the name of a file or directory. Most file systems allow 255."""
 LARGEST = 8 << 30
 """Bytes of an unpacked archive."""
 LARGEST_RATIO = 100
@@ -78,6 +80,10 @@ def _wanted(path: Path, archive: zipfile.ZipFile) -> dict[PurePosixPath, zipfile
         parts = inner.parts
         if not parts or ".." in parts or inner.is_absolute() or ":" in parts[0]:
             raise NotACheckpoint(f"{path} has the entry {entry.filename!r}, which climbs out of it")
+        if max(len(part.encode("utf-8", "surrogatepass")) for part in parts) > LONGEST_NAME:
+            raise NotACheckpoint(
+                f"{path} has the name {entry.filename[:40]!r}…; {LONGEST_NAME} bytes are allowed"
+            )
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise NotACheckpoint(f"{path} has the link {entry.filename!r}")
         read = inner.suffix in READ or inner.name == LICENCE

@@ -66,6 +66,7 @@ def test_refusals_name_the_archive(tmp_path: Path) -> None:
         (names("p\\..\\..\\metadata.json"), "climbs out of it"),
         (names("C:/p/metadata.json"), "climbs out of it"),
         (names("a.npz", ".\\a.npz"), "twice"),
+        (names(f"p/{'ä' * 101}.json"), "200 bytes are allowed"),
         (names("a.npz", "a.npz/b.npz"), "of one name"),
         (link, r"has the link 'p/metadata\.json'"),
         (lambda a: a.writestr("p/vocab.yml", " " * (1 << 24)), "unpacks .* to 16777216 bytes"),
