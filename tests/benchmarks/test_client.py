@@ -44,15 +44,24 @@ def slow_server(seconds: float) -> Iterator[str]:
     server = loop.run_until_complete(asyncio.start_server(SlowServer(seconds).talk, "127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+
+    async def end() -> None:
+        server.close()
+        # Accepted connections get their tasks, which then close them.
+        for _ in range(10):
+            await asyncio.sleep(0)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        loop.call_soon_threadsafe(server.close)
+        asyncio.run_coroutine_threadsafe(end(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-            loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
         loop.close()
 
 
