@@ -23,6 +23,7 @@ from benchmarks.worker import Done, EngineFailed, Worker
 from benchmarks.workloads import Workload
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
+from service.runtime import processor
 
 MAX_DECODING_LENGTH = 192
 
@@ -124,7 +125,7 @@ class Contest:
             machine.wait_until_quiet(_LONGEST_WAIT_SECONDS)
             first = self._run(peer, work, search)
             measured.append(Pair(self._run(self._ours, work, search), first))
-            quiet = sum(pair.others_cores <= machine.QUIET_CORES for pair in measured)
+            quiet = sum(pair.others_cores <= processor.QUIET_CORES for pair in measured)
             if quiet >= pairs:
                 break
         counted = least_disturbed(measured, pairs)

@@ -29,7 +29,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks import machine
 from benchmarks.base import CACHE, CONFIG, FIRST_WORD, base_bundle, random_network
 from benchmarks.workloads import (
     FIXED_TOKENS,
@@ -43,6 +42,7 @@ from service.engine.beam_scheduler import BeamScheduler
 from service.engine.engine import Engine
 from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
+from service.runtime import processor
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
 from service.runtime.cuda import CudaMemory
 from service.runtime.memory import HostMemory, Memory
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     place = ", ".join(gpu.name for gpu in usable_gpus()) if device == "cuda" else "cpu"
     note(
         "start",
-        machine=machine.description(),
+        machine=processor.description(),
         device=place,
         bundle=bundle.manifest.name,
         precision=precision,

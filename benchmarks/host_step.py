@@ -23,12 +23,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks import machine
 from models.bundle.bundle import Bundle
 from service.engine.beam_scheduler import BeamScheduler
 from service.engine.scheduler import Plan
 from service.engine.scheduler import Sequence as Sentence
 from service.engine.types import DecodingOptions
+from service.runtime import processor
 from service.runtime.backend import Admission, Launch, Ranked
 from service.runtime.cuda import CudaMemory
 from service.runtime.resident import ResidentBackend
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bundle", type=Path, default=Path("bundles/general-de-en"))
     parser.add_argument("--sentences", type=int, default=256)
     options = parser.parse_args(arguments)
-    print(machine.description())
+    print(processor.description())
     for ending in (0, ENDING):
         print(f"\nprobability {ending} that a rank ends its hypothesis")
         for line in measure(Bundle.open(options.bundle), options.sentences, ending):

@@ -1,24 +1,16 @@
-"""Processor use by other processes during a measurement, and memory use of a process.
-
-Both are read from ``/proc``; without it they are ``None``.
-"""
+"""Waits for a quiet machine; memory and threads of a process, read from ``/proc``."""
 
 from __future__ import annotations
 
-import os
-import platform
 import re
-import resource
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-T = TypeVar("T")
+from service.runtime import processor
 
-QUIET_CORES = 0.12
-"""Cores that other processes may use without disturbing a measurement."""
+T = TypeVar("T")
 
 _PROC = Path("/proc")
 _LOOK_SECONDS = 0.5
@@ -32,25 +24,12 @@ class Memory:
     peak: int
 
 
-def timed(work: Callable[[], T]) -> tuple[T, float, float | None]:
-    """The result of ``work``, its seconds, and the cores that other processes used meanwhile."""
-    busy, own = _busy_seconds(), _own_seconds()
-    started = time.perf_counter()
-    result = work()
-    seconds = time.perf_counter() - started
-    after = _busy_seconds()
-    if busy is None or after is None:
-        return result, seconds, None
-    others = (after - busy) - (_own_seconds() - own)
-    return result, seconds, max(0.0, others / seconds)
-
-
 def wait_until_quiet(longest_seconds: float) -> bool:
     """Sleep until other processes hardly use the processor, or time out; returns whether quiet."""
     deadline = time.monotonic() + longest_seconds
     while True:
-        _, _, others = timed(lambda: time.sleep(_LOOK_SECONDS))
-        if others is None or others <= QUIET_CORES:
+        _, _, others = processor.timed(lambda: time.sleep(_LOOK_SECONDS))
+        if others is None or others <= processor.QUIET_CORES:
             return True
         if time.monotonic() > deadline:
             return False
@@ -83,35 +62,3 @@ def thread_seconds(process_id: int) -> dict[int, float]:
         int(task.name): int((task / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
         for task in tasks.iterdir()
     }
-
-
-def cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def description() -> str:
-    """Name of the processor."""
-    info = _PROC / "cpuinfo"
-    if not info.exists():
-        return f"{platform.processor() or platform.machine()}, {cores()} cores"
-    text = info.read_text(encoding="utf-8")
-    name = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
-    vnni = ", VNNI" if re.search(r"^flags\s*:.*\b(avx512_vnni|avx_vnni)\b", text, re.M) else ""
-    return f"{name[1] if name else platform.machine()}, {cores()} cores{vnni}"
-
-
-def _busy_seconds() -> float | None:
-    """Busy time of all cores together since the machine started."""
-    try:
-        first = (_PROC / "stat").read_text(encoding="utf-8").split("\n", 1)[0]
-    except FileNotFoundError:
-        return None
-    # user, nice, system, idle, iowait, irq, softirq: all except idle and iowait.
-    user, nice, system, _, _, interrupts, soft = (int(each) for each in first.split()[1:8])
-    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
-
-
-def _own_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime

@@ -27,6 +27,7 @@ from benchmarks.contest import Cell, Contest, Result
 from benchmarks.workloads import NAMES, workload
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Precision
+from service.runtime import processor
 from training.data import default_data_directory
 from training.data.corpus import CorpusError
 
@@ -46,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not cells:
         print(f"offline: no cell is named {' or '.join(patterns)}", file=sys.stderr)
         return 2
-    threads = options.threads or machine.cores()
-    print(f"{machine.description()}; {threads} threads; {options.pairs} pairs a cell\n")
+    threads = options.threads or processor.cores()
+    print(f"{processor.description()}; {threads} threads; {options.pairs} pairs a cell\n")
     print(_HEADER, flush=True)
     results: list[Result] = []
     memories: Memories = {}
@@ -103,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _row(result: Result) -> str:
     spread = f"{result.lowest_ratio:.2f}-{result.highest_ratio:.2f}"
-    disturbed = "*" if result.others_cores > machine.QUIET_CORES else ""
+    disturbed = "*" if result.others_cores > processor.QUIET_CORES else ""
     return (
         f"{result.cell:<22}{result.ours:>10.0f}{result.theirs:>13.0f}  {result.setting:<15}"
         f"{result.ratio:>6.2f}  {spread:<15}{result.same:>6.0%}{result.others_cores:>7.2f}"
@@ -124,7 +125,7 @@ def _print_memories(memories: Memories) -> None:
 def _record(threads: int, results: Sequence[Result], memories: Memories) -> dict[str, object]:
     return {
         "benchmark": "offline",
-        "machine": machine.description(),
+        "machine": processor.description(),
         "threads": threads,
         "versions": {name: version(name) for name in ("ctranslate2", "onnxruntime", "numpy")},
         "cells": [asdict(result) for result in results],

@@ -38,6 +38,7 @@ from benchmarks.workloads import (
 )
 from models.bundle.bundle import TOKENIZER, Bundle
 from models.bundle.manifest import Precision
+from service.runtime import processor
 from training.data import default_data_directory
 from training.data.corpus import CorpusError
 
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.servers
     }
     offline = {name: subject.offline(engine) for name, engine in engines.items()}
-    print(f"{machine.description()}; {subject.bundle.manifest.name}, {subject.precision}, beam 4")
+    print(f"{processor.description()}; {subject.bundle.manifest.name}, {subject.precision}, beam 4")
     for engine, done in offline.items():
         print(
             f"offline, {SENTENCES} sentences at once: {engine} {done.tokens_per_second:.0f} tok/s"
@@ -167,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_comparison({name: highest_rate(each) for name, each in levels.items()})
     record = {
         "benchmark": "online",
-        "machine": machine.description(),
+        "machine": processor.description(),
         "bundle": subject.bundle.manifest.name,
         "precision": subject.precision,
         "setting": peer.setting,
@@ -242,7 +243,7 @@ def _subject(options: argparse.Namespace) -> Subject:
         sentences = random_words(bundle, newstest_lengths(SENTENCES))
     pair = languages(bundle)
     bodies = tuple(json.dumps({"q": text, **pair}) for text in written(bundle, sentences))
-    threads = options.threads or machine.cores()
+    threads = options.threads or processor.cores()
     return Subject(bundle, options.precision, threads, options.cache, sentences, bodies)
 
 

@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 
 from benchmarks import machine
 from benchmarks.server import serving
+from service.runtime import processor
 
 _CAPTION = "Zwei junge Männer spielen Fußball auf einer Wiese."
 _ROOT: dict[str, Any] = {"q": _CAPTION, "source": "de", "target": "en"}
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str]) -> int:
             for checkout in checkouts
         ]
         found = measure(servers, options.requests, options.rounds)
-    print(f"Processor time of the event loop per request, ms; {machine.description()}")
+    print(f"Processor time of the event loop per request, ms; {processor.description()}")
     for name, medians in found.items():
         print(f"{name:24}", *(f"{median:7.2f}" for median in medians))
     print(json.dumps({"checkouts": list(map(str, checkouts)), "milliseconds": found}))

@@ -26,6 +26,7 @@ from benchmarks import machine
 from benchmarks.base import CACHE, base_bundle
 from benchmarks.workloads import random_words
 from models.bundle.bundle import Bundle
+from service.runtime import processor
 from service.runtime.backend import Backend, EncodeBatch, StepBatch
 from service.runtime.onnx import OnnxBackend
 
@@ -53,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.precision,
         slots=max(SENTENCES),
         rows_per_slot=max(BEAMS),
-        threads=options.threads or machine.cores(),
+        threads=options.threads or processor.cores(),
     )
     costs: list[dict[str, float]] = []
     limits = bundle.manifest.limits
-    print(f"{machine.description()}; {bundle.manifest.name}, {options.precision}")
+    print(f"{processor.description()}; {bundle.manifest.name}, {options.precision}")
     for factor, shapes in factors():
         print(f"\n{factor:<16}{'rows':>6}{'ms a step':>11}{'µs a row':>10}{'others':>8}")
         for shape in shapes:
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ):
                 continue
             machine.wait_until_quiet(10)
-            cost, _, others = machine.timed(partial(measure, backend, bundle, shape))
+            cost, _, others = processor.timed(partial(measure, backend, bundle, shape))
             costs.append({**asdict(shape), "milliseconds": cost})
             rows = shape.sentences * shape.beam_size
             print(
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     backend.close()
     record = {
         "benchmark": "step",
-        "machine": machine.description(),
+        "machine": processor.description(),
         "bundle": bundle.manifest.name,
         "precision": options.precision,
         "costs": costs,

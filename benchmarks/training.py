@@ -27,11 +27,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks import machine
 from benchmarks.plain_training import PlainLoop
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import build
+from service.runtime import processor
 from training import device as devices
 from training.data.batching import BatchLoader
 from training.data.portions import Amount, PortionLoader
@@ -279,7 +279,7 @@ def _tokens(size: Size, device: torch.device, options: argparse.Namespace) -> in
 def _name_of(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return machine.description()
+    return processor.description()
 
 
 def _print(pairs: Sequence[PairedSpeed], steps: Sequence[Step]) -> None:

@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from benchmarks.engines import Engine, Search, Translating
-from benchmarks.machine import Memory, memory_of, timed
+from benchmarks.machine import Memory, memory_of
+from service.runtime import processor
 
 if TYPE_CHECKING:
     from benchmarks.workloads import Sentences
@@ -138,7 +139,7 @@ def serve(descriptor: int) -> None:
 
 def _perform(engine: Translating, work: Work) -> Done | Failed:
     try:
-        translations, seconds, others = timed(
+        translations, seconds, others = processor.timed(
             lambda: tuple(engine.translate(batch, work.search) for batch in work.batches)
         )
     except Exception as error:

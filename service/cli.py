@@ -20,7 +20,7 @@ from service.bulk.reading import BadLine
 from service.bulk.rows import UnknownColumn
 from service.bulk.source import BadSource
 from service.bulk.translating import BlockFailed
-from service.commands import bundles, keys, models, serve, translate
+from service.commands import bench, bundles, keys, models, serve, translate
 from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed
 from service.observability.tracing import TracingUnavailable
 from service.runtime.sessions import DeviceUnavailable
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dragoman {service.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (serve, translate, bundles, models, keys):
+    for command in (serve, translate, bundles, models, keys, bench):
         command.add_command(commands)
     return parser
 

@@ -227,6 +227,7 @@ EXTRAS_OF = {
 """Each package, and with which extras it can be imported; a longer name overrules a shorter one."""
 
 ENTRY_POINTS = {
+    "service.commands.bench",
     "service.commands.serve",
     "service.commands.translate",
     "service.ray.deployment",

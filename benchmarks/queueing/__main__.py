@@ -17,6 +17,7 @@ from benchmarks.queueing.service import isolated_service
 from benchmarks.queueing.simulation import Shape, Site
 from benchmarks.queueing.validation import PERCENTILES, Compared, Validation, requests_of
 from models.bundle.bundle import Bundle
+from service.runtime import processor
 from training.data import default_data_directory
 
 WITHIN = 0.2
@@ -41,7 +42,7 @@ def _validate(options: argparse.Namespace) -> int:
     bundle = Bundle.open(options.bundle)
     if not machine.wait_until_quiet(20):
         print("others use this machine; it will be noisy", file=sys.stderr)
-    about = f"{machine.description()}; {bundle.manifest.name}, int8"
+    about = f"{processor.description()}; {bundle.manifest.name}, int8"
     requests = requests_of(bundle, options.data)
     with isolated_service(bundle) as service:
         validation = Validation(service, requests, rounds=options.rounds, seconds=options.seconds)

@@ -29,6 +29,7 @@ from service.engine.group import EngineGroup
 from service.engine.iteration import Iteration
 from service.engine.scheduler import BatchScheduler, Scheduler
 from service.engine.types import MOST_ALTERNATIVES, DecodingOptions
+from service.loading.choices import Chooser
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, BeamBackend, TeacherForced
 from service.runtime.cuda import CudaError, CudaMemory
@@ -139,6 +140,7 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
                 cache_bytes=settings.cache_megabytes << 20,
                 memory=_memory(device, number, settings),
                 shortlist=shortlist,
+                choose=Chooser(manifest, precision, settings.state) if device == "cpu" else None,
             )
         except (CudaError, MemoryError) as error:
             raise InvalidBundle(f"{path} cannot be loaded: {error}") from error

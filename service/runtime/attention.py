@@ -17,6 +17,7 @@ from models.bundle.graphs import ENTROPIES
 from models.bundle.manifest import Precision, SpecialIds
 from service.runtime.backend import AttentionMaps
 from service.runtime.sessions import Device, open_session
+from service.runtime.variants import Variant
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class AttentionGraph:
             bundle,
             "attention",
             precision,
-            threads=1,
+            variant=Variant(threads=1),
             device=device,
             device_id=device_id,
             prepack=False,

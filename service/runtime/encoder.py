@@ -12,6 +12,7 @@ import onnxruntime
 from service.runtime.backend import Limits
 from service.runtime.binding import KeptBindings, Layout
 from service.runtime.memory import HostPool, Memory, Pool
+from service.runtime.sessions import GraphSessions
 
 _FEW_TOKENS = 128
 """Below this batch size, encoding time hardly depends on the number of tokens."""
@@ -22,16 +23,16 @@ Ids = tuple[int, ...]
 
 
 class SourceEncoder(ABC):
-    """Owns the encoder's session and the exchange block of its inputs."""
+    """Owns the encoder's sessions and the exchange block of its inputs."""
 
     def __init__(
         self,
-        session: onnxruntime.InferenceSession,
+        sessions: GraphSessions,
         memory: Memory,
         pad_id: int,
         source_length: int,
     ) -> None:
-        self._session = session
+        self._sessions = sessions
         self._memory = memory
         self._pad_id = pad_id
         self._source_length = source_length
@@ -61,14 +62,14 @@ class HostEncoder(SourceEncoder):
 
     def __init__(
         self,
-        session: onnxruntime.InferenceSession,
+        sessions: GraphSessions,
         own: HostPool,
         cross: HostPool,
         memory: Memory,
         pad_id: int,
         source_length: int,
     ) -> None:
-        super().__init__(session, memory, pad_id, source_length)
+        super().__init__(sessions, memory, pad_id, source_length)
         self._own, self._cross = own, cross
 
     def encode(self, slots: Sequence[int], sources: Sequence[Ids]) -> None:
@@ -86,7 +87,8 @@ class HostEncoder(SourceEncoder):
         length = shape[1]
         self._inputs.reserve(count * length * np.dtype(np.int32).itemsize)
         self._write(sources, shape)
-        binding = self._session.io_binding()
+        _, session = self._sessions.of(count * length)
+        binding = session.io_binding()
         place = self._memory.device, self._memory.device_id
         binding.bind_input("source_ids", *place, np.int32, shape, self._inputs.address)
         cross = self._cross
@@ -96,11 +98,11 @@ class HostEncoder(SourceEncoder):
             for name in names:
                 address = cross.place(name, slots[0])
                 binding.bind_output(name, *place, cross.element, outputs, address)
-            self._session.run_with_iobinding(binding)
+            session.run_with_iobinding(binding)
             return
         for name in names:
             binding.bind_output(name, *place)
-        self._session.run_with_iobinding(binding)
+        session.run_with_iobinding(binding)
         found = binding.get_outputs()
         cross.put([output.data_ptr() for output in found], slots, length)
 
@@ -114,7 +116,7 @@ class DeviceEncoder(SourceEncoder):
 
     def __init__(
         self,
-        session: onnxruntime.InferenceSession,
+        sessions: GraphSessions,
         own: Pool,
         cross: Pool,
         memory: Memory,
@@ -122,7 +124,7 @@ class DeviceEncoder(SourceEncoder):
         source_length: int,
         slots: int,
     ) -> None:
-        super().__init__(session, memory, pad_id, source_length)
+        super().__init__(sessions, memory, pad_id, source_length)
         self._own, self._cross = own, cross
         self._slots = slots
         self._bindings: KeptBindings[tuple[int, ...], onnxruntime.IOBinding] = KeptBindings()
@@ -143,15 +145,18 @@ class DeviceEncoder(SourceEncoder):
         addresses = (a for pool in (self._own, self._cross) for _, a in pool.arrays())
         lengths = self._own.length, self._cross.length
         shape = count, *lengths, self._inputs.address, *addresses
-        binding = self._bindings.get(shape, partial(self._bound, inputs))
-        self._session.run_with_iobinding(binding, self._memory.graph_options(shape))
+        _, session = self._sessions.of(count * length)
+        binding = self._bindings.get(shape, partial(self._bound, session, inputs))
+        session.run_with_iobinding(binding, self._memory.graph_options(shape))
 
     def close(self) -> None:
         self._bindings.clear()
         super().close()
 
-    def _bound(self, inputs: Layout) -> onnxruntime.IOBinding:
-        binding = self._session.io_binding()
+    def _bound(
+        self, session: onnxruntime.InferenceSession, inputs: Layout
+    ) -> onnxruntime.IOBinding:
+        binding = session.io_binding()
         place = self._memory.device, self._memory.device_id
         for name, (offset, shape, number) in inputs.places.items():
             binding.bind_input(name, *place, number, shape, self._inputs.address + offset)
@@ -164,7 +169,7 @@ class DeviceEncoder(SourceEncoder):
 
 
 def source_encoder(
-    session: onnxruntime.InferenceSession,
+    sessions: GraphSessions,
     own: Pool,
     cross: Pool,
     memory: Memory,
@@ -173,8 +178,8 @@ def source_encoder(
 ) -> SourceEncoder:
     """The encoder for the pools of ``memory``."""
     if isinstance(own, HostPool) and isinstance(cross, HostPool):
-        return HostEncoder(session, own, cross, memory, pad_id, limits.source_length)
-    return DeviceEncoder(session, own, cross, memory, pad_id, limits.source_length, limits.slots)
+        return HostEncoder(sessions, own, cross, memory, pad_id, limits.source_length)
+    return DeviceEncoder(sessions, own, cross, memory, pad_id, limits.source_length, limits.slots)
 
 
 def alike(lengths: Sequence[int]) -> list[list[int]]:

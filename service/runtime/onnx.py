@@ -9,9 +9,10 @@ I/O bindings of a step are kept for later steps of the same shape. Shapes: backe
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-import onnxruntime
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Dimensions, Precision
@@ -20,7 +21,9 @@ from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, S
 from service.runtime.binding import Ancestry, BatchShortlist, KeptBindings, StepBinding
 from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
-from service.runtime.sessions import int8_saturates, opener
+from service.runtime.processor import int8_saturates
+from service.runtime.sessions import GraphSessions, opener
+from service.runtime.variants import Choice, Variant
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +33,8 @@ class OnnxBackend:
 
     def __init__(
         self,
-        encoder: onnxruntime.InferenceSession,
-        step: onnxruntime.InferenceSession,
+        encoder: GraphSessions,
+        step: GraphSessions,
         dimensions: Dimensions,
         pad_id: int,
         limits: Limits,
@@ -48,6 +51,7 @@ class OnnxBackend:
         self._budget = budget = Budget(cache_bytes)
         self._own = memory.pool("self", dimensions, limits.slots, budget, element)
         self._cross = memory.pool("cross", dimensions, limits.slots, budget, element)
+        self._encodings = encoder
         self._encoder = source_encoder(encoder, self._own, self._cross, memory, pad_id, limits)
         self._inputs, self._outputs = memory.exchange(), memory.exchange()
         self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
@@ -58,7 +62,7 @@ class OnnxBackend:
         """Whether keys or values may contain NaN."""
         self._membership = 0
         """Counter that changes with the sentences in the slots."""
-        self._bindings: KeptBindings[tuple[int, int, int], StepBinding] = KeptBindings()
+        self._bindings: KeptBindings[tuple[Variant, int, int, int], StepBinding] = KeptBindings()
 
     @classmethod
     def load(
@@ -72,12 +76,14 @@ class OnnxBackend:
         cache_bytes: int = 1 << 30,
         memory: Memory | None = None,
         shortlist: Shortlist | None = None,
+        choose: Callable[[OnnxBackend, Variant], Choice] | None = None,
     ) -> OnnxBackend:
         """Open and check the encoder and step graphs of a precision.
 
         ``threads`` 0 means one for each core. The graphs run where ``memory`` is, on the CPU by
         default. Keys and values take at most ``cache_bytes``. A ``shortlist`` restricts the target
-        tokens of every sentence. Raises ``InvalidBundle`` as ``open_session`` does, and
+        tokens of every sentence. ``choose`` gets the backend and the variant that is open, and
+        returns those to use. Raises ``InvalidBundle`` as ``open_session`` does, and
         ``ValueError`` for a shortlist in fp16, whose graphs use none.
         """
         if shortlist is not None and precision == "fp16":
@@ -86,12 +92,16 @@ class OnnxBackend:
         memory = memory or HostMemory()
         if precision == "int8" and int8_saturates():
             logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
-        opened = opener(bundle, precision, threads=threads, memory=memory)
         # The graphs of other precisions have branches, which cannot be captured.
-        capture = memory.captures and precision == "fp16"
-        return cls(
-            opened(graph="encoder", capture=capture, into_slots=memory.encodes_into_slots),
-            opened(graph="step", capture=capture),
+        opened = partial(
+            opener(bundle, precision, memory=memory),
+            capture=memory.captures and precision == "fp16",
+        )
+        usual = Variant(threads)
+        encode = partial(opened, graph="encoder", into_slots=memory.encodes_into_slots)
+        backend = cls(
+            GraphSessions(encode, usual),
+            GraphSessions(partial(opened, graph="step"), usual),
             manifest.dimensions,
             manifest.special_ids.pad,
             Limits(
@@ -105,6 +115,25 @@ class OnnxBackend:
             element=np.float16 if precision == "fp16" else np.float32,
             shortlist=shortlist,
         )
+        backend._settle(choose(backend, usual) if choose else Choice(usual))
+        return backend
+
+    @property
+    def opening_seconds(self) -> float:
+        """How long the graph of the step took to open."""
+        return self._step.opening_seconds
+
+    def use(self, choice: Choice) -> None:
+        """Run steps by a choice, whose variants are opened if ``choose`` of ``load`` is running."""
+        self._step.use(choice)
+
+    def _settle(self, choice: Choice) -> None:
+        """Run all graphs by the choice, and forget what has been measured."""
+        for graph in (self._encodings, self._step):
+            graph.use(choice)
+            graph.settle()
+        self._bindings.clear()
+        self._keep(0)
 
     def encode(self, batch: EncodeBatch) -> None:
         first, count = batch.first_slot, len(batch.sources)
@@ -163,7 +192,7 @@ class OnnxBackend:
         self._own.release()
         self._cross.release()
         # Tracebacks of failed calls may hold on to the backend for a while yet.
-        del self._encoder, self._step
+        del self._encoder, self._encodings, self._step
         self._memory.close()
 
     def _keep(self, slots: int) -> None:
@@ -195,16 +224,17 @@ class OnnxBackend:
         if self._own.element == np.float16:
             # Only steps in fp16 are captured. Others may have a shortlist for each sentence.
             batch = self._memory.batch_size(sentences, self.limits.slots)
-        key = batch, rows, min(num_candidates, columns)
+        variant, session = self._step.of(batch * rows)
+        shape = batch, rows, min(num_candidates, columns)
         return self._bindings.get(
-            key,
+            (variant, *shape),
             lambda: StepBinding(
-                self._step,
+                session,
                 self._own,
                 self._cross,
                 self._memory,
                 self._inputs,
                 self._outputs,
-                *key,
+                *shape,
             ),
         )

@@ -23,7 +23,8 @@ from service.runtime.backend import Admission, CacheUse, Launch, Limits, Ranked
 from service.runtime.binding import HIDDEN, KeptBindings, Layout, visible_source
 from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
-from service.runtime.sessions import opener
+from service.runtime.sessions import GraphSessions, opener
+from service.runtime.variants import Variant
 
 _ORDERED_ENTRIES = 256
 """Up to this length, CUDA's TopK takes the lowest free entries of a cache first."""
@@ -48,7 +49,7 @@ class ResidentBackend:
 
     def __init__(
         self,
-        encoder: onnxruntime.InferenceSession,
+        encoder: GraphSessions,
         step: onnxruntime.InferenceSession,
         dimensions: Dimensions,
         pad_id: int,
@@ -142,11 +143,13 @@ class ResidentBackend:
         """
         manifest = bundle.manifest
         memory = memory or HostMemory()
-        opened = opener(bundle, precision, threads=threads, memory=memory)
-        encoder = opened(
-            graph="encoder", capture=memory.captures, into_slots=memory.encodes_into_slots
+        opened = partial(opener(bundle, precision, memory=memory), capture=memory.captures)
+        variant = Variant(threads)
+        encoder = GraphSessions(
+            partial(opened, graph="encoder", into_slots=memory.encodes_into_slots), variant
         )
-        step = opened(graph="resident", capture=memory.captures)
+        encoder.settle()
+        step = opened(graph="resident", variant=variant)
         rows = {node.name: node for node in step.get_inputs()}["sums"].shape[1]
         return cls(
             encoder,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
-import re
+import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Literal
 
 import onnxruntime
@@ -24,6 +22,8 @@ from models.bundle.graphs import (
 from models.bundle.manifest import GraphName, InvalidBundle, Precision
 from service.runtime.cuda import ARCHITECTURES, CudaError, Gpu, find_gpus
 from service.runtime.memory import Memory
+from service.runtime.processor import int8_saturates
+from service.runtime.variants import Choice, Variant
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def open_session(
     graph: GraphName,
     precision: Precision,
     *,
-    threads: int,
+    variant: Variant,
     device: Device = "cpu",
     device_id: int = 0,
     stream: int = 0,
@@ -119,14 +119,14 @@ def open_session(
     prepack: bool = True,
     into_slots: bool = False,
 ) -> onnxruntime.InferenceSession:
-    """Open a graph and check its inputs and outputs.
+    """Open a graph in a variant and check its inputs and outputs.
 
-    A ``stream`` is the CUDA stream of all runs. With ``capture``, runs are captured into CUDA
-    graphs by the id in their options. Without ``prepack`` a session is slower, but does not copy
-    the weights into the layout of matrix products. With ``into_slots``, the encoder is extended by
-    ``models.export.admission``. Raises ``InvalidBundle`` if the bundle does not
-    offer the precision, or if the graph cannot be opened or its inputs and outputs differ from the
-    manifest.
+    Where signed products overflow, int8 weights are always unsigned. A ``stream`` is the CUDA
+    stream of all runs. With ``capture``, runs are captured into CUDA graphs by the id in their
+    options. Without ``prepack`` a session is slower, but does not copy the weights into the layout
+    of matrix products. With ``into_slots``, the encoder is extended by
+    ``models.export.admission``. Raises ``InvalidBundle`` if the bundle does not offer the
+    precision, or if the graph cannot be opened or its inputs and outputs differ from the manifest.
     """
     manifest = bundle.manifest
     if precision not in manifest.precisions:
@@ -142,7 +142,7 @@ def open_session(
 
         content = admission_graph(content, dimensions, precision)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = variant.threads
     options.log_severity_level = 3
     # Idle threads of one session must not spin on the cores that another one needs.
     options.add_session_config_entry("session.force_spinning_stop", "1")
@@ -155,7 +155,7 @@ def open_session(
     )
     if not prepack:
         options.add_session_config_entry("session.disable_prepacking", "1")
-    if precision == "int8" and int8_saturates():
+    if precision == "int8" and (variant.unsigned or int8_saturates()):
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session = onnxruntime.InferenceSession(
@@ -189,18 +189,49 @@ def open_session(
 
 
 def opener(
-    bundle: Bundle, precision: Precision, *, threads: int, memory: Memory
+    bundle: Bundle, precision: Precision, *, memory: Memory
 ) -> Callable[..., onnxruntime.InferenceSession]:
     """``open_session`` for graphs that run where ``memory`` is, in the order of its work."""
     return partial(
         open_session,
         bundle,
         precision=precision,
-        threads=threads,
         device="cuda" if memory.device == "cuda" else "cpu",
         device_id=memory.device_id,
         stream=memory.stream,
     )
+
+
+class GraphSessions:
+    """The sessions of one graph, one for each variant in use."""
+
+    def __init__(
+        self, open_in: Callable[..., onnxruntime.InferenceSession], variant: Variant
+    ) -> None:
+        """``open_in`` opens the graph in the ``variant`` given by that name."""
+        self._open_in: Callable[..., onnxruntime.InferenceSession] | None = open_in
+        started = time.perf_counter()
+        self._sessions = {variant: open_in(variant=variant)}
+        self.opening_seconds = time.perf_counter() - started
+        self._choice = Choice(variant)
+
+    def of(self, rows: int) -> tuple[Variant, onnxruntime.InferenceSession]:
+        """What a run with so many rows uses."""
+        variant = self._choice.of(rows)
+        return variant, self._sessions[variant]
+
+    def use(self, choice: Choice) -> None:
+        """Open the variants of the choice that are not open; raises as ``open_session`` does."""
+        for variant in choice.variants - self._sessions.keys():
+            if self._open_in is None:
+                raise RuntimeError(f"{variant} was not opened before the choice was final")
+            self._sessions[variant] = self._open_in(variant=variant)
+        self._choice = choice
+
+    def settle(self) -> None:
+        """Close the variants that are not in use, and free what opens others."""
+        self._open_in = None
+        self._sessions = {v: self._sessions[v] for v in self._choice.variants}
 
 
 def _beam_of(resident: Signature) -> int:
@@ -231,14 +262,6 @@ def _providers(
     if capture:
         settings["enable_cuda_graph"] = 1
     return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"]
-
-
-def int8_saturates(cpu: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether int8 products overflow here: x86-64 without VNNI adds pairs in 16 bits."""
-    if platform.machine() != "x86_64" or not cpu.exists():
-        return False
-    found = re.search(r"^flags\s*:(.*)$", cpu.read_text(encoding="utf-8"), re.MULTILINE)
-    return found is not None and not {"avx512_vnni", "avx_vnni"} & set(found[1].split())
 
 
 def _signature_of(session: onnxruntime.InferenceSession) -> Signature:

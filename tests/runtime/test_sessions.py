@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import onnxruntime
@@ -13,31 +11,8 @@ from service.runtime.sessions import (
     DeviceUnavailable,
     available_device,
     chosen_gpus,
-    int8_saturates,
     usable_gpus,
 )
-
-
-@pytest.mark.parametrize(
-    ("flags", "saturates"),
-    [
-        ("fpu sse avx2 avx512f avx512_vnni", False),
-        ("fpu sse avx2 avx_vnni", False),
-        ("fpu sse avx2 avx512f", True),
-    ],
-)
-def test_int8_saturates_on_x86_64_without_vnni(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, saturates: bool
-) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    cpu = tmp_path / "cpuinfo"
-    cpu.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbogomips\t: 5192\n")
-    assert int8_saturates(cpu) is saturates
-
-
-def test_int8_does_not_saturate_on_other_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert not int8_saturates()
 
 
 class FakeDriver:
