@@ -1,4 +1,4 @@
-"""Baseline training loop on ``nn.Transformer``, as in tutorials, to compare ours with.
+"""Baseline ``nn.Transformer`` with its training step, as in tutorials, to compare ours with.
 
 It has none of our optimisations: padding and causal masks are tensors, logits are computed at every
 position, the loss is torch's with label smoothing, batches are moved on demand, and the loss is

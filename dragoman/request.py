@@ -1,4 +1,4 @@
-"""``Call``: one HTTP request with the parser of its response. Sends nothing."""
+"""``Call``: an HTTP request and the parser of its response; the clients send it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures which figures, symbols and placeholders of short inputs and news a bundle keeps.
+"""Counts the inputs whose figures, symbols and placeholders a bundle keeps; in news, figures.
 
     python -m benchmarks.fidelity [--model NAME ... | --bundle PATH ...] [--direction de-en ...]
 

@@ -1,4 +1,4 @@
-"""Judges whether a translation keeps what must not change, and whether it is hallucinated.
+"""Judges whether a translation keeps figures, symbols and layout, and whether it hallucinates.
 
 A rule is a function that returns whether a pair of texts violates it. Matched characters are
 consumed in this order: verbatim spans, figures, symbols. What is left must hold no further figure.

@@ -1,4 +1,4 @@
-"""CTranslate2 server with one of two ways of batching: ``python -m benchmarks.peers.server``.
+"""CTranslate2 server to compare with: one call per request, or requests batched in a window.
 
 ``libretranslate`` batches as LibreTranslate with Argos Translate does. Each request has a thread,
 the translator processes one request at a time, and its batches hold 32 tokens of that request.

@@ -1,4 +1,4 @@
-"""SentencePiece tokenizer shared by training and serving: text to token ids and back.
+"""SentencePiece tokenizer of training and serving: training it, text to token ids and back.
 
 It adds neither ``bos`` nor ``eos``; callers add them. A lossless tokenizer spells a character
 without a piece as its UTF-8 bytes. Any other tokenizer makes it ``unk``, which is decoded to " ⁇ ".

@@ -1,4 +1,4 @@
-"""Bounded pool of threads that parse, split and tokenise texts, cancellable between sentences.
+"""Bounded pool of threads that prepares long texts, cancellable between sentences.
 
 Short texts are processed on the event loop, because a thread costs more than they do. The pool is
 separate from asyncio's default pool, so that long texts delay neither files nor reloads.

@@ -1,4 +1,4 @@
-"""Translates requests: detects languages, leases models, admits, decodes and streams sentences.
+"""Translates requests: detects languages, leases models, checks capacity, decodes, streams.
 
 A request's sentences are admitted all together or not at all. They are decoded concurrently with
 those of other requests; batch composition does not change a translation. Without a direct model,

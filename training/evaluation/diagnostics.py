@@ -1,4 +1,4 @@
-"""Counts translation defects: wrong length, repetition loops, copied sources, unknown pieces.
+"""Counts translation defects (length, loops, copied sources, unknown pieces); BLEU by length.
 
 Words are those of BLEU's tokenizer for the target language, which makes punctuation marks words
 too. A content word is a word with a letter or a digit.

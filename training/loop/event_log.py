@@ -1,4 +1,4 @@
-"""Event log of a run as JSON lines and TensorBoard scalars, both rewound on resuming."""
+"""Log of a run as JSON lines and TensorBoard scalars; resuming removes the steps to repeat."""
 
 from __future__ import annotations
 

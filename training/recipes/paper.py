@@ -1,4 +1,4 @@
-"""Recipes of "Attention Is All You Need" (Vaswani et al., 2017), table 3 and section 5.
+"""Recipes of "Attention Is All You Need" (Vaswani et al., 2017): base and big, two corpora.
 
 The paper speaks of "about 37,000" shared pieces for English–German. With exactly so many, the
 networks have 63.1 and 214.2 million parameters, where table 3 has 65 and 213. The 38,400 used here

@@ -1,4 +1,4 @@
-"""Inserts glossary terms that constrained decoding missed, and updates the word alignment.
+"""Replaces the words aligned with a missing glossary term by the term; updates the alignment.
 
 The vocabulary may lack a term's letters, the length limit may leave no room for it, and
 hypotheses that were not forced may lack it. A forced hypothesis may repeat the term or continue
