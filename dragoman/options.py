@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
 Texts = list[str] | tuple[str, ...]
@@ -69,6 +69,8 @@ class TranslateOptions(DecodingOptions, total=False):
 
     format: Literal["text", "html"]
     """With ``html``, tags are kept and placed around the aligned words."""
+    glossary: Mapping[str, str]
+    """Terms of the source and what to write for them."""
     prefix: str
     """Beginning of the translation of a single text, kept character by character."""
     alternatives: int

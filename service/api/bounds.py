@@ -27,6 +27,9 @@ TAG_CHARACTERS = 4_000
 """In all names of tags of one field."""
 GLOSSARIES = 5
 """In one request."""
+TERMS = 1_000
+TERM_CHARACTERS = 50_000
+"""In all terms of a request."""
 CONTEXT_CHARACTERS = 100_000
 INSTRUCTIONS = 10
 INSTRUCTION_CHARACTERS = 300
@@ -80,6 +83,8 @@ BOUNDS = (
     Bound("names of tags in a field", "items", TAGS, fields=_TAGS),
     Bound("names of tags in a field, together", "characters", TAG_CHARACTERS, fields=_TAGS),
     Bound("glossaries of a request", "items", GLOSSARIES, fields=("glossary_ids",)),
+    Bound("terms in a request", "items", TERMS, fields=("glossary",)),
+    Bound("terms in a request, together", "characters", TERM_CHARACTERS, fields=("glossary",)),
     Bound("context", "characters", CONTEXT_CHARACTERS, fields=("context",)),
     Bound("instructions", "items", INSTRUCTIONS, fields=("custom_instructions",)),
     Bound("instruction", "characters", INSTRUCTION_CHARACTERS),

@@ -29,8 +29,17 @@ def parse(text: str, entries_format: EntriesFormat, pair: LanguagePair) -> tuple
     Empty lines are skipped. CSV is quoted as in RFC 4180. It may name the languages of both terms
     in a third and fourth column, which must match ``pair``.
     """
-    text = text.removeprefix(_BYTE_ORDER_MARK)
-    lines = _tsv_lines(text) if entries_format == "tsv" else _csv_lines(text, pair)
+    if entries_format == "tsv":
+        return parse_tsv(text)
+    return _read(_csv_lines(text.removeprefix(_BYTE_ORDER_MARK), pair))
+
+
+def parse_tsv(text: str) -> tuple[Term, ...]:
+    """``parse`` of TSV, which names no languages."""
+    return _read(_tsv_lines(text.removeprefix(_BYTE_ORDER_MARK)))
+
+
+def _read(lines: Iterable[tuple[int, tuple[str, str]]]) -> tuple[Term, ...]:
     terms: list[Term] = []
     first_line: dict[str, int] = {}
     for number, (source, target) in lines:

@@ -39,6 +39,11 @@ def unbounded(name: str, schema: dict[str, Any]) -> Iterator[str]:
                 if "maxItems" not in choice:
                     yield name
                 yield from unbounded(f"{name}[]", choice["items"])
+            case "object" if "additionalProperties" in choice:
+                if "maxProperties" not in choice:
+                    yield name
+                yield from unbounded(f"{name}[]", choice["propertyNames"] | {"type": "string"})
+                yield from unbounded(f"{name}[]", choice["additionalProperties"])
             case "object":
                 for below, field in choice["properties"].items():
                     yield from unbounded(below, field)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from itertools import starmap
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -18,7 +19,7 @@ from pydantic import BeforeValidator, Field
 from service.api import schemas
 from service.api.access import Access
 from service.api.attention_answers import ConfidenceAnswer
-from service.api.bounds import RequestLimits
+from service.api.bounds import TERM_CHARACTERS, TERMS, RequestLimits
 from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
 from service.api.libretranslate.languages import DetectionAnswer, detected, read, read_source
 from service.api.metering import MeteredTranslator
@@ -30,12 +31,14 @@ from service.api.responses import json_bytes, refusals
 from service.api.schemas import Answer, answer_of
 from service.api.streaming import Event, EventStream
 from service.observability.logging import request_id
+from service.state.entries import LONGEST_TERM_BYTES, parse_tsv, validate
+from service.state.errors import InvalidGlossary
 from service.translation.catalogue import Catalogue
 from service.translation.confidence import Confidence, joined
 from service.translation.markup import PLAIN, Markup
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
-from service.translation.types import Part, TranslateRequest, Translation, longest
+from service.translation.types import Part, Term, TranslateRequest, Translation, longest
 
 _HTML = Markup("html")
 _LONGEST_SHOWN = 40
@@ -53,6 +56,13 @@ def _format(value: Any) -> Any:
     return value or None
 
 
+_Term = Annotated[str, Field(min_length=1, max_length=LONGEST_TERM_BYTES)]
+_Terms = (
+    Annotated[dict[_Term, _Term], Field(max_length=TERMS)]
+    | Annotated[str, Field(max_length=TERM_CHARACTERS)]
+)
+
+
 class TranslateParameters(DecodingParameters):
     q: str | list[str] = Field(
         description="The text, or a list of texts (JSON only).",
@@ -67,6 +77,12 @@ class TranslateParameters(DecodingParameters):
     )
     format: Annotated[Literal["text", "html"] | None, BeforeValidator(_format)] = Field(
         None, description="`text` if not given; in `html`, tags stay where they belong."
+    )
+    glossary: _Terms | None = Field(
+        None,
+        description="Terms of the source and what to write for them, or lines of text with both, "
+        "separated by a tab.",
+        examples=[{"Wiese": "lawn"}],
     )
     prefix: str | None = Field(
         None,
@@ -110,6 +126,7 @@ class TranslateParameters(DecodingParameters):
             self.model,
             self.overrides(self.hypotheses),
             _HTML if self.format == "html" else PLAIN,
+            terms=_terms(self.glossary or {}),
             priority=self.priority or "interactive",
             prefix=self.prefix or "",
             confidence=self.confidence or False,
@@ -126,6 +143,8 @@ def _parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
         raise BadRequest(
             "Invalid request: confidence parameter is of plain text; leave out format html"
         )
+    if parameters.confidence and parameters.glossary:
+        raise BadRequest("Invalid request: glossary parameter excludes confidence")
     if parameters.prefix:
         limits.check([parameters.prefix])
         if len(parameters.texts) != 1:
@@ -134,6 +153,28 @@ def _parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
             if getattr(parameters, name):
                 raise BadRequest(f"Invalid request: prefix parameter excludes {name}")
     return parameters
+
+
+def _terms(glossary: dict[str, str] | str) -> tuple[Term, ...]:
+    """The terms of the field; raises ``BadRequest`` that names the one that is wrong."""
+    try:
+        if isinstance(glossary, str):
+            terms = parse_tsv(glossary)
+        else:
+            terms = validate(starmap(Term, glossary.items()))
+    except InvalidGlossary as error:
+        raise BadRequest(f"Invalid request: glossary parameter: {error}") from error
+    characters = sum(len(term.source) + len(term.target) for term in terms)
+    for size, limit, unit in (
+        (len(terms), TERMS, "terms"),
+        (characters, TERM_CHARACTERS, "characters"),
+    ):
+        if size > limit:
+            raise BadRequest(
+                f"Invalid request: glossary parameter has {size:,} {unit}; at most {limit:,} are "
+                "possible, and more in a glossary that is kept"
+            )
+    return terms
 
 
 FinishedBy = Literal["complete", "length"]
