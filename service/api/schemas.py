@@ -190,7 +190,11 @@ def _form(schema: dict[str, Any], *, lists: bool) -> dict[str, Any]:
     properties = {}
     for name, field in schema["properties"].items():
         about = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
-        choices = [each for each in field.get("anyOf", [{}]) if each != _NULL]
+        choices = [
+            each
+            for each in field.get("anyOf", [{}])
+            if each != _NULL and each.get("type") != "object"
+        ]
         arrays = [each for each in choices if each.get("type") == "array"]
         others = [each for each in choices if each not in arrays]
         choices = arrays if arrays and lists else others

@@ -160,8 +160,10 @@ _QUOTED_END = rf'(?:[^\s"{_CONTROLS}]|"")'
 _QUOTED = f'"{_term(_QUOTED_END, f"""(?:[^"{_CONTROLS}]|"")""", _QUOTED_END)}"'
 _COLUMN = f"(?:{_CELL}|{_QUOTED})"
 
+TERM_PATTERN = f"^{_BARE}$"
+TSV_PATTERN = _lines(rf"{_BARE}\t{_BARE}")
 _PATTERNS = {
-    "tsv": _lines(rf"{_BARE}\t{_BARE}"),
+    "tsv": TSV_PATTERN,
     "csv": _lines(f"{_COLUMN},{_COLUMN}"),
 }
 

@@ -100,6 +100,11 @@ REFUSALS = (
         "what a prefix goes with depends on other fields",
     ),
     Refusal(
+        ("POST /translate",),
+        "glossary (parameter excludes|needs a model)|line [0-9]+: .* already|the source term",
+        "what terms go with depends on other fields; they are unique, and names have no pattern",
+    ),
+    Refusal(
         ("GET /v2/translate", "POST /v2/translate"),
         "the XML is not well formed",
         "JSON Schema knows no XML",

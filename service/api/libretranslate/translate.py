@@ -31,7 +31,7 @@ from service.api.responses import json_bytes, refusals
 from service.api.schemas import Answer, answer_of
 from service.api.streaming import Event, EventStream
 from service.observability.logging import request_id
-from service.state.entries import LONGEST_TERM_BYTES, parse_tsv, validate
+from service.state.entries import LONGEST_TERM_BYTES, TERM_PATTERN, TSV_PATTERN, parse_tsv, validate
 from service.state.errors import InvalidGlossary
 from service.translation.catalogue import Catalogue
 from service.translation.confidence import Confidence, joined
@@ -56,10 +56,20 @@ def _format(value: Any) -> Any:
     return value or None
 
 
-_Term = Annotated[str, Field(min_length=1, max_length=LONGEST_TERM_BYTES)]
+_Source = Annotated[str, Field(min_length=1, max_length=LONGEST_TERM_BYTES)]
+_Target = Annotated[
+    str, Field(max_length=LONGEST_TERM_BYTES, json_schema_extra={"pattern": TERM_PATTERN})
+]
 _Terms = (
-    Annotated[dict[_Term, _Term], Field(max_length=TERMS)]
-    | Annotated[str, Field(max_length=TERM_CHARACTERS)]
+    Annotated[dict[_Source, _Target], Field(max_length=TERMS, examples=[{"Wiese": "lawn"}])]
+    | Annotated[
+        str,
+        Field(
+            max_length=TERM_CHARACTERS,
+            examples=["Wiese\tlawn"],
+            json_schema_extra={"pattern": TSV_PATTERN},
+        ),
+    ]
 )
 
 
@@ -80,9 +90,8 @@ class TranslateParameters(DecodingParameters):
     )
     glossary: _Terms | None = Field(
         None,
-        description="Terms of the source and what to write for them, or lines of text with both, "
-        "separated by a tab.",
-        examples=[{"Wiese": "lawn"}],
+        description="Terms of the source and what to write for them; as text, a line for each term "
+        "with a tab between both.",
     )
     prefix: str | None = Field(
         None,
