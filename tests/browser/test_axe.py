@@ -74,3 +74,8 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.page.keyboard.press("Alt+ArrowDown")
     expect(visit.find(".likely").first).to_be_visible()
     assert serious(visit, axe) == []
+    visit.page.keyboard.press("Escape")
+    visit.find("#glossary-button").click()
+    visit.find("#glossary-rows input").first.fill("Wiese")
+    assert serious(visit, axe) == []
+    assert visit.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")

@@ -5,13 +5,14 @@ import { Server } from "./api.js";
 import { Attention } from "./attention.js";
 import { element, localise } from "./dom.js";
 import { Files } from "./files.js";
+import { Glossary } from "./glossary.js";
 import { showLanguages } from "./languages.js";
 import { recall, recallDraft, remember, rememberDraft } from "./memory.js";
 import { Models } from "./models.js";
 import { Key, announce, showHints, showProblem } from "./notices.js";
 import { Sentences } from "./sentences.js";
 import { copy, dropLink, readLink, writeLink } from "./sharing.js";
-import { DETECT, Store, inputs, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
+import { DETECT, Store, draft, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
 import { Steering } from "./steering.js";
 import { TABLES, language, nativeName, speak, t } from "./strings.js";
 import { scrollTogether, showSource, showTranslation } from "./texts.js";
@@ -35,6 +36,7 @@ showHints(store, { format: setFormat, translateTo: (target) => choose(pair(store
 announce(store);
 new Key(server, store, again);
 new Files(server, store);
+new Glossary(store, () => translating.soon());
 new Models(server);
 new Sentences(server, store);
 new Typing(server, store);
@@ -159,7 +161,7 @@ async function begin() {
     return;
   }
   restore();
-  store.watch(inputs, (draft) => rememberDraft(draft.text ? draft : null));
+  store.watch(draft, (written) => rememberDraft(written.text ? written : null));
 }
 
 begin();

@@ -21,6 +21,8 @@ const START = Object.freeze({
   target: "",
   text: "",
   format: "text",
+  /* Terms of the user, `[source, target]`, by pair of languages. */
+  glossaries: recall("glossaries", {}),
   doubts: recall("doubts", true),
   why: false,
   sentence: 0,
@@ -114,6 +116,20 @@ export const maySwap = (state) =>
   Boolean(spoken(state)) && spoken(state) !== state.target
   && targetsOf(state, state.target).includes(spoken(state));
 
+/* Glossaries */
+
+export const pairName = (source, target) => `${source}>${target}`;
+
+export const inPair = (state, source, target) => state.glossaries[pairName(source, target)] ?? [];
+
+/** The terms for a translation; while the language is still to be detected, those of every source. */
+export const terms = ({ source, target, glossaries }) => (source === DETECT
+  ? Object.entries(glossaries).flatMap(([name, found]) => (name.endsWith(pairName("", target)) ? found : []))
+  : inPair({ glossaries }, source, target));
+
+/** The field of a request for the terms of its inputs. */
+export const glossary = ({ terms: found }) => (found.length ? { glossary: Object.fromEntries(found) } : {});
+
 /* Texts */
 
 export const length = (state) => [...state.text].length;
@@ -122,10 +138,13 @@ export const tooLong = (state) => state.limit >= 0 && length(state) > state.limi
 
 export const looksLikeHtml = (state) => TAG.test(state.text);
 
-export const inputs = (state) =>
+/** What the user gives to a translation, and can take back. */
+export const draft = (state) =>
   Object.fromEntries(INPUTS.map((name) => [name, state[name]]));
 
-/** Whether the result is the one of another text, language or format than chosen now. */
+export const inputs = (state) => ({ ...draft(state), terms: terms(state) });
+
+/** Whether the result is the one of another text, language, format or glossary than chosen now. */
 export const stale = (state) =>
   state.result !== null && !same(state.result.inputs, inputs(state));
 
@@ -138,7 +157,8 @@ export function query(state) {
     source,
     target,
     format,
-    ...(state.doubts && format !== "html" ? { confidence: true } : {}),
+    ...glossary(inputs(state)),
+    ...(state.doubts && format !== "html" && !terms(state).length ? { confidence: true } : {}),
     ...(state.why ? { attention: true } : {}),
     ...(q.length > STREAMED_FROM ? { stream: true } : {}),
   };
@@ -173,7 +193,7 @@ export function sentencesOf({ result }) {
 
 /* Undo */
 
-const moment = (state) => ({ ...inputs(state), result: state.result });
+const moment = (state) => ({ ...draft(state), result: state.result });
 
 /** The changes of `patch`, which replaces a text or languages and can be undone. */
 export const undoable = (state, patch) =>
