@@ -354,3 +354,8 @@ def test_pieces_are_mapped_to_words_for_any_tokenization(visit: Visit) -> None:
         }"""
     )
     assert owners == [-1, 0, 1, 1, -1, 2, 2, 3, 4, -1, 4, 5, -1]
+
+
+def test_tag_of_the_language_to_write_is_shown_as_such(visit: Visit) -> None:
+    visit.explain()
+    expect(visit.find("#heat-map .heat-columns span").first).to_have_text("→ en")

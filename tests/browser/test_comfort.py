@@ -287,3 +287,20 @@ def test_theme_chosen_in_one_tab_is_followed_by_others(visitor: Visitor) -> None
     tab.open()
     visit.find("#theme").click()
     expect(tab.find("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_names_of_languages_are_whole_on_a_phone(visitor: Visitor) -> None:
+    visit = visitor(viewport={"width": 360, "height": 740}, is_mobile=True, locale="fr-FR")
+    visit.open("#source=de&target=en&text=" + TEXT)
+    for menu in visit.find(".languages select").all():
+        chosen = menu.evaluate("menu => menu.selectedOptions[0].text")
+        assert chosen in ("Allemand", "Anglais")
+        width = """(menu) => {
+            const context = new OffscreenCanvas(1, 1).getContext("2d");
+            const { font, paddingLeft, paddingRight } = getComputedStyle(menu);
+            context.font = font;
+            const text = context.measureText(menu.selectedOptions[0].text).width;
+            return [text, menu.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight)];
+        }"""
+        text, room = menu.evaluate(width)
+        assert text <= room

@@ -10,9 +10,12 @@ const RECENT = 4;
 
 export const nameOf = (code) => sentenceCase(languageName(code));
 
+/* Where there is no room for both, names are those of the page's language. */
+const narrow = matchMedia("(max-width: 44rem)").matches;
+
 const choice = (code) => {
   const [name, native] = [nameOf(code), sentenceCase(nativeName(code))];
-  return [code, name === native ? name : `${name} · ${native}`];
+  return [code, name === native || narrow ? name : `${name} · ${native}`];
 };
 
 /** Show the languages of the state; `choose(source, target)` is called with chosen ones. */

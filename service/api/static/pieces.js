@@ -2,11 +2,15 @@
 
 const WORD_START = "\u2581";
 const SPECIAL = new Map([["<s>", "start"], ["</s>", "end"], ["<unk>", "unknown"], ["<pad>", "padding"]]);
+/** Pieces that name the language to write: `<2en>`, `>>deu<<`, `__fr__`. */
+const TAG = /^(?:<2([\w-]+)>|>>([\w-]+)<<|__([\w-]+)__)$/;
 const FAR = 16;
 
 /** Display form of a piece: `text`, and whether it stands for no text. */
 export function written(piece) {
   if (SPECIAL.has(piece)) return { text: SPECIAL.get(piece), special: true };
+  const [language] = (TAG.exec(piece) ?? []).slice(1).filter(Boolean);
+  if (language) return { text: `→ ${language}`, special: true };
   const bare = bareText(piece);
   if (!bare) return { text: "␣", special: true };
   const continues = !piece.startsWith(WORD_START) && /[\p{L}\p{N}]/u.test(bare);
