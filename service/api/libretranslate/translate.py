@@ -135,7 +135,7 @@ class TranslateParameters(DecodingParameters):
             self.model,
             self.overrides(self.hypotheses),
             _HTML if self.format == "html" else PLAIN,
-            terms=_terms(self.glossary or {}),
+            terms=_terms(self.glossary) if self.glossary else (),
             priority=self.priority or "interactive",
             prefix=self.prefix or "",
             confidence=self.confidence or False,
