@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from models.bundle.manifest import Precision
+from service.runtime import processor
 
 if TYPE_CHECKING:
     from benchmarks.workloads import Sentences
@@ -97,12 +99,23 @@ class _OpenDragoman:
         self._runner.close()
 
 
-SETTINGS: dict[str, dict[str, str]] = {
-    "default": {},
-    "oneDNN+AVX512": {"CT2_FORCE_CPU_ISA": "AVX512", "CT2_USE_MKL": "0"},
-    "MKL+AVX512": {"CT2_FORCE_CPU_ISA": "AVX512", "CT2_USE_MKL": "1"},
-}
-"""Options of CTranslate2 that it reads from the environment once per process."""
+def settings(flags: Collection[str]) -> dict[str, dict[str, str]]:
+    """CTranslate2's settings to try on a processor with these instruction sets.
+
+    By default it takes MKL on Intel's processors alone, and AVX-512 not on all that have it.
+    """
+    for flag, name in (("avx512f", "AVX512"), ("avx2", "AVX2")):
+        if flag in flags:
+            return {
+                "default": {},
+                f"oneDNN+{name}": {"CT2_FORCE_CPU_ISA": name, "CT2_USE_MKL": "0"},
+                f"MKL+{name}": {"CT2_FORCE_CPU_ISA": name, "CT2_USE_MKL": "1"},
+            }
+    return {"default": {}}
+
+
+SETTINGS = settings(processor.flags())
+"""Options of CTranslate2 that it reads from the environment once per process, by name."""
 
 
 @dataclass(frozen=True, slots=True)

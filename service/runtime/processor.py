@@ -36,6 +36,8 @@ def description() -> str:
     """Name and cores of the processor, and the instruction sets that decide how fast int8 is."""
     name = _field("model name", _CPUINFO) or platform.processor() or platform.machine()
     known = {
+        "avx2": "AVX2",
+        "avx512f": "AVX-512",
         "avx512_vnni": "AVX-512 VNNI",
         "avx_vnni": "AVX VNNI",
         "amx_int8": "AMX",

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import online
 from benchmarks.contest import LengthsDiffer, Pair, check_lengths, least_disturbed
+from benchmarks.engines import settings
 from benchmarks.offline import all_cells
 from benchmarks.online import Level, find_highest_rate, highest_rate
 from benchmarks.worker import Done
@@ -55,3 +56,18 @@ def test_the_highest_rate_is_found_between_those_that_pass_and_those_that_fail(
     for start in (4.0, 100.0):
         levels = find_highest_rate("", None, start, 8.0)  # type: ignore[arg-type]
         assert highest_rate(levels) == pytest.approx(33, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sets"),
+    [({"avx2", "avx512f"}, {"AVX512"}), ({"avx2", "fma"}, {"AVX2"}), ({"asimddp"}, set())],
+)
+def test_peer_is_tried_with_the_instruction_sets_of_the_processor(
+    flags: set[str], sets: set[str]
+) -> None:
+    tried = settings(flags)
+    assert tried["default"] == {}
+    assert {each["CT2_FORCE_CPU_ISA"] for each in tried.values() if each} == sets
+    assert {each["CT2_USE_MKL"] for each in tried.values() if each} == (
+        {"0", "1"} if sets else set()
+    )
