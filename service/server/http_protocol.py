@@ -7,10 +7,10 @@ import functools
 import logging
 import resource
 import sys
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,9 @@ _TOO_MANY = (
 )
 
 
+_CONTINUE = b"HTTP/1.1 100 Continue"
+_MOST_HEAD_BYTES = 1 << 16
+"""Of a request's head, and of what is neither head nor content of a body."""
 _FREE_PIECES = 4_000
 _LEAST_BYTES = 16
 """A body may come in ``_FREE_PIECES`` pieces of any size, and in more of 16 bytes on average. Each
@@ -46,46 +49,48 @@ def _file_limit() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
-class _Connection(h11.Connection):
-    """Refuses a body in tiny chunks as a violation of the protocol.
+class _InvalidRequest(Exception):
+    """Raised in a callback of the parser, which then reports an error."""
 
-    The head of a response goes out with what follows it, because a write to a socket takes as long
-    as some layers of the service together.
+
+class _JoinedHead:
+    """Transport of one response, whose head goes out with what follows it.
+
+    A write to a socket takes as long as some layers of the service together.
     """
 
-    _pieces = 0
-    _bytes = 0
-    _head = b""
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        """Held back; empty once it was written."""
 
-    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
-        output = super().send_with_data_passthrough(event)
-        if output is None:
-            return None
-        if isinstance(event, h11.Response):
-            self._head = b"".join(output)
-            return []
-        head, self._head = self._head, b""
-        return [head, *output]
+    def write(self, data: bytes) -> None:
+        if self._head is None and not data.startswith(_CONTINUE):
+            self._head = data
+        elif self._head:
+            self._transport.write(self._head + data)
+            self._head = b""
+        else:
+            self._transport.write(data)
 
-    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            self._pieces = self._bytes = 0
-        elif isinstance(event, h11.Data):
-            self._pieces += 1
-            self._bytes += len(event.data)
-            if self._pieces > max(_FREE_PIECES, self._bytes / _LEAST_BYTES):
-                raise h11.RemoteProtocolError("the body comes in tiny chunks")
-        return event
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._head:
+            self.write(b"")
+        self._transport.close()
 
 
-class PatientProtocol(H11Protocol):
+class PatientProtocol(HttpToolsProtocol):
     """Closes the connection if a request head is incomplete after ``head_seconds``.
 
     uvicorn waits for ever, so a few thousand clients that each send half a line could use up the
     process's file descriptors. ``BodyLimit`` limits bodies. Beyond ``most_connections``, the
     connection that has been idle longest is closed for each new one, or the new one is refused if
-    all are in use. Garbage after a request is no error.
+    all are in use. Garbage after a request is no error. The parser bounds neither heads nor
+    trailers, so that their bytes are counted here; a request has one host, and its body does not
+    come in tiny chunks.
     """
 
     head_seconds: ClassVar[float] = 20.0
@@ -106,7 +111,10 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._waiting: asyncio.TimerHandle | None = None
         self._active = self.loop.time()
-        self.conn = _Connection(h11.SERVER, self.conn._max_incomplete_event_size)
+        self._in_head = True
+        """Whether the first byte of a request came and its last line did not, or nothing came."""
+        self._received = self._content = self._pieces = 0
+        """Bytes of the request, of them in its body, and pieces of the body."""
         super().connection_made(cast(asyncio.Transport, transport))
         self._wait_for_head()
         if len(self.connections) > max(1, most_connections() // self.most_share):
@@ -132,22 +140,71 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._active = self.loop.time()
+        self._unset_keepalive_if_required()
+        self._received += len(data)
         try:
-            super().data_received(data)
-        except h11.LocalProtocolError:
-            # uvicorn answers invalid bytes with 400, which fails once a response has begun.
-            self.transport.close()
+            self.parser.feed_data(data)
+            self._check_size()
+        except httptools.HttpParserUpgrade as upgrade:
+            # The parser would read neither the body nor another request.
+            self.parser = httptools.HttpRequestParser(self)
+            self.data_received(self._without_upgrade() + data[upgrade.args[0] :])
+        except (httptools.HttpParserError, _InvalidRequest):
+            self.send_400_response("Invalid HTTP request received.")
         self._wait_for_head()
+
+    def _check_size(self) -> None:
+        around = self._received - self._content
+        if around > (_MOST_HEAD_BYTES if self._in_head else _MOST_HEAD_BYTES + self._content):
+            raise _InvalidRequest("the head or the trailer is too long")
+
+    def _without_upgrade(self) -> bytes:
+        """The head of the request, which is answered as if it had no ``Upgrade``."""
+        lines = [b" ".join((self.scope["method"].encode(), self.url, b"HTTP/1.1"))]
+        lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join((*lines, b"", b""))
 
     def send_400_response(self, msg: str) -> None:
         # The request with the invalid body may not have been answered yet, and no longer can be.
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.close()
+                return
         super().send_400_response(msg)
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """The request is answered as without ``Upgrade``; uvicorn would log two lines for each."""
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._received = self._content = self._pieces = 0
+
+    def on_headers_complete(self) -> None:
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):
+            raise _InvalidRequest("a request has one host")
+        if self.parser.should_upgrade():
+            self.scope["method"] = self.parser.get_method().decode("ascii")
+            if self.scope["method"] == "CONNECT":
+                raise _InvalidRequest("this is no proxy")
+            return
+        super().on_headers_complete()
+        self._in_head = False
+        self._received = 0
+        # Nothing follows the head of an answer to HEAD.
+        if self.scope["method"] != "HEAD":
+            self.cycle.transport = cast(Any, _JoinedHead(self.transport))
+
+    def on_body(self, body: bytes) -> None:
+        self._content += len(body)
+        self._pieces += 1
+        if self._pieces > max(_FREE_PIECES, self._content / _LEAST_BYTES):
+            raise _InvalidRequest("the body comes in tiny chunks")
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -155,7 +212,7 @@ class PatientProtocol(H11Protocol):
 
     def _wait_for_head(self) -> None:
         """Start the timer at the connection or first byte; stop it at the end of the head."""
-        if self.conn.their_state is not h11.IDLE:
+        if not self._in_head:
             self._stop_waiting()
         elif self._waiting is None:
             self._waiting = self.loop.call_later(self.head_seconds, self._give_up)

@@ -193,6 +193,24 @@ def test_unknown_upgrade_is_ignored_and_not_logged(server: Server) -> None:
     assert "pgrade" not in server.log.read_text(encoding="utf-8")
 
 
+def test_requests_after_an_ignored_upgrade_are_answered(server: Server) -> None:
+    upgrading = WHOLE.replace(b"host: x\r\n", b"host: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n")
+    probe = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"
+    assert talk(server, upgrading, probe + probe, ends(WHOLE)) == [200] * 4
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_head_requests_are_answered_without_a_body(server: Server, keep: bool) -> None:
+    probe = b"HEAD /livez HTTP/1.1\r\nhost: x\r\n\r\n"
+    assert talk(server, probe * keep, ends(probe)) == [200] * (1 + keep)
+
+
+def test_endless_trailer_is_refused(server: Server) -> None:
+    trailer = CHUNKED + b"2\r\n{}\r\n0\r\n" + b"x: y\r\n" * 200_000
+    assert talk(server, trailer) in ([], [400])
+    assert answers(server)
+
+
 def test_idle_connections_do_not_block_requests(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(400):
