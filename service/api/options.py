@@ -7,6 +7,7 @@ the three and ``docs/api.md``.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -18,7 +19,7 @@ from service.api.bounds import (
     SUPPRESSED_CHARACTERS,
     SUPPRESSED_TEXTS,
 )
-from service.engine.types import LengthNormalisation, Priority
+from service.engine.types import MOST_ALTERNATIVES, LengthNormalisation, Priority
 from service.translation.decoding import DecodingOverrides
 
 _MOST_TOKENS = 10_000
@@ -168,5 +169,13 @@ class DecodingParameters(BaseModel):
     def overrides(self, num_hypotheses: int) -> DecodingOverrides:
         given = self.model_dump(include=set(DecodingParameters.model_fields), exclude_none=True)
         given.pop("priority", None)
+        if not given:
+            return _only(num_hypotheses)
         given["suppress_sequences"] = tuple(self.suppress_sequences or ())
         return DecodingOverrides(**{**given, "num_hypotheses": num_hypotheses})
+
+
+@lru_cache(MOST_ALTERNATIVES)
+def _only(num_hypotheses: int) -> DecodingOverrides:
+    """The overrides of most requests, which take as long to make as a sentence to tokenise."""
+    return DecodingOverrides(num_hypotheses=num_hypotheses)

@@ -77,7 +77,7 @@ class DocumentWork:
         source = order.source
         if source is None:
             detected = await asyncio.to_thread(
-                self._translator.detect, document.sample, target, catalogue
+                self._translator.reader.detect, document.sample, target, catalogue
             )
             source = detected.language
         return OpenedDocument(document, self._checked(source, order), order)

@@ -24,7 +24,8 @@ from service.translation.preparing import Job, Sentence
 from service.translation.repository import ModelRepository
 from service.translation.target_sentences import TargetSentence, target_sentences
 from service.translation.tasks import deadline
-from service.translation.translator import Translator, require_unicode
+from service.translation.text_reader import require_unicode
+from service.translation.translator import Translator
 from service.translation.types import Detection, LanguagePair, Timing, TranslateRequest
 from service.translation.words import words
 
@@ -90,7 +91,8 @@ class AlternativeFinder:
             return await self._find(request, place)
 
     async def _find(self, request: TranslateRequest, place: WordPlace) -> Alternatives:
-        (read,) = await self._translator.read(request)
+        reader = self._translator.reader
+        (read,) = await reader.read(request, self._repository.catalogue)
         if read.pair.source == read.pair.target:
             raise InvalidOption(
                 f"source and target are both {read.pair.source}: nothing is translated"
@@ -109,8 +111,8 @@ class AlternativeFinder:
             (directed,) = route
             self._admission.refuse_if_full(request.caller)
             job = Job(NO_OVERRIDES, request.splitting, ())
-            (text,) = await self._translator.prepared([read.marked], directed, job, request.caller)
-            part = await self._translator.texts.run(
+            (text,) = await reader.prepared([read.marked], directed, job, request.caller)
+            part = await reader.pool.run(
                 [translation],
                 lambda _: _part_at(
                     place.position,

@@ -157,7 +157,7 @@ class DecodingOverrides:
         many candidates. A minimum length requires more steps.
         """
         hypotheses = 1 if self.return_alternatives else _or(self.num_hypotheses, 1)
-        rows = hypotheses if self._samples else max(self._beam_size(defaults), hypotheses)
+        rows = hypotheses if self.samples else max(self._beam_size(defaults), hypotheses)
         cost = rows * row_cost(_or(self.sampling_topk, 1))
         _, shortest = self._lengths(limits, source_tokens)
         steps = max(source_tokens, min(shortest, limits.target_length))
@@ -186,18 +186,19 @@ class DecodingOverrides:
 
         0 unless sampling, because equal options are one entry in the result cache.
         """
-        if not self._samples:
+        if not self.samples:
             return 0
         seed = secrets.randbits(64) if self.seed is None else self.seed
         return (seed + sentence) % 2**64 if seed >= 0 else seed
 
     @property
-    def _samples(self) -> bool:
+    def samples(self) -> bool:
+        """Whether tokens are sampled: the options of each sentence then have its own seed."""
         return _or(self.sampling_topk, 1) != 1
 
     def _beam_size(self, defaults: DecodingDefaults) -> int:
         hypotheses = 1 if self.return_alternatives else _or(self.num_hypotheses, 1)
-        widest = 1 if self._samples else max(defaults.beam_size, hypotheses)
+        widest = 1 if self.samples else max(defaults.beam_size, hypotheses)
         return _or(self.beam_size, widest)
 
     def _lengths(

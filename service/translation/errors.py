@@ -114,5 +114,9 @@ class NotReady(TranslationError):
         self.retry_after = retry_after
 
 
+class ModelReplaced(Exception):
+    """This version of a model is no longer on offer; the request has to be prepared again."""
+
+
 def _named(code: str) -> str:
     return f"{display_name(code)} ({code})"

@@ -32,7 +32,7 @@ from service.translation.recorded_search import RecordedSearch, record_search
 from service.translation.repository import ModelRepository
 from service.translation.scoring import Score, score
 from service.translation.store import TranslationStore
-from service.translation.translator import require_unicode
+from service.translation.text_reader import require_unicode
 from service.translation.types import Leg, TranslatedSentence, Translation
 
 

@@ -84,7 +84,9 @@ async def run_leg(
     else:
         done = await results_of([one(*place) for place in places])
     results = iter(done)
-    return [_leg(directed, text, list(islice(results, len(text.sentences)))) for text in texts]
+    return [
+        joined_leg(directed, text, list(islice(results, len(text.sentences)))) for text in texts
+    ]
 
 
 def _is_known(directed: DirectedModel, sentence: Sentence, standing: Standing) -> bool:
@@ -110,17 +112,30 @@ async def _sentence(
         decoded, options = await decode_alternatives(options, sentence.alternatives, decode)
     else:
         decoded = await decode_sentence(directed, sentence, options, standing)
-    forced = Forced()
-    prefix = sentence.prefix
+    forced = Forced(beginning=sentence.prefix)
     if sentence.occurrences:
         decoded, forced, options = await _with_terms(directed, sentence, decoded, standing)
-        prefix = forced.beginning
+    return await translated_sentence(directed, sentence, decoded, options, forced, standing.caller)
+
+
+async def translated_sentence(
+    directed: DirectedModel,
+    sentence: Sentence,
+    decoded: Decoded,
+    options: DecodingOptions,
+    forced: Forced,
+    caller: str,
+) -> TranslatedSentence:
+    """The translation of a sentence that ``chosen`` returned, decoded with ``options``.
+
+    Raises the errors of ``AttentionReader.read``.
+    """
     outputs = [
-        await final_text(directed, sentence, hypothesis, prefix, standing.caller)
+        await final_text(directed, sentence, hypothesis, forced.beginning, caller)
         for hypothesis in decoded.hypotheses
     ]
     rendered = [
-        await rendered_text(directed, sentence, hypothesis, output, forced, standing.caller)
+        await rendered_text(directed, sentence, hypothesis, output, forced, caller)
         for hypothesis, output in zip(decoded.hypotheses, outputs, strict=True)
     ]
     return TranslatedSentence(
@@ -152,6 +167,13 @@ async def decode_sentence(
         standing.cache_scope,
         standing.caller,
     )
+    return chosen(directed, sentence, options, decoded)
+
+
+def chosen(
+    directed: DirectedModel, sentence: Sentence, options: DecodingOptions, decoded: Decoded
+) -> Decoded:
+    """An engine's result without the direction's prefix, best hypothesis by the figures first."""
     if forced := options.forced_prefix_length:
         hypotheses = (replace(h, token_ids=h.token_ids[forced:]) for h in decoded.hypotheses)
         decoded = replace(decoded, hypotheses=tuple(hypotheses))
@@ -239,7 +261,7 @@ async def _with_terms(
     return latest, Forced(given, beginning, gone), options
 
 
-def _leg(directed: DirectedModel, text: Text, sentences: Sequence[TranslatedSentence]) -> Leg:
+def joined_leg(directed: DirectedModel, text: Text, sentences: Sequence[TranslatedSentence]) -> Leg:
     return Leg(
         directed.model.name,
         directed.model.manifest.version,

@@ -13,6 +13,7 @@ from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
 from service.translation.figure_agreement import has_figures
 from service.translation.glossary.term_index import TermIndex, TermOccurrence
+from service.translation.glossary.terms import MOST_FORCED
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import (
     NO_FRAGMENT,
@@ -24,7 +25,7 @@ from service.translation.markup import (
 )
 from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.text_pool import Check, unchecked
-from service.translation.types import Term
+from service.translation.types import Term, TranslateRequest
 from service.translation.verbatim import is_verbatim
 
 
@@ -38,6 +39,18 @@ class Job:
     prefix: str = ""
     """The beginning of the translation of the only text, see ``service.translation.beginning``."""
     markup: Markup = PLAIN
+
+    @classmethod
+    def of(cls, request: TranslateRequest, *, last: bool = True) -> Job:
+        """The job of a request's last leg, or of the leg before it."""
+        if last:
+            return cls(
+                request.decoding, request.splitting, request.terms, request.prefix, request.markup
+            )
+        # Prefix, lengths and number of hypotheses apply to the last leg only.
+        asked = request.decoding
+        decoding = DecodingOverrides(beam_size=asked.beam_size, keep_figures=asked.keep_figures)
+        return cls(decoding, request.splitting, ())
 
     @property
     def extra_characters(self) -> int:
@@ -116,17 +129,26 @@ def prepare(
     def copied(sentence: str) -> bool:
         return copies and is_verbatim(sentence) and not index.occur_in(sentence)
 
+    resolved: dict[tuple[int, int, bool], DecodingOptions] = {}
+
+    def options_of(tokens: int, number: int, figures: bool) -> DecodingOptions:
+        # Only the first sentence has a prefix, and each draws numbers of its own.
+        key = tokens, number if job.decoding.samples else min(number, 1), figures
+        if key not in resolved:
+            resolved[key] = job.decoding.resolve(
+                manifest.decoding,
+                manifest.limits,
+                tokens,
+                constraints,
+                number,
+                directed.direction,
+                has_figures=figures,
+            )
+        return resolved[key]
+
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
-        options = job.decoding.resolve(
-            manifest.decoding,
-            manifest.limits,
-            len(source_ids),
-            constraints,
-            number,
-            directed.direction,
-            has_figures=has_figures(marked.text),
-        )
+        options = options_of(len(source_ids), number, has_figures(marked.text))
         occurrences = index.occurrences_in(marked.text)
         prefix = "" if number else job.decoding.target_prefix
         return Sentence(marked, source_ids, options, occurrences, prefix)
@@ -163,3 +185,28 @@ def copies_verbatim(directed: DirectedModel) -> bool:
     """Whether sentences without words are copied."""
     copies = directed.model.manifest.decoding.copy_without_letters
     return not directed.direction.private_use if copies is None else copies
+
+
+def work_of(
+    texts: Sequence[Text], route: Sequence[DirectedModel], request: TranslateRequest
+) -> tuple[int, int]:
+    """Work in source tokens over all legs, assuming the same sentence lengths in each.
+
+    The first number is that of one decoding. The second is the most that is decoded again because
+    translations lack glossary terms.
+    """
+    jobs = [
+        (directed.model.manifest, Job.of(request, last=directed is route[-1]).decoding)
+        for directed in route
+    ]
+    once = again = 0
+    for number, sentence in (each for text in texts for each in enumerate(text.sentences)):
+        work = sum(
+            (1 if number else 1 + decoding.alternatives)
+            * decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
+            for manifest, decoding in jobs
+        )
+        # The graph that scores reads a sentence once.
+        once += work + len(sentence.source_ids) * request.confidence
+        again += work * min(len(sentence.occurrences), MOST_FORCED)
+    return once, again

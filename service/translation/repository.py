@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.bundle.manifest import InvalidBundle
 from service.translation.catalogue import Catalogue, Route
-from service.translation.errors import NotReady
+from service.translation.errors import ModelReplaced, NotReady
 from service.translation.loaded_model import LoadedModel
 from service.translation.types import LanguagePair
 
@@ -67,6 +67,7 @@ class ModelRepository:
         """Bundles that could not be loaded, as they were listed then, and why."""
         self._retiring: set[LoadedModel] = set()
         self._closed = False
+        self._observers: list[Callable[[], None]] = []
 
     @property
     def catalogue(self) -> Catalogue:
@@ -99,16 +100,46 @@ class ModelRepository:
         """
         route = self.catalogue.route(pair, name)
         # Both directions of a pivot route may belong to one model.
-        models = [directed.model for directed in route]
+        async with self.held([directed.model for directed in route]):
+            yield route
+
+    @asynccontextmanager
+    async def lease_version(self, name: str, version: str) -> AsyncIterator[LoadedModel]:
+        """One version of a model, which stays loaded until the lease ends.
+
+        Raises ``ModelReplaced`` if it is not on offer.
+        """
+        for model in self.catalogue.models:
+            if (model.name, model.manifest.version) == (name, version):
+                async with self.held([model]):
+                    yield model
+                return
+        raise ModelReplaced(name)
+
+    def held(self, models: Sequence[LoadedModel]) -> AsyncExitStack:
+        """A lease of these models, which begins at once and ends when the stack is closed."""
         for model in models:
             model.leases += 1
-        try:
-            yield route
-        finally:
-            for model in models:
-                model.leases -= 1
-            for model in models:
-                await self._close_if_idle(model)
+        stack = AsyncExitStack()
+        stack.push_async_callback(self._give_back, models)
+        return stack
+
+    async def _give_back(self, models: Sequence[LoadedModel]) -> None:
+        for model in models:
+            model.leases -= 1
+        for model in models:
+            await self._close_if_idle(model)
+
+    def watch(self, observer: Callable[[], None]) -> None:
+        """Call ``observer`` after each change of the catalogue, until ``unwatch``."""
+        self._observers.append(observer)
+
+    def unwatch(self, observer: Callable[[], None]) -> None:
+        self._observers.remove(observer)
+
+    def bundles(self) -> list[tuple[LoadedModel, Path]]:
+        """The models on offer, and the paths of their bundles."""
+        return [(model, bundle.path) for bundle, model in self._found.values()]
 
     async def reload(self, *, retry: bool = True) -> Reloaded:
         """Load new and changed bundles and retire removed ones.
@@ -151,6 +182,9 @@ class ModelRepository:
         after = tuple(model for _, model in kept.values())
         failed = {name: why for name, (_, why) in broken.items()}
         self._found, self._broken, self._catalogue = kept, broken, Catalogue(after, failed)
+        if loaded or kept.keys() != before.keys():
+            for observer in self._observers:
+                observer()
         retired = [model for _, model in before.values() if model not in after]
         for model in retired:
             await self._retire(model)

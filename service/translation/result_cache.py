@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -63,27 +63,68 @@ class ResultCache:
 
         Results are shared between calls of the same ``scope`` only.
         """
-        question = source_ids, options, scope
-        if (known := self._kept.get(question)) is not None:
+        origin = Origin(priority, request, caller)
+        (decoded,) = await self.decode_all([(source_ids, options)], origin, scope)
+        return decoded
+
+    async def decode_all(
+        self,
+        sentences: Sequence[tuple[tuple[int, ...], DecodingOptions]],
+        origin: Origin,
+        scope: str = "",
+    ) -> list[Decoded]:
+        """Like ``decode``, of all sentences of a request, in order. The first failure cancels all.
+
+        Needs one task for each sentence that no other call is waiting for, and none for others.
+        """
+        questions = [(source_ids, options, scope) for source_ids, options in sentences]
+        results = [self._known(question) for question in questions]
+        joined = {
+            number: self._join(questions[number], origin)
+            for number, known in enumerate(results)
+            if known is None
+        }
+        try:
+            if joined:
+                await asyncio.wait(
+                    [running.task for running in joined.values()],
+                    return_when=asyncio.FIRST_EXCEPTION,
+                )
+            # A failure's traceback has this frame: if it had the task, too, only the garbage
+            # collector would free both.
+            for number in joined:
+                # If one has failed, others may still be running.
+                if joined[number].task.done():
+                    results[number] = joined[number].task.result()
+            return [decoded for decoded in results if decoded is not None]
+        finally:
+            for number in joined:
+                self._leave(questions[number], origin.priority, joined[number])
+            joined.clear()
+
+    def _known(self, question: _Question) -> Decoded | None:
+        known = self._kept.get(question)
+        if known is not None:
             self._kept.move_to_end(question)
             self._observe("hit")
-            return known
-        running = self._running.get((question, priority))
+        return known
+
+    def _join(self, question: _Question, origin: Origin) -> _Running:
+        """Wait for the decoding of a sentence, which begins unless it is running."""
+        running = self._running.get((question, origin.priority))
         if running is None:
             self._observe("miss")
-            running = self._start(question, Origin(priority, request, caller))
+            running = self._start(question, origin)
         else:
             self._observe("coalesced")
         running.waiting += 1
-        try:
-            return await asyncio.shield(running.task)
-        finally:
-            running.waiting -= 1
-            if not running.waiting and not running.task.done():
-                self._forget(question, priority, running)
-                running.task.cancel()
-            # A failure's traceback has this frame: only the garbage collector would free both.
-            del running
+        return running
+
+    def _leave(self, question: _Question, priority: Priority, running: _Running) -> None:
+        running.waiting -= 1
+        if not running.waiting and not running.task.done():
+            self._forget(question, priority, running)
+            running.task.cancel()
 
     def _start(self, question: _Question, origin: Origin) -> _Running:
         priority = origin.priority

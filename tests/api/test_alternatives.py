@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from service.settings import Settings
-from service.translation.translator import Translator
+from service.translation.text_reader import TextReader
 from service.translation.types import Detection
 from tests.support.asgi import connected
 from tests.support.shouting import load_shouting, put_bundle
@@ -78,13 +78,13 @@ async def test_words_before_the_place_are_kept(client: httpx.AsyncClient) -> Non
 async def test_language_is_detected_once(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts, detect = [], Translator.detect
+    texts, detect = [], TextReader.detect
 
-    def counted(self: Translator, plain: str, *arguments: Any) -> Detection:
+    def counted(self: TextReader, plain: str, *arguments: Any) -> Detection:
         texts.append(plain)
         return detect(self, plain, *arguments)
 
-    monkeypatch.setattr(Translator, "detect", counted)
+    monkeypatch.setattr(TextReader, "detect", counted)
     text = "Das Wetter ist heute schön."
     answer = await found(client, q=text, source="auto", position=0)
     assert texts == [text]

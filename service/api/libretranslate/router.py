@@ -29,7 +29,7 @@ from service.document_jobs.jobs import DocumentJobs
 from service.state.suggestions import SuggestionLimits, SuggestionStore
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
-from service.translation.translator import Detector
+from service.translation.text_reader import Detector
 
 _TYPING_PAUSE = 500
 _FIRST_CHOICE = "en"
