@@ -19,14 +19,14 @@ from fastapi import FastAPI
 
 import service
 from service.api import alternatives, attention, operations
-from service.api.access import Access, AccessPolicy
-from service.api.app import create_root_app
-from service.api.bounds import RequestLimits
+from service.api.access import Access
+from service.api.app import around_answers, create_root_app
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app
 from service.api.draining import Drain
 from service.api.libretranslate.router import Frontend
 from service.api.libretranslate.router import create_router as create_libretranslate_router
-from service.api.metering import MeteredTranslator
+from service.api.metering import MeteredTranslator, RequestMeter
+from service.api.short_path import ShortPath
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
@@ -56,6 +56,8 @@ from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
+from service.workers.decode_server import DecodeServer
+from service.workers.front import SHORT_FORMS, limits_of, policy_of
 
 logger = logging.getLogger(__name__)
 
@@ -76,11 +78,15 @@ class Service:
     metrics: Metrics
     drain: Drain
     reloader: Reloader
+    decode_server: DecodeServer
     loaded: asyncio.Event
     """Set once the initial bundles are loaded or known to be broken."""
 
 
-def build(settings: Settings, load: LoadModel = load_model) -> Service:
+def build(
+    settings: Settings, load: LoadModel = load_model, decode_socket: Path | None = None
+) -> Service:
+    """``decode_socket``: path on which workers have sentences decoded; ``None`` without workers."""
     metrics = Metrics()
     drain = Drain()
     tracing = open_tracing(settings.tracing)
@@ -93,19 +99,14 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
     admission = Admission(settings.max_queue_tokens)
     translator = Translator(repository, admission, detector)
     state = _State(settings)
-    access = Access(_policy(settings), state.keys, state.usage, RateLimits())
-    limits = RequestLimits(
-        texts=settings.max_texts,
-        characters=settings.max_characters,
-        alternatives=settings.max_beam_size - 1,
-        seconds=settings.request_seconds,
-    )
+    access = Access(policy_of(settings), state.keys, state.usage, RateLimits())
+    limits = limits_of(settings)
+    meter = RequestMeter(limits, access.callers, metrics)
     metered = MeteredTranslator(
         translator,
         AlternativeFinder(repository, admission, translator),
         access,
-        metrics,
-        limits,
+        meter,
     )
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
     painter = Painter()
@@ -133,6 +134,7 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),
     ]
+    decode_server = DecodeServer(metered, repository, metrics, drain)
     loaded = asyncio.Event()
 
     @asynccontextmanager
@@ -152,6 +154,8 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
             await stack.enter_async_context(_cancelled_at_the_end(loading))
             watching = _watch(settings, metrics, loaded)
             await stack.enter_async_context(_cancelled_at_the_end(watching))
+            if decode_socket is not None:
+                await stack.enter_async_context(decode_server.listening(decode_socket))
             yield
 
     app = create_root_app(
@@ -175,13 +179,24 @@ def build(settings: Settings, load: LoadModel = load_model) -> Service:
         version=service.__version__,
         lifespan=lifespan,
     )
-    return Service(app, repository, translator, metrics, drain, reloader, loaded)
+    app.add_middleware(
+        ShortPath,
+        forms=SHORT_FORMS,
+        meter=meter,
+        reader=translator.reader,
+        models=repository,
+        decode=metered.decode_prepared,
+        around=around_answers(metrics, drain, tracing),
+    )
+    return Service(app, repository, translator, metrics, drain, reloader, decode_server, loaded)
 
 
 @asynccontextmanager
-async def running(settings: Settings, load: LoadModel = load_model) -> AsyncIterator[Service]:
+async def running(
+    settings: Settings, load: LoadModel = load_model, decode_socket: Path | None = None
+) -> AsyncIterator[Service]:
     """A service with a running lifespan and loaded bundles, without an HTTP server."""
-    built = build(settings, load)
+    built = build(settings, load, decode_socket)
     async with built.app.router.lifespan_context(built.app):
         await built.loaded.wait()
         yield built
@@ -264,16 +279,6 @@ class _State:
                 yield
             finally:
                 await self.usage.close()
-
-
-def _policy(settings: Settings) -> AccessPolicy:
-    return AccessPolicy(
-        settings.api_keys,
-        settings.api_key_link,
-        settings.admin_key,
-        settings.requests_per_minute,
-        settings.characters_per_month,
-    )
 
 
 def _frontend(settings: Settings) -> Frontend:

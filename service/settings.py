@@ -98,8 +98,8 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=64,
-        description="processes that speak HTTP in front of the one that translates; 0 does both in "
-        "one",
+        description="processes that speak HTTP and process texts in front of the one that decodes; "
+        "0 does all in one",
     )
     cache_megabytes: int = Field(
         default=2048, ge=1, description="memory for keys and values, for each model"

@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import SecretStr
@@ -25,6 +26,8 @@ from service.state.usage import Usage, UsageLedger
 _SCHEMES = ("deepl-auth-key", "bearer")
 _IPV6_PREFIX = 64
 """Length of the network prefix of one household, which chooses the remaining bits."""
+_MOST_HOSTS = 1024
+"""Whose addresses are kept parsed."""
 _LONGEST_HOST = 64
 """Characters kept of a host that is not an IP address, as some proxies report."""
 
@@ -54,36 +57,71 @@ class Caller:
     characters_per_month: int = field(default=0, repr=False)
 
 
-class Access:
-    def __init__(
-        self, policy: AccessPolicy, keys: KeyStore, usage: UsageLedger, rates: RateLimits
-    ) -> None:
+class Callers:
+    """Identifies callers. Changes no state, so that several processes may each have one."""
+
+    def __init__(self, policy: AccessPolicy, keys: KeyStore) -> None:
         self._policy = policy
         self._keys = keys
-        self._usage = usage
-        self._rates = rates
+
+    def anonymous(self, connection: HTTPConnection) -> Caller:
+        """The caller without a key."""
+        address = _address(connection)
+        return Caller(None, f"address {address}", self._policy.requests_per_minute)
 
     async def identify(self, connection: HTTPConnection, key: str | None = None) -> Caller:
         """Return the caller; ``key`` is the value of the request's key field, if it has one.
 
-        Raises ``KeyMissing`` or ``KeyInvalid``, or ``RateLimited`` after too many invalid keys.
-        Where keys are off, any key is ignored.
+        Raises ``KeyMissing`` or ``KeyInvalid``. Where keys are off, any key is ignored.
         """
-        address = _address(connection)
-        anonymous = Caller(None, f"address {address}", self._policy.requests_per_minute)
         if self._policy.keys == "off":
-            return anonymous
+            return self.anonymous(connection)
         presented = key or next(iter(_presented(connection)), None)
         if presented is None:
             if self._policy.keys == "required":
                 raise KeyMissing(self._policy.key_link)
-            return anonymous
+            return self.anonymous(connection)
         known = await self._keys.find(presented)
         if known is None:
-            # An invalid key counts against the rate limit of the address, which slows guessing.
-            self.admit(anonymous)
             raise KeyInvalid
         return self._holder(known)
+
+    def cache_scope(self, caller: Caller) -> str:
+        """The callers with which this one shares recent results: where keys are required, none.
+
+        A quick answer would show that another caller has translated the same sentence.
+        """
+        return caller.counted_as if self._policy.keys == "required" else ""
+
+    def _holder(self, key: ApiKey) -> Caller:
+        requests, characters = key.requests_per_minute, key.characters_per_month
+        return Caller(
+            key.name,
+            f"key {key.name}",
+            self._policy.requests_per_minute if requests is None else requests,
+            self._policy.characters_per_month if characters is None else characters,
+        )
+
+
+class Access:
+    """Applies rate limits and quotas to callers. Owns the counters of both."""
+
+    def __init__(
+        self, policy: AccessPolicy, keys: KeyStore, usage: UsageLedger, rates: RateLimits
+    ) -> None:
+        self.callers = Callers(policy, keys)
+        self._policy = policy
+        self._usage = usage
+        self._rates = rates
+
+    async def identify(self, connection: HTTPConnection, key: str | None = None) -> Caller:
+        """Like ``Callers.identify``; raises ``RateLimited`` after too many invalid keys."""
+        try:
+            return await self.callers.identify(connection, key)
+        except KeyInvalid:
+            # An invalid key counts against the rate limit of the address, which slows guessing.
+            self.admit(self.callers.anonymous(connection))
+            raise
 
     def admit(self, caller: Caller) -> None:
         """Count a request against the rate limit; raises ``RateLimited``."""
@@ -107,13 +145,6 @@ class Access:
         """Usage of a caller this month; all callers without a key share one count."""
         return await self._usage.of(caller.name)
 
-    def cache_scope(self, caller: Caller) -> str:
-        """The callers with which this one shares recent results: where keys are required, none.
-
-        A quick answer would show that another caller has translated the same sentence.
-        """
-        return caller.counted_as if self._policy.keys == "required" else ""
-
     def require_admin(self, connection: HTTPConnection) -> None:
         """Raises ``AdminRefused`` unless the request carries the admin key."""
         configured = self._policy.admin_key.get_secret_value().encode("utf-8")
@@ -131,15 +162,6 @@ class Access:
                 "this needs the admin key; send it as Authorization: Bearer, or as X-API-Key"
             )
 
-    def _holder(self, key: ApiKey) -> Caller:
-        requests, characters = key.requests_per_minute, key.characters_per_month
-        return Caller(
-            key.name,
-            f"key {key.name}",
-            self._policy.requests_per_minute if requests is None else requests,
-            self._policy.characters_per_month if characters is None else characters,
-        )
-
 
 def _presented(connection: HTTPConnection) -> list[str]:
     """The keys in the headers, as Starlette decodes them: one character for each byte."""
@@ -154,9 +176,11 @@ def _presented(connection: HTTPConnection) -> list[str]:
 
 def _address(connection: HTTPConnection) -> str:
     """Address used for rate limits; for IPv6, the /64 network of the subscriber."""
-    if connection.client is None:
-        return "unknown"
-    host = connection.client.host
+    return "unknown" if connection.client is None else _counted(connection.client.host)
+
+
+@lru_cache(_MOST_HOSTS)
+def _counted(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

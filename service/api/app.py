@@ -7,13 +7,12 @@ from contextlib import AbstractAsyncContextManager
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from service.api.draining import Drain
 from service.api.errors import (
     EXPECTED,
     UNKNOWN_PATH,
-    headers_of,
-    message_of,
     refusal_of,
 )
 from service.api.middleware import (
@@ -28,8 +27,8 @@ from service.api.middleware import (
 )
 from service.api.openapi import add_document
 from service.api.pages import add_pages
-from service.api.responses import Json, error_body, error_body_for
-from service.observability.metrics import Metrics
+from service.api.responses import Json, error_body_for, refused
+from service.observability.metrics import Metrics, RequestObserver
 from service.observability.tracing import Tracing
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -86,10 +85,21 @@ def create_root_app(
     return app
 
 
+def around_answers(
+    metrics: RequestObserver, drain: Drain, tracing: Tracing
+) -> Callable[[ASGIApp], ASGIApp]:
+    """The middleware that every answer passes, for an app that reads no body."""
+
+    def around(app: ASGIApp) -> ASGIApp:
+        watched = RefuseWhileDraining(CancelOnHangUp(app), drain)
+        return Cors(RequestLog(watched, metrics, tracing))
+
+    return around
+
+
 async def _refuse(request: Request, error: Exception) -> Response:
-    refusal = refusal_of(error)
-    facts_of(request).refusal = refusal
-    return Json(error_body(message_of(error)), refusal.status, headers=headers_of(error))
+    facts_of(request).refusal = refusal_of(error)
+    return refused(error)
 
 
 async def _refuse_plainly(request: Request, error: Exception) -> Response:

@@ -38,7 +38,7 @@ from service.api.errors import (
 )
 from service.api.responses import Json, error_body_for
 from service.observability.logging import request_id, trace_id
-from service.observability.metrics import NO_MODEL, Metrics, Outcome
+from service.observability.metrics import NO_MODEL, Outcome, RequestObserver
 from service.observability.tracing import RequestFinished, RequestSpan, SilentTracing, Tracing
 from service.translation.types import Timing
 
@@ -58,6 +58,9 @@ it may last longer than ``BODY_SECONDS``.
 An unfinished body holds a connection and memory, so slow senders could occupy all of them. The
 values are those of Apache's mod_reqtimeout, lenient enough for a phone.
 """
+
+STARTED = "started"
+"""Name in ``scope["state"]`` of the time at which a request was received, if it is known."""
 
 NO_LARGER: Mapping[str, int] = MappingProxyType({})
 
@@ -144,7 +147,9 @@ class Cors:
 class RequestLog:
     """Gives every request an id, a log line, metrics, a trace and, after a bug, an answer."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: RequestObserver, tracing: Tracing | None = None
+    ) -> None:
         self.app = app
         self.metrics = metrics
         self.tracing = tracing or SilentTracing()
@@ -153,7 +158,7 @@ class RequestLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started = time.perf_counter()
+        started = scope.setdefault("state", {}).get(STARTED) or time.perf_counter()
         self.metrics.request_accepted()
         headers = Headers(scope=scope)
         identifier = _identifier(headers)
@@ -172,7 +177,7 @@ class RequestLog:
         span: RequestSpan,
     ) -> None:
         facts = RequestFacts()
-        scope.setdefault("state", {})["facts"] = facts
+        scope["state"]["facts"] = facts
         behind = scope.get("root_path", "")
         status: int | None = None
 
@@ -463,12 +468,13 @@ class AnswerHead:
                 message = {**message, "body": b""}
             await send(message)
 
-        scope["method"] = "GET"
         scope["state"]["head"] = True
+        # The server reads the method from its own scope.
+        as_get = {**scope, "method": "GET"}
         try:
-            await self.app(scope, receive, send_head)
+            await self.app(as_get, receive, send_head)
         finally:
-            scope["method"] = "HEAD"
+            scope.update(as_get, method="HEAD")
 
 
 def is_head(request: Request) -> bool:

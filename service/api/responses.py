@@ -6,9 +6,10 @@ import json
 from types import MappingProxyType
 from typing import Any
 
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
+from service.api.errors import headers_of, message_of, refusal_of
 from service.api.schemas import Answer, answer_of
 
 
@@ -53,6 +54,11 @@ def error_body_for(path: str, message: str) -> dict[str, str]:
 def error_body(message: str) -> dict[str, str]:
     """Body of an error of the root app, in LibreTranslate's shape."""
     return {"error": message}
+
+
+def refused(error: Exception) -> Response:
+    """Answer of the root app to an expected error."""
+    return Json(error_body(message_of(error)), refusal_of(error).status, headers=headers_of(error))
 
 
 _REASONS = MappingProxyType(

@@ -20,6 +20,7 @@ from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import leaving_quietly, serve
 from service.settings import Settings
+from service.workers.decode_messages import socket_beside
 from service.workers.owner_protocol import OwnerProtocol
 from service.workers.supervisor import Supervisor
 
@@ -80,7 +81,7 @@ def _own(settings: Settings, path: Path, parent: int) -> int:
     prepare_process()
     configure_logging(settings)
     with leaving_quietly():
-        built = build(settings)
+        built = build(settings, decode_socket=socket_beside(path))
         spare_what_stays()
         # A killed owner leaves its socket behind.
         path.unlink(missing_ok=True)

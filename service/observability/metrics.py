@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -59,6 +59,22 @@ NO_MODEL = ""
 """The ``model`` of a request that was refused before a model was chosen."""
 
 _LOAD_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
+
+
+class RequestObserver(Protocol):
+    """Receives what becomes of requests; see the methods of ``Metrics``."""
+
+    def request_accepted(self) -> None: ...
+
+    def request_finished(
+        self, route: str, model: str, outcome: Outcome, seconds: float, trace_id: str | None = None
+    ) -> None: ...
+
+    def request_failed(self, reason: FailureReason) -> None: ...
+
+    def tokenized(self, model: str, seconds: float) -> None: ...
+
+    def characters(self, model: str, count: int) -> None: ...
 
 
 class _Registry(CollectorRegistry):

@@ -56,13 +56,12 @@ def serve(
     on_hangup: Callable[[], None],
     trusted_proxies: str = "",
     protocol: type[asyncio.Protocol] = PatientProtocol,
-    lifespan: bool = True,
     accepts: int | None = None,
 ) -> int:
     """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
     ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
-    ``trusted_proxies``. Connections speak ``protocol``. ``lifespan``: whether the app has one.
+    ``trusted_proxies``. Connections speak ``protocol``.
     ``accepts`` is the most connections accepted at once, by default all that wait; processes that
     share a listener take fewer, so that each gets its share. Call on the main thread, which
     receives signals.
@@ -79,7 +78,7 @@ def serve(
         # Clients that poll every five seconds, such as DeepL's, must not race with uvicorn's
         # default keep-alive timeout of the same length.
         timeout_keep_alive=75,
-        lifespan="on" if lifespan else "off",
+        lifespan="on",
         ws="none",
     )
     server = _Server(config, drain, shutdown_seconds, on_hangup)

@@ -15,9 +15,8 @@ from service.api.middleware import Cors
 from service.api.responses import Json, error_body_for
 from service.helpers.messages import Unreadable
 from service.workers.frames import Frame, FrameProtocol, FrameQueue, Kind, chunks, frame
+from service.workers.owner_link import GONE
 from service.workers.owner_protocol import request_parts
-
-_GONE = "the service is restarting, and this request was not answered; repeat it in a moment"
 
 
 class Tunnel:
@@ -137,6 +136,6 @@ async def _pass_answer(link: _Link, scope: Scope, receive: Receive, send: Send) 
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    body = error_body_for(scope["path"], _GONE)
+    body = error_body_for(scope["path"], GONE)
     headers = {"Retry-After": "1", "Connection": "close"}
     await Cors(Json(body, 503, headers=headers))(scope, receive, send)

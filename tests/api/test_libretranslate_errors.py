@@ -172,7 +172,7 @@ async def test_overload_returns_503_with_retry_after(
     async def full(*_: object) -> None:
         raise Overloaded
 
-    monkeypatch.setattr(Translator, "translate", full)
+    monkeypatch.setattr(Translator, "decode", full)
     response = await client.post("/translate", json={"q": "a", **DE_EN})
     assert response.status_code == 503
     assert response.headers["retry-after"] == "1"

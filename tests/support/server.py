@@ -85,8 +85,8 @@ def main() -> int:
     if options.real:
         load = partial(loading.load_model, open_bundle=partial(open_troubled, trouble=trouble))
 
-    def build(settings: Settings) -> bootstrap.Service:
-        built = bootstrap.build(settings, load)
+    def build(settings: Settings, decode_socket: Path | None = None) -> bootstrap.Service:
+        built = bootstrap.build(settings, load, decode_socket)
         for middleware in built.app.user_middleware:
             if middleware.cls is BodyLimit and options.body_seconds is not None:
                 middleware.kwargs["seconds"] = options.body_seconds

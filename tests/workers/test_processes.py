@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import time
 from collections import Counter
@@ -18,11 +19,12 @@ from starlette.responses import Response, StreamingResponse
 
 from tests.support.server import Server, running
 from tests.support.shouting import put_bundle
-from tests.support.worker_processes import Workers, WorkersTransport, owned, started
+from tests.support.worker_processes import ROOT, Workers, WorkersTransport, owned, started
 
 pytestmark = pytest.mark.slow
 
 CLIENTS = 24
+BUNDLE = ROOT / "bundles" / "general-de-en"
 BODY = {"q": "wort " * 6, "source": "de", "target": "en"}
 SPLIT = "service is restarting"
 
@@ -49,7 +51,9 @@ async def requests_running(client: httpx.AsyncClient) -> float:
     return float(metrics.split("\nnmt_requests_running ")[1].split()[0])
 
 
-async def ask_until(server: Server, done: asyncio.Event, outcomes: Counter[Any]) -> None:
+async def ask_until(
+    server: Server, done: asyncio.Event, outcomes: Counter[Any], translations: set[str]
+) -> None:
     async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
         while not done.is_set():
             try:
@@ -59,7 +63,7 @@ async def ask_until(server: Server, done: asyncio.Event, outcomes: Counter[Any])
                 continue
             outcomes[response.status_code] += 1
             if response.status_code == 200:
-                assert response.json()["translatedText"] == "WORT " * 6
+                translations.add(response.json()["translatedText"])
             else:
                 assert int(response.headers["retry-after"]) >= 1
                 assert SPLIT in response.json()["error"] or "being loaded" in response.text
@@ -67,13 +71,23 @@ async def ask_until(server: Server, done: asyncio.Event, outcomes: Counter[Any])
 
 
 @pytest.mark.parametrize("name", ["owner", "worker 2"])
+@pytest.mark.parametrize("real", [False, True], ids=["tunnelled", "prepared in workers"])
 async def test_killed_process_is_restarted_and_other_requests_are_answered(
-    bundles: Path, name: str
+    bundles: Path, name: str, real: bool
 ) -> None:
     outcomes: Counter[Any] = Counter()
+    translations: set[str] = set()
     done = asyncio.Event()
-    with running(bundles, "--step-seconds", "0.005", workers=2) as server:
-        asking = [asyncio.create_task(ask_until(server, done, outcomes)) for _ in range(CLIENTS)]
+    if real:
+        # Workers read the tokenizer of this bundle, and no file of the other one.
+        (bundles / BUNDLE.name).symlink_to(BUNDLE)
+        shutil.rmtree(bundles / "shout-de-en")
+    options = ["--real"] if real else ["--step-seconds", "0.005"]
+    with running(bundles, *options, workers=2, threads=1) as server:
+        asking = [
+            asyncio.create_task(ask_until(server, done, outcomes, translations))
+            for _ in range(CLIENTS)
+        ]
         while outcomes[200] < 2 * CLIENTS:
             await asyncio.sleep(0.01)
         os.kill(pids_of(server, name)[-1], signal.SIGKILL)
@@ -93,6 +107,8 @@ async def test_killed_process_is_restarted_and_other_requests_are_answered(
                 await asyncio.sleep(0.01)
         server.process.terminate()
         assert await asyncio.to_thread(server.process.wait, 60) == 0
+    assert len(translations) == 1
+    assert ("texts are processed by the owner" in server.log.read_text()) != real
     assert outcomes.keys() <= ({200, 503} if name == "owner" else {200, "cut"}), outcomes
     assert f"{name} (process " in server.log.read_text()
 

@@ -164,6 +164,11 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     facts_of(request).refusal = refusal_of(error)
+    return refused(error)
+
+
+def refused(error: Exception) -> Response:
+    """Answer of this dialect to an expected error."""
     return _answer(message_of(error), status_of(error), headers_of(error))
 
 

@@ -120,7 +120,7 @@ def create_router(
             model=wanted.model,
             decoding=wanted.overrides(1),
             caller=caller.counted_as,
-            cache_scope=access.cache_scope(caller),
+            cache_scope=access.callers.cache_scope(caller),
             refuse_equal_languages=True,
         )
 

@@ -21,21 +21,32 @@ from service.api.bounds import (
     CONTEXT_CHARACTERS,
     INSTRUCTION_CHARACTERS,
     INSTRUCTIONS,
+    RequestLimits,
 )
-from service.api.deepl.dialect import CommaSeparated, Identifiers, answers, identified
+from service.api.deepl.dialect import (
+    DEEPL,
+    CommaSeparated,
+    Identifiers,
+    answers,
+    identified,
+    refused,
+)
 from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language, shown
 from service.api.metering import MeteredTranslator
 from service.api.options import DecodingParameters, Key, LanguageCode, Name
+from service.api.parameters import Fields
 from service.api.request_route import RequestRoute
-from service.api.responses import Json
+from service.api.responses import json_bytes
 from service.api.schemas import Answer, answer_of
+from service.api.short_path import ShortRequest
 from service.state.glossaries import GlossaryStore
+from service.translation.catalogue import Catalogue
 from service.translation.decoding import DecodingOverrides
 from service.translation.markup import PLAIN, Markup
 from service.translation.repository import ModelRepository
 from service.translation.segmentation import Splitting
-from service.translation.types import TranslateRequest, Translation
+from service.translation.types import Term, TranslateRequest, Translation
 
 Formality = Annotated[
     Literal["default", "more", "less", "prefer_more", "prefer_less"] | None,
@@ -154,6 +165,20 @@ class TextParameters(DecodingParameters):
             return replace(overrides, beam_size=1)
         return overrides
 
+    def request(self, catalogue: Catalogue, terms: tuple[Term, ...]) -> TranslateRequest:
+        source = self.source_lang
+        return TranslateRequest(
+            texts=tuple(self.text),
+            target=language(catalogue, self.target_lang, "targets"),
+            source=None if source is None else language(catalogue, source, "sources"),
+            model=self.model,
+            decoding=self.decoding,
+            markup=self.markup,
+            splitting=self.splitting,
+            terms=terms,
+            priority=self.priority or "interactive",
+        )
+
     @property
     def ignored(self) -> list[str]:
         """Names of the requested options that have no effect."""
@@ -210,32 +235,46 @@ def create_router(
         caller, fields = await identified(access, request)
         parameters = fields.parse(TextParameters)
         catalogue = repository.catalogue
-        source = parameters.source_lang
         terms = await terms_of(
             store,
             caller,
             catalogue,
             parameters.glossary_id,
             parameters.glossary_ids or (),
-            source,
+            parameters.source_lang,
             parameters.target_lang,
         )
-        wanted = TranslateRequest(
-            texts=tuple(parameters.text),
-            target=language(catalogue, parameters.target_lang, "targets"),
-            source=None if source is None else language(catalogue, source, "sources"),
-            model=parameters.model,
-            decoding=parameters.decoding,
-            markup=parameters.markup,
-            splitting=parameters.splitting,
-            terms=terms,
-            priority=parameters.priority or "interactive",
-        )
+        wanted = parameters.request(catalogue, terms)
         translations = await metered.translate(request, caller, wanted)
-        pairs = zip(parameters.text, translations, strict=True)
-        return Json(TranslationsAnswer(translations=[_answer(parameters, *p) for p in pairs]))
+        return Response(_content(parameters, translations), media_type="application/json")
 
     return router
+
+
+class TranslateForm:
+    """Short form of ``POST /v2/translate``, see ``service.api.short_path``."""
+
+    dialect = DEEPL
+
+    def read(
+        self, fields: Fields, catalogue: Catalogue, limits: RequestLimits
+    ) -> ShortRequest | None:
+        """Raises as the route does."""
+        parameters = fields.parse(TextParameters)
+        if parameters.glossary_id or parameters.glossary_ids:
+            return None
+        return ShortRequest(
+            parameters.request(catalogue, ()),
+            lambda translations, _: _content(parameters, translations),
+        )
+
+    def refusal(self, error: Exception) -> Response:
+        return refused(error)
+
+
+def _content(parameters: TextParameters, translations: Sequence[Translation]) -> bytes:
+    pairs = zip(parameters.text, translations, strict=True)
+    return json_bytes(TranslationsAnswer(translations=[_answer(parameters, *p) for p in pairs]))
 
 
 def _answer(parameters: TextParameters, text: str, translation: Translation) -> TranslationAnswer:

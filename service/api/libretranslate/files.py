@@ -106,7 +106,7 @@ def create_files_router(
             read_source(parameters.source, catalogue.sources),
             model=parameters.model,
             caller=caller.counted_as,
-            cache_scope=access.cache_scope(caller),
+            cache_scope=access.callers.cache_scope(caller),
         )
         try:
             job = await at_work.translate(order, partial(charge, caller))

@@ -25,10 +25,11 @@ from service.api.libretranslate.languages import DetectionAnswer, detected, read
 from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
 from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name
-from service.api.parameters import Fields, read_fields
+from service.api.parameters import ROOT, Fields, read_fields
 from service.api.request_route import RequestRoute
-from service.api.responses import json_bytes, refusals
+from service.api.responses import json_bytes, refusals, refused
 from service.api.schemas import Answer, answer_of
+from service.api.short_path import ShortRequest
 from service.api.streaming import Event, EventStream
 from service.observability.logging import request_id
 from service.state.entries import LONGEST_TERM_BYTES, TERM_PATTERN, TSV_PATTERN, parse_tsv, validate
@@ -282,6 +283,28 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     **refusals(400, 403, 404, 413, 429, 500, 503, 504),
 }
+
+
+class TranslateForm:
+    """Short form of ``POST /translate``, see ``service.api.short_path``."""
+
+    dialect = ROOT
+
+    def read(
+        self, fields: Fields, catalogue: Catalogue, limits: RequestLimits
+    ) -> ShortRequest | None:
+        """Raises as the route does."""
+        parameters = _parameters(fields, limits)
+        if parameters.stream or parameters.attention:
+            return None
+
+        def answer(translations: list[Translation], seconds: float) -> bytes:
+            return json_bytes(_answer(parameters, translations, seconds, None))
+
+        return ShortRequest(parameters.request(catalogue), answer)
+
+    def refusal(self, error: Exception) -> Response:
+        return refused(error)
 
 
 def create_translate_router(

@@ -1,0 +1,248 @@
+"""The short path of plain translations gives the answers of the routes behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.api import short_path
+from service.bootstrap import Service
+from service.translation.plain import finish_plain
+from tests.support.asgi import connected
+from tests.support.books import read_books
+
+DE_EN = {"source": "de", "target": "en"}
+DEEPL = {"source_lang": "DE", "target_lang": "EN"}
+
+
+@pytest.fixture
+def finished(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The requests that the short path has finished."""
+    requests: list[Any] = []
+
+    async def recorded(prepared: Any, decoded: Any) -> Any:
+        requests.append(prepared)
+        return await finish_plain(prepared, decoded)
+
+    monkeypatch.setattr(short_path, "finish_plain", recorded)
+    yield requests
+
+
+async def both_answers(
+    client: httpx.AsyncClient, path: str, body: dict[str, Any]
+) -> tuple[httpx.Response, httpx.Response]:
+    """The answer of the short path, and that of the route: a query string is passed on."""
+    return (
+        await client.post(path, json=body),
+        await client.post(path, json=body, params={"passed": "on"}),
+    )
+
+
+PLAIN: list[tuple[str, dict[str, Any]]] = [
+    ("/translate", {"q": "ein wort", **DE_EN}),
+    ("/translate", {"q": ["ein wort. noch eins.", "", "zwei\n\nzeilen "], **DE_EN}),
+    ("/translate", {"q": "ein wort", **DE_EN, "format": "text", "timings": False}),
+    ("/translate", {"q": "ein wort", **DE_EN, "alternatives": 2, "return_scores": True}),
+    ("/translate", {"q": "Das Wetter ist heute schön.", "source": "auto", "target": "en"}),
+    ("/translate", {"q": "12 und 7", **DE_EN, "beam_size": 2, "model": "shout-de-en"}),
+    ("/translate", {"q": "ab cd", **DE_EN, "target_prefix": "AB", "suppress_sequences": ["X"]}),
+    ("/translate", {"q": "ab", **DE_EN, "sampling_topk": 5, "beam_size": 1, "seed": 3}),
+    ("/translate", {"q": "ab", **DE_EN, "max_decoding_length": 1}),
+    ("/v2/translate", {"text": ["ein wort", "noch eins. und eins."], **DEEPL}),
+    ("/v2/translate", {"text": "ab", **DEEPL, "num_hypotheses": 2, "return_scores": True}),
+    ("/v2/translate", {"text": ["ab\ncd. ef"], **DEEPL, "split_sentences": "nonewlines"}),
+    ("/v2/translate", {"text": ["ab"], "target_lang": "EN", "formality": "more"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), PLAIN)
+async def test_plain_request_gets_the_answer_of_the_route(
+    client: httpx.AsyncClient, finished: list[Any], path: str, body: dict[str, Any]
+) -> None:
+    short, route = await both_answers(client, path, body)
+    assert (short.status_code, route.status_code) == (200, 200)
+    assert short.json() == route.json()
+    assert short.content.isascii() == route.content.isascii()
+    assert dict(short.headers).keys() == dict(route.headers).keys()
+    for name in ("content-type", "x-compute-tokens", "x-compute-characters", "x-model-version"):
+        assert short.headers[name] == route.headers[name]
+    assert len(finished) == 1
+
+
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("/translate", {"q": "ab", **DE_EN, "format": "html"}),
+    ("/translate", {"q": "ab", **DE_EN, "glossary": {"ab": "XY"}}),
+    ("/translate", {"q": "ab", **DE_EN, "prefix": "AB"}),
+    ("/translate", {"q": "ab", **DE_EN, "confidence": True}),
+    ("/translate", {"q": "ab", **DE_EN, "attention": True}),
+    ("/translate", {"q": "ab", **DE_EN, "stream": True}),
+    ("/translate", {"q": "ab", **DE_EN, "num_hypotheses": 2, "return_alternatives": True}),
+    ("/translate", {"q": "ab", "source": "fr", "target": "de"}),
+    ("/translate", {"q": "ab", "source": "de", "target": "de"}),
+    ("/translate", {"q": [], **DE_EN}),
+    ("/translate", {"q": "ab", "source": "de", "target": "zz"}),
+    ("/translate", {"q": "ab", **DE_EN, "model": "none"}),
+    ("/translate", {"q": "ab", **DE_EN, "beam_size": 99}),
+    ("/translate", {"q": "ab", **DE_EN, "beam_size": "x"}),
+    ("/translate", {"q": "ab", **DE_EN, "patience": 0.5, "num_hypotheses": 4, "beam_size": 4}),
+    ("/translate", {"q": "ab\ud800", **DE_EN}),
+    ("/translate", {"q": "x" * 200, **DE_EN}),
+    ("/v2/translate", {"text": ["<b>ab</b>"], **DEEPL, "tag_handling": "html"}),
+    ("/v2/translate", {"text": ["ab"], **DEEPL, "glossary_id": "none"}),
+    ("/v2/translate", {"target_lang": "EN"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), OTHERS)
+async def test_other_request_is_answered_by_the_route_and_counted_once(
+    client: httpx.AsyncClient, service: Service, finished: list[Any], path: str, body: Any
+) -> None:
+    content = json.dumps(body)
+    headers = {"content-type": "application/json"}
+    answers = [
+        await client.post(path, content=content, headers=headers, params=params)
+        for params in ({}, {"passed": "on"})
+    ]
+    hidden = {"id", "timings"}
+    first, second = answers
+    assert first.status_code == second.status_code
+    if "stream" not in body:
+        shown = [
+            {name: value for name, value in answer.json().items() if name not in hidden}
+            for answer in answers
+        ]
+        assert shown[0] == shown[1]
+    assert finished == []
+    books = read_books(service.metrics.render()[0].decode())
+    assert books["nmt_requests_accepted_total", ()] == 2
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/plain"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+        {"content-type": "application/x-www-form-urlencoded"},
+    ],
+)
+async def test_body_that_is_not_json_is_passed_on(
+    client: httpx.AsyncClient, finished: list[Any], headers: dict[str, str]
+) -> None:
+    response = await client.post("/translate", content=b"q=ab&source=de&target=en", headers=headers)
+    assert response.status_code in (200, 400)
+    assert finished == []
+
+
+async def test_body_that_comes_late_is_passed_on_whole(
+    service: Service, finished: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short_path, "_BODY_SECONDS", 0.01)
+    body = json.dumps({"q": "ab", **DE_EN}).encode()
+    parts: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        **{"type": "http", "method": "POST", "path": "/translate", "raw_path": b"/translate"},
+        **{"query_string": b"", "root_path": "", "client": ("127.0.0.1", 1), "server": None},
+        **{"scheme": "http", "http_version": "1.1", "asgi": {"version": "3.0"}},
+        "headers": [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ],
+    }
+    answering = asyncio.create_task(service.app(scope, parts.get, send))
+    parts.put_nowait({"type": "http.request", "body": body[:9], "more_body": True})
+    await asyncio.sleep(0.05)
+    parts.put_nowait({"type": "http.request", "body": body[9:], "more_body": False})
+    await answering
+    assert json.loads(sent[1]["body"])["translatedText"] == "AB"
+    assert finished == []
+
+
+async def test_model_that_is_replaced_meanwhile_is_prepared_again(
+    client: httpx.AsyncClient,
+    service: Service,
+    finished: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalogues = []
+    prepare = short_path.prepare_plain
+
+    async def reloading(request: Any, catalogue: Any, reader: Any) -> Any:
+        prepared = await prepare(request, catalogue, reader)
+        if not catalogues:
+            for model in catalogue.models:
+                object.__setattr__(
+                    model, "manifest", model.manifest.model_copy(update={"version": "2"})
+                )
+        catalogues.append(catalogue)
+        return prepared
+
+    monkeypatch.setattr(short_path, "prepare_plain", reloading)
+    response = await client.post("/translate", json={"q": "ab", **DE_EN})
+    assert response.json()["translatedText"] == "AB"
+    assert response.headers["x-model-version"] == "2"
+    assert (len(catalogues), len(finished)) == (2, 1)
+
+
+async def test_rate_limit_is_that_of_the_route(settings: Any) -> None:
+    async with connected(settings, requests_per_minute=2) as client:
+        answers = [await client.post("/translate", json={"q": "abc", **DE_EN}) for _ in range(2)]
+        slowed = await client.post("/translate", json={"q": "a", **DE_EN})
+    assert [each.status_code for each in (*answers, slowed)] == [200, 200, 429]
+    assert int(slowed.headers["retry-after"]) >= 1
+
+
+@given(
+    st.text(max_size=60),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "beam_size": st.integers(1, 4),
+            "num_hypotheses": st.integers(1, 3),
+            "length_penalty": st.floats(0, 2),
+            "return_scores": st.booleans(),
+            "min_decoding_length": st.integers(0, 9),
+            "disable_unk": st.booleans(),
+        },
+    ),
+)
+def test_any_text_and_options_get_the_answer_of_the_route(text: str, options: Any) -> None:
+    async def ask() -> None:
+        body = {"q": text, **DE_EN, **options}
+        short, route = await both_answers(shared["client"], "/translate", body)
+        assert (short.status_code, short.json()) == (route.status_code, route.json())
+
+    shared["runner"].run(ask())
+
+
+shared: dict[str, Any] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def service_of_many_examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One event loop and service for all examples of the property."""
+    from service.settings import Settings
+    from tests.support.shouting import put_bundle
+
+    directory = tmp_path_factory.mktemp("service")
+    put_bundle(directory / "bundles", "shout-de-en", "de", "en")
+    settings = Settings(
+        bundles=directory / "bundles", slots=8, max_beam_size=4, state=directory / "state"
+    )
+    with asyncio.Runner() as runner:
+        opened = connected(settings)
+        shared.update(runner=runner, client=runner.run(opened.__aenter__()))
+        yield
+        runner.run(opened.__aexit__(None, None, None))
+        shared.clear()
