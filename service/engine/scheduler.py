@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -55,20 +55,18 @@ class Sequence:
     """Time of arrival in the waiting line, on the engine's clock."""
     entered: float = 0.0
     """Time of admission to a slot."""
+    rows_cost: float = field(init=False)
+    """Cost in a step, in rows of beam search."""
 
     def __post_init__(self) -> None:
         if not self.source_ids:
             raise ValueError("source_ids is empty; it ends with eos at least")
+        self.rows_cost = self.options.rows * row_cost(self.options.sampling_topk)
 
     @property
     def source_length(self) -> int:
         """In tokens."""
         return len(self.source_ids)
-
-    @property
-    def rows_cost(self) -> float:
-        """Cost in a step, in rows of beam search."""
-        return self.options.rows * row_cost(self.options.sampling_topk)
 
     @property
     def work(self) -> float:
