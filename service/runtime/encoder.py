@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import onnxruntime
 
 from service.runtime.backend import Limits
-from service.runtime.binding import KeptBindings, Layout
+from service.runtime.binding import KeptBindings, Layout, visible_source
 from service.runtime.memory import HostPool, Memory, Pool
 from service.runtime.sessions import GraphSessions
 
@@ -53,8 +54,8 @@ class SourceEncoder(ABC):
         """Write padded source ids to the beginning of the host's block."""
         source_ids_BS = self._inputs.view(0, shape, np.int32)
         source_ids_BS[...] = self._pad_id
-        for row, source in zip(source_ids_BS, sources, strict=False):
-            row[: len(source)] = source
+        written_BS = visible_source(np.array([len(source) for source in sources]), shape[1])
+        source_ids_BS[written_BS] = np.fromiter(chain.from_iterable(sources), np.int32)
 
 
 class HostEncoder(SourceEncoder):
