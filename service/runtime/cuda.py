@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,10 +94,10 @@ class CudaMemory:
     def batch_size(self, sentences: int, slots: int) -> int:
         if not self.captures:
             return sentences
-        last = _BATCHES[-1]
-        larger = next(
-            (size for size in _BATCHES if size >= sentences), -(-sentences // last) * last
-        )
+        if sentences > _BATCHES[-1]:
+            larger = -(-sentences // _BATCHES[-1]) * _BATCHES[-1]
+        else:
+            larger = _BATCHES[bisect_left(_BATCHES, sentences)]
         return min(larger, slots)
 
     def graph_options(self, shape: tuple[int, ...]) -> onnxruntime.RunOptions:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from models.bundle.bundle import Bundle
 from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES
 from models.bundle.manifest import Dimensions, Precision
-from service.runtime.backend import Admission, CacheUse, Launch, Limits, Ranked
+from service.runtime.backend import Admission, Beam, CacheUse, Launch, Limits, Ranked
 from service.runtime.binding import HIDDEN, KeptBindings, Layout, visible_source
 from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
@@ -104,7 +104,8 @@ class ResidentBackend:
             "early_bars": np.zeros((slots, rows, BARS), element),
             "bars": np.zeros((slots, rows, BARS), element),
         }
-        self._members["early_bars"][..., _EOS_BAR] = 1
+        self._memberships: dict[Beam, dict[str, NDArray[Any]]] = {}
+        """Rows of the members by beam."""
         self._recorded = Layout()
         for name in _RECORD:
             columns = rows if name == "entries" else 2 * rows
@@ -177,15 +178,12 @@ class ResidentBackend:
         self._lengths_P[slots] = lengths
         self._positions_P[slots] = 0
         self._highest_P[slots] = -1
-        members, ranks = self._members, np.arange(2 * self.limits.rows_per_slot)
-        rows_S1 = np.array([[beam.rows] for beam in batch.beams])
-        members["row_bias"][slots] = np.where(ranks[: len(ranks) // 2] < rows_S1, 0, DEAD)
-        members["powers"][slots, :, 0] = np.where(ranks < 2 * rows_S1, 2.0**ranks, 0)
-        # Where the table of this width begins: behind those of 4^1, 4^2, … lines.
-        members["first_lines"][slots, 0] = (4**rows_S1 - 4) // 3
-        members["min_lengths"][slots, 0, 0] = [beam.min_length for beam in batch.beams]
-        members["bars"][slots, :, _UNK_BAR] = [[beam.bar_unk] for beam in batch.beams]
-        members["early_bars"][slots, :, _UNK_BAR] = members["bars"][slots, :, _UNK_BAR]
+        alike: dict[Beam, list[int]] = {}
+        for slot, beam in zip(slots, batch.beams, strict=True):
+            alike.setdefault(beam, []).append(slot)
+        for beam, places in alike.items():
+            for name, value in self._membership(beam).items():
+                self._members[name][places] = value
         for stale_P in self._stale_P:
             stale_P[slots] = True
 
@@ -218,6 +216,25 @@ class ResidentBackend:
 
     def cache_use(self) -> CacheUse:
         return self._budget.use
+
+    def _membership(self, beam: Beam) -> dict[str, NDArray[Any]]:
+        """What the graph gets for a sentence with this beam."""
+        if beam not in self._memberships:
+            ranks = np.arange(2 * self.limits.rows_per_slot)
+            bars = np.zeros(self._members["bars"].shape[1:], self._element)
+            bars[:, _UNK_BAR] = beam.bar_unk
+            early_bars = bars.copy()
+            early_bars[:, _EOS_BAR] = 1
+            self._memberships[beam] = {
+                "row_bias": np.where(ranks[: len(ranks) // 2] < beam.rows, 0, DEAD),
+                "powers": np.where(ranks < 2 * beam.rows, 2.0**ranks, 0)[:, None],
+                # Where the table of this width begins: behind those of 4^1, 4^2, … lines.
+                "first_lines": np.array((4**beam.rows - 4) // 3),
+                "min_lengths": np.array(beam.min_length),
+                "early_bars": early_bars,
+                "bars": bars,
+            }
+        return self._memberships[beam]
 
     def close(self) -> None:
         self._memory.wait()
@@ -272,6 +289,7 @@ class ResidentBackend:
     def _lay_out_given(self) -> None:
         """Place positions, membership and constants for the present lengths of the caches."""
         self._places = self._given_layout(self._own.length, self._cross.length)
+        self._given_arrays: list[dict[str, NDArray[Any]]] = [{}, {}]
         for stale_P in self._stale_P:
             stale_P[...] = True
         self._bindings.clear()
@@ -281,29 +299,40 @@ class ResidentBackend:
         layout.add("positions", (slots, 1), np.int64)
         for name, array in self._members.items():
             layout.add(name, array.shape, array.dtype.type)
+        layout.add("cross_bias", (slots, 1, self._bias_rows, sources), self._element)
+        # Constants, which are sent once.
         layout.add("entry_numbers", (entries,), np.int64)
         layout.add("write_base", (slots, 1, self._heads, 3), np.int64)
-        layout.add("cross_bias", (slots, 1, self._bias_rows, sources), self._element)
         return layout
 
     def _send(self, turn: int) -> None:
-        """Copy positions, membership and constants to the device."""
-        block = self._given[turn]
-        arrays = {name: block.view(*place) for name, place in self._places.places.items()}
-        slots = np.flatnonzero(self._stale_P[turn])
+        """Copy positions and membership to the device; after a change of lengths, constants too."""
+        arrays = self._given_arrays[turn]
+        end, _, _ = self._places.places["entry_numbers"]
+        if not arrays:
+            arrays = self._given_arrays[turn] = self._constants(turn)
+            end = self._places.end
+        # Copying all slots takes less time than choosing the stale ones.
         for name, array in self._members.items():
-            arrays[name][slots] = array[slots]
-        arrays["positions"][...] = self._positions_P[:, None]
-        arrays["entry_numbers"][...] = np.arange(self._own.length)
-        write_base_SHI = arrays["write_base"][:, 0]
-        write_base_SHI[slots, :, 0] = slots[:, None]
-        write_base_SHI[slots, :, 1] = np.arange(self._heads)
-        write_base_SHI[slots, :, 2] = 0
+            arrays[name][...] = array
+        arrays["positions"][:, 0] = self._positions_P
+        slots = np.flatnonzero(self._stale_P[turn])
         seen_SS = visible_source(self._lengths_P[slots], self._cross.length)
         bias_SS = np.where(seen_SS, self._element(0), self._element(self._hidden))
         arrays["cross_bias"][slots, 0] = bias_SS[:, None]
-        block.send(0, self._places.end)
+        self._given[turn].send(0, end)
         self._stale_P[turn][...] = False
+
+    def _constants(self, turn: int) -> dict[str, NDArray[Any]]:
+        """The arrays of a block by name, with the constants of the present lengths."""
+        block = self._given[turn]
+        arrays = {name: block.view(*place) for name, place in self._places.places.items()}
+        arrays["entry_numbers"][...] = np.arange(self._own.length)
+        write_base_PHI = arrays["write_base"][:, 0]
+        write_base_PHI[..., 0] = np.arange(self.limits.slots)[:, None]
+        write_base_PHI[..., 1] = np.arange(self._heads)
+        write_base_PHI[..., 2] = 0
+        return arrays
 
     def _bound(self, sentences: int, turn: int) -> _Bound:
         """The binding of a turn for the first slots, and the options of its runs."""
