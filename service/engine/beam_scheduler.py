@@ -77,9 +77,10 @@ class BeamScheduler(BatchScheduler):
     def _advance(self, found: Candidates | Ranked) -> list[tuple[int, Decoded | BackendFailed]]:
         assert isinstance(found, Ranked)
         over = self._search.advance(found)
-        for slot in self._launched:
-            self._search.add(slot, self.running[self._places[slot]].options)
-        self._launched.clear()
+        if self._launched:
+            joined = [self.running[place].options for place in self._places[self._launched]]
+            self._search.add(self._launched, joined)
+            self._launched.clear()
         return [(int(self._places[slot]), outcome) for slot, outcome in over]
 
     def _vacate(self, place: int) -> None:
@@ -88,7 +89,7 @@ class BeamScheduler(BatchScheduler):
         if slot in self._launched:
             self._launched.remove(slot)
         else:
-            self._search.remove(slot)
+            self._search.remove([slot])
         self._rows -= self.running[place].options.rows
         moved = self.running.pop()
         if place < len(self.running):

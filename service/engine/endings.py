@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections.abc import Callable
-from typing import NamedTuple
+from operator import itemgetter
 
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
 
@@ -13,24 +13,18 @@ Trace = Callable[[int, int], tuple[int, ...]]
 """The tokens that a row held when it had a number of tokens."""
 
 
-class Ending(NamedTuple):
-    """A hypothesis of a row and one more token."""
-
-    score: float
-    row: int
-    token: int
-    length: int
-    """Tokens of the row."""
-    reason: FinishReason
+Ending = tuple[float, int, int, int, FinishReason]
+"""Score, row, token behind the row, number of the row's tokens, and reason of a hypothesis."""
 
 
 class Endings:
     """The hypotheses of a sentence that have finished."""
 
-    __slots__ = ("_endings", "_eos_id", "_options", "_scores", "needed")
+    __slots__ = ("_endings", "_eos_id", "_options", "_scored", "_scores", "_wanted", "needed")
 
     def __init__(self, options: DecodingOptions, eos_id: int) -> None:
         self._options, self._eos_id = options, eos_id
+        self._scored, self._wanted = options.needs_scores(False), options.num_hypotheses
         self._endings: list[Ending] = []
         self._scores: list[float] = []
         """Of all endings, ascending."""
@@ -48,32 +42,31 @@ class Endings:
         ``coverage`` is added to the score; it is ``None`` without constraints.
         """
         score = math.nan
-        if self._options.needs_scores(coverage is not None):
+        if self._scored or coverage is not None:
             score = self._options.normalised(log_prob, length + 1) + (coverage or 0.0)
         ended = token == self._eos_id
         reason = FinishReason.COMPLETE if ended else FinishReason.LENGTH
-        self._endings.append(Ending(score, row, token, length, reason))
+        self._endings.append((score, row, token, length, reason))
         insort(self._scores, score)
-        wanted = self._options.num_hypotheses
-        if len(self._scores) >= wanted:
-            self.needed = self._scores[-wanted]
+        if len(self._scores) >= self._wanted:
+            self.needed = self._scores[-self._wanted]
 
     def add_cut(self, row: int, length: int, log_prob: float, coverage: float) -> None:
         """Add a row of ``length`` tokens that has no allowed next token."""
         score = self._options.normalised(log_prob, length) + coverage
         insort(self._scores, score)
-        self._endings.append(Ending(score, row, self._eos_id, length, FinishReason.LENGTH))
+        self._endings.append((score, row, self._eos_id, length, FinishReason.LENGTH))
 
     def decoded(self, trace: Trace) -> Decoded:
         """The best hypotheses, whose tokens ``trace`` looks up; there must be one."""
-        options = self._options
-        ranked = sorted(self._endings, key=lambda ending: ending.score, reverse=True)
-        best, remaining = ranked[: options.num_hypotheses], ranked[options.num_hypotheses :]
-        if options.all_finished:
-            best += [each for each in remaining if each.reason is FinishReason.COMPLETE]
-        hypotheses = (Hypothesis(self._tokens(each, trace), each.score) for each in best)
-        return Decoded(tuple(hypotheses), best[0].reason)
+        ranked = sorted(self._endings, key=itemgetter(0), reverse=True)
+        best = ranked[: self._wanted]
+        if self._options.all_finished:
+            further = ranked[self._wanted :]
+            best += [each for each in further if each[-1] is FinishReason.COMPLETE]
+        return Decoded(tuple([self._hypothesis(each, trace) for each in best]), best[0][-1])
 
-    def _tokens(self, ending: Ending, trace: Trace) -> tuple[int, ...]:
-        before = trace(ending.row, ending.length)
-        return before if ending.token == self._eos_id else (*before, ending.token)
+    def _hypothesis(self, ending: Ending, trace: Trace) -> Hypothesis:
+        score, row, token, length, _ = ending
+        before = trace(row, length)
+        return Hypothesis(before if token == self._eos_id else (*before, token), score)

@@ -9,11 +9,12 @@ sentences one by one where a hypothesis has ended.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.bundle.manifest import SpecialIds
 from service.engine.endings import Endings
@@ -21,22 +22,30 @@ from service.engine.errors import BackendFailed
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import NO_CANDIDATE, Limits, Ranked
 
-_NEVER = 1 << 40
-"""Steps until the last of an empty slot."""
+_NO_CANDIDATE = float(NO_CANDIDATE)
 
 
 @dataclass(slots=True)
 class _Beam:
     """The search of one sentence."""
 
-    options: DecodingOptions
+    rows: int
+    ranks: int
+    """Number of ranks that belong to it."""
     endings: Endings
-    first_step: int
+    first: int
     """Number of the record of its first token."""
+    last: int
+    """Number of the record with which it has ``max_decoding_length`` tokens."""
     enough_ends: int
     """As of the options, where it is computed."""
     first_ended: bool
     """Whether rank 0 has been an ending, or the search may stop without that."""
+
+    def is_over(self, record: int) -> bool:
+        """Whether its length or the number of its hypotheses ends it with a record."""
+        enough = self.first_ended and len(self.endings) >= self.enough_ends
+        return enough or record == self.last
 
 
 class RankedSearch:
@@ -47,25 +56,24 @@ class RankedSearch:
         self._eos_id = special_ids.eos
         self._beams: dict[int, _Beam] = {}
         """By slot."""
-        self._steps = 0
-        """Number of records that have been read."""
-        # A record is overwritten when no sentence can be as long any more.
-        self._tokens_TPR = np.zeros((limits.target_length, slots, ranks), np.int32)
-        self._places_TPR = np.zeros((limits.target_length, slots, ranks), np.int16)
-        self._candidates = 1
-        """Of each row, by which places are counted."""
+        self._number = 0
+        """Of the record that is read next."""
+        self._at_limit: dict[int, list[int]] = {}
+        """By number of a record, slots of the beams whose last it is. Some may have ended."""
+        # A record is overwritten when no sentence can be as long any more. NumPy writes it as a
+        # whole. Its single elements are read from Python's own arrays, which takes less time.
+        self._ranks = ranks
+        self._record_size = slots * ranks
+        self._tokens = array("i", bytes(4 * limits.target_length * self._record_size))
+        self._rows = array("H", bytes(2 * len(self._tokens)))
+        """The row that each rank continues."""
+        shape = limits.target_length, slots, ranks
+        self._tokens_TPR = np.frombuffer(self._tokens, np.int32).reshape(shape)
+        self._rows_TPR = np.frombuffer(self._rows, np.uint16).reshape(shape)
         self._in_use_P = np.zeros(slots, np.bool_)
-        self._ranked_PR = np.zeros((slots, ranks), np.bool_)
-        """Which ranks belong to the beam of each sentence."""
-        self._within_PR = np.zeros((slots, ranks), np.bool_)
-        """Which ranks stay at their position unless they are endings."""
-        self._left_P = np.full(slots, _NEVER)
-        """Steps until ``max_decoding_length``."""
-        self._has_ended_P = np.zeros(slots, np.bool_)
-        """Whether the sentence has a finished hypothesis."""
-        self._needed_P = np.full(slots, -np.inf)
-        """As ``Endings.needed``."""
-        self._least_shares_P = np.zeros(slots)
+        self._needed_P = np.full(slots, np.nan)
+        """As ``Endings.needed``; NaN for an empty slot."""
+        self._least_shares_P = np.ones(slots)
         """Factor from sum to score for the longest hypothesis allowed."""
 
     @property
@@ -73,95 +81,105 @@ class RankedSearch:
         """Number of sentences."""
         return len(self._beams)
 
-    def add(self, slot: int, options: DecodingOptions) -> None:
-        """Begin a sentence, whose first record is read next."""
-        endings = Endings(options, self._eos_id)
-        self._beams[slot] = _Beam(
-            options, endings, self._steps, options.enough_ends, not options.ends_early
-        )
-        self._in_use_P[slot] = True
-        self._ranked_PR[slot, : options.ranks] = True
-        self._within_PR[slot, : options.rows] = True
-        self._left_P[slot] = options.max_decoding_length
-        self._least_shares_P[slot] = options.least_share
+    def add(self, slots: list[int], options: list[DecodingOptions]) -> None:
+        """Begin sentences, whose first record is read next."""
+        first = self._number
+        for slot, each in zip(slots, options, strict=True):
+            last = first + each.max_decoding_length - 1
+            self._beams[slot] = _Beam(
+                each.rows,
+                each.ranks,
+                Endings(each, self._eos_id),
+                first,
+                last,
+                each.enough_ends,
+                not each.ends_early,
+            )
+            self._at_limit.setdefault(last, []).append(slot)
+        self._in_use_P[slots] = True
+        self._needed_P[slots] = -np.inf
+        self._least_shares_P[slots] = [each.least_share for each in options]
 
-    def remove(self, slot: int) -> None:
-        """End the search of a sentence; does nothing if none has begun there."""
-        if self._beams.pop(slot, None) is not None:
-            self._in_use_P[slot] = self._ranked_PR[slot] = self._within_PR[slot] = False
-            self._has_ended_P[slot] = False
-            self._left_P[slot] = _NEVER
-            self._needed_P[slot] = -np.inf
+    def remove(self, slots: Iterable[int]) -> None:
+        """End searches. Slots where none has begun are ignored."""
+        begun = [slot for slot in slots if self._beams.pop(slot, None) is not None]
+        if begun:
+            self._in_use_P[begun] = False
+            self._needed_P[begun] = np.nan
 
     def advance(self, found: Ranked) -> list[tuple[int, Decoded | BackendFailed]]:
         """Read the record of a step; returns slots and results of finished searches.
 
-        A sentence without a candidate fails, because the model's output is not a number.
+        They are removed. A sentence without a candidate fails, because the model's output is not a
+        number.
         """
-        tokens_PR, sums_PR = found.tokens_PR, found.sums_PR
-        step = self._steps % len(self._tokens_TPR)
-        self._tokens_TPR[step], self._places_TPR[step] = tokens_PR, found.places_PR
-        self._candidates = found.candidates
-        self._steps += 1
-        self._left_P -= 1
-        ended_PR = tokens_PR == self._eos_id
-        failed_P = self._in_use_P & ~(sums_PR[:, 0] > NO_CANDIDATE)
+        record = self._number % len(self._tokens_TPR)
+        self._tokens_TPR[record] = found.tokens_PR
+        self._rows_TPR[record] = found.places_PR
+        self._rows_TPR[record] //= np.uint16(found.candidates)
+        failed_P = self._in_use_P & ~(found.sums_PR[:, 0] > NO_CANDIDATE)
         failed = set(np.flatnonzero(failed_P).tolist())
-        over = {*self._end(sums_PR, ended_PR), *self._hopeless(sums_PR, ended_PR)}
+        over = self._over(found, self._finish(found)) | failed
+        self._number += 1
         outcomes: list[tuple[int, Decoded | BackendFailed]] = []
-        for slot in sorted(failed | over):
+        for slot in over:
             if slot in failed:
                 failure = BackendFailed("the model's output for this sentence is not a number")
                 outcomes.append((slot, failure))
             else:
                 endings = self._beams[slot].endings
                 outcomes.append((slot, endings.decoded(partial(self._trace, slot))))
+        self.remove(over)
         return outcomes
 
-    def _end(self, sums_PR: NDArray[np.float32], ended_PR: NDArray[np.bool_]) -> list[int]:
-        """Add the hypotheses that end; returns the slots whose search is over by their number."""
-        last_P = self._left_P == 0
-        places = np.flatnonzero((ended_PR | last_P[:, None]) & self._within_PR)
-        sums = sums_PR.ravel()[places]
-        alive = sums > NO_CANDIDATE
-        places, sums = places[alive], sums[alive]
-        if not len(places):
-            return []
-        slots, ranks = np.divmod(places, sums_PR.shape[1])
-        at = self._steps - 1
-        step = at % len(self._tokens_TPR)
-        tokens = self._tokens_TPR[step].ravel()[places].tolist()
-        rows = (self._places_TPR[step].ravel()[places] // self._candidates).tolist()
-        touched: dict[int, _Beam] = {}
-        for slot, rank, row, token, log_prob in zip(
-            slots.tolist(), ranks.tolist(), rows, tokens, sums.tolist(), strict=True
-        ):
-            beam = touched[slot] = self._beams[slot]
-            beam.endings.add(row, token, at - beam.first_step, log_prob)
-            beam.first_ended |= rank == 0
-        for slot, beam in touched.items():
-            self._has_ended_P[slot] = True
-            self._needed_P[slot] = beam.endings.needed
-        return [
-            slot
-            for slot, beam in touched.items()
-            if last_P[slot] or (beam.first_ended and len(beam.endings) >= beam.enough_ends)
-        ]
+    def _finish(self, found: Ranked) -> dict[int, int]:
+        """Add the hypotheses that end; returns the best rank that lives on of their sentences."""
+        places = np.flatnonzero(found.tokens_PR == self._eos_id).tolist()
+        if at_limit := self._at_limit.pop(self._number, None):
+            places = sorted({*places, *self._places_at_limit(at_limit)})
+        sums = found.sums_PR.ravel()[places].tolist()
+        start = self._number % len(self._tokens_TPR) * self._record_size
+        living: dict[int, int] = {}
+        for place, log_prob in zip(places, sums, strict=True):
+            slot, rank = divmod(place, self._ranks)
+            beam = self._beams.get(slot)
+            if beam is None:
+                continue
+            if rank < beam.rows and log_prob > _NO_CANDIDATE:
+                row, token = self._rows[start + place], self._tokens[start + place]
+                beam.endings.add(row, token, self._number - beam.first, log_prob)
+                beam.first_ended |= rank == 0
+            best = living.get(slot, 0)
+            living[slot] = best + 1 if rank == best else best
+        return living
 
-    def _hopeless(self, sums_PR: NDArray[np.float32], ended_PR: NDArray[np.bool_]) -> list[int]:
-        """Slots where no row lives on, or none that can become better than what has finished."""
-        slots = np.flatnonzero(self._has_ended_P)
-        if not len(slots):
-            return []
-        lives_SR = ~ended_PR[slots] & self._ranked_PR[slots]
-        first_S = lives_SR.argmax(axis=1)
-        every = np.arange(len(slots))
-        best_S = sums_PR[slots, first_S]
-        # Log-probabilities are at most 0, so this bounds the score of every live row.
-        bound_S = best_S * self._least_shares_P[slots] <= self._needed_P[slots]
-        none_S = ~(lives_SR[every, first_S] & (best_S > NO_CANDIDATE))
-        found: list[int] = slots[bound_S | none_S].tolist()
-        return found
+    def _places_at_limit(self, slots: list[int]) -> Iterator[int]:
+        """Places in the record of all rows of the sentences that end with it."""
+        for slot in slots:
+            beam = self._beams.get(slot)
+            if beam is not None and beam.last == self._number:
+                yield from range(slot * self._ranks, slot * self._ranks + beam.rows)
+
+    def _over(self, found: Ranked, living: dict[int, int]) -> set[int]:
+        """Slots of the searches that end with the record. ``living`` is as of ``_finish``."""
+        sums_PR = found.sums_PR
+        best_P = sums_PR[:, 0].copy()
+        over: set[int] = set()
+        if living:
+            slots = list(living)
+            beams = [self._beams[slot] for slot in slots]
+            self._needed_P[slots] = [beam.endings.needed for beam in beams]
+            best_A = sums_PR[slots, [min(r, self._ranks - 1) for r in living.values()]]
+            best_P[slots] = best_A
+            over.update(
+                slot
+                for slot, beam, best in zip(slots, beams, best_A.tolist(), strict=True)
+                if living[slot] >= beam.ranks or best <= _NO_CANDIDATE or beam.is_over(self._number)
+            )
+        # Log-probabilities are at most 0, so this bounds the score of every row that lives on.
+        hopeless_P = best_P * self._least_shares_P <= self._needed_P
+        over.update(np.flatnonzero(hopeless_P).tolist())
+        return over
 
     def _trace(self, slot: int, row: int, length: int) -> tuple[int, ...]:
         """The tokens that a row held when it was ``length`` tokens long.
@@ -170,22 +188,24 @@ class RankedSearch:
         positions that is none.
         """
         beam = self._beams[slot]
-        rows = beam.options.rows
-        first = beam.first_step % len(self._tokens_TPR)
-        around = max(0, first + length - len(self._tokens_TPR))
-        # Slices, because indexing by an array takes as long as following all back-pointers.
-        tokens_TR, places_TR = (
-            array[first : first + length, slot].tolist() + array[:around, slot].tolist()
-            for array in (self._tokens_TPR, self._places_TPR)
-        )
-        eos_id, candidates, tokens = self._eos_id, self._candidates, []
-        for tokens_R, places_R in zip(reversed(tokens_TR), reversed(places_TR), strict=True):
-            rank = row
-            if tokens_R[rank] == eos_id:
-                spare = (r for r in range(rows, 2 * rows) if tokens_R[r] != eos_id)
-                for _ in range(1 + tokens_R[:rank].count(eos_id)):
-                    rank = next(spare)
-            tokens.append(tokens_R[rank])
-            row = places_R[rank] // candidates
-        tokens.reverse()
-        return tuple(tokens)
+        eos_id, rows, tokens = self._eos_id, self._rows, self._tokens
+        written: list[int] = []
+        # Of the sentence in the record of the last token. A negative place counts from the end of
+        # the ring, where earlier records are.
+        record = (beam.first + length - 1) % len(self._tokens_TPR)
+        last, back = record * self._record_size + slot * self._ranks, -self._record_size
+        for place in range(last, last + length * back, back):
+            token = tokens[place + row]
+            if token == eos_id:
+                row = self._refilled(place, row, beam.rows)
+                token = tokens[place + row]
+            written.append(token)
+            row = rows[place + row]
+        written.reverse()
+        return tuple(written)
+
+    def _refilled(self, place: int, position: int, rows: int) -> int:
+        """The rank at a position whose own rank is an ending."""
+        ended = [self._tokens[place + rank] == self._eos_id for rank in range(2 * rows)]
+        spare = [rank for rank in range(rows, 2 * rows) if not ended[rank]]
+        return spare[sum(ended[:position])]

@@ -105,6 +105,7 @@ def some_requests(rows: int, count: int, seed: int) -> Requests:
             min_decoding_length=min(longest, rng.choice([0, 1, 1, 3])),
             max_decoding_length=longest,
             disable_unk=rng.random() < 0.3,
+            all_finished=rng.random() < 0.3,
         )
         return (*words, SPECIAL_IDS.eos), options
 
