@@ -220,6 +220,19 @@ def test_padded_batch_of_a_captured_step_gives_the_same_candidates(
         np.testing.assert_allclose(plain, padded, atol=2e-3)
 
 
+def test_sentence_that_joins_a_captured_batch_is_shown_its_source(bundle: Bundle) -> None:
+    found = []
+    for capture in (False, True):
+        backend = load(bundle, SimulatedGpu(capture=capture))
+        backend.encode(EncodeBatch(0, sources(3)))
+        step(backend, 3, 0)
+        # With capture, both steps have the binding of four sentences.
+        backend.encode(EncodeBatch(3, sources(1)))
+        found.append(backend.step(batch_of(4, 1)).log_probs_BKN.copy())
+        backend.close()
+    np.testing.assert_allclose(*found, atol=2e-3)
+
+
 def test_a_thousand_steps_with_arrivals_and_departures_allocate_nothing(
     gpu: tuple[OnnxBackend, Runtime],
 ) -> None:
