@@ -68,11 +68,11 @@ SYNCHRONOUS = StepKind(172, 32, 0.10e-3, 1.1e-6, overlaps=False)
 RESIDENT = StepKind(182, 10, 0.03e-3, 0.2e-6, overlaps=True)
 ENCODER_LAUNCHES = 210
 """With the writes of keys, values and zeros into slots."""
-ENCODE, ENCODE_SENTENCE = 0.04e-3, 3e-6
+ENCODE, ENCODE_SENTENCE = 0.03e-3, 2.5e-6
 """Seconds of the host for an encode without its launches, and for each of its sentences."""
 ENCODED_LENGTH = 32
 """Sources are padded to a multiple of this, and to the longest that runs."""
-REPLACED = 0.05e-3
+REPLACED = 0.035e-3
 """Seconds of the host for a sentence that ends and another one that begins, its encode apart."""
 
 
