@@ -14,7 +14,7 @@ from lxml import etree
 from service.documents.atoms import name_of
 from service.documents.mixed import Mixed
 from service.documents.paragraph import Paragraph
-from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages, MarkedSource
+from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 from service.documents.xml_document import XmlDocument
 
 _XLIFF = "application/xliff+xml"
@@ -48,15 +48,12 @@ class _Unit:
         self, source: etree._Element, copied: etree._Element, empty: etree._Element | None
     ) -> None:
         """``copied`` is the translation to be; ``empty`` the element that it replaces."""
-        self._source = source
+        self._element = source
         self._copied = copied
         self._empty = empty
         text = copied if name_of(copied) != "tuv" else _segment(copied)
         self._paragraph = Paragraph(text, _GRAMMAR)
-
-    @property
-    def source(self) -> MarkedSource | None:
-        return self._paragraph.source
+        self.source = self._paragraph.source
 
     def replace(self, translation: str) -> None:
         self._paragraph.replace(translation)
@@ -64,12 +61,12 @@ class _Unit:
             for key, value in self._empty.items():
                 self._copied.set(key, value)
             self._copied.tail = self._empty.tail
-            parent = self._source.getparent()
+            parent = self._element.getparent()
             assert parent is not None
             parent.replace(self._empty, self._copied)
         else:
             # XLIFF 1.2 demands the segmented source before the target.
-            last = next(self._source.itersiblings("{*}seg-source"), self._source)
+            last = next(self._element.itersiblings("{*}seg-source"), self._element)
             self._copied.tail = last.tail
             last.addnext(self._copied)
 

@@ -45,19 +45,13 @@ def open_po(content: bytes, languages: Languages = UNKNOWN) -> Document:
 class _Catalogue:
     """A catalogue. Its lines may be wrapped anew."""
 
+    media_type = "text/x-gettext-translation"
+
     def __init__(self, content: bytes, text: str, language: str) -> None:
         self._content = content
         self._text = text
         self._language = language
-        self._texts = tuple(MarkedSource(m, _markup_of(m)) for _, _, m in _missing(self._read()))
-
-    @property
-    def media_type(self) -> str:
-        return "text/x-gettext-translation"
-
-    @property
-    def texts(self) -> tuple[MarkedSource, ...]:
-        return self._texts
+        self.texts = tuple(MarkedSource(m, _markup_of(m)) for _, _, m in _missing(self._read()))
 
     def replaced(self, translations: Sequence[str]) -> bytes:
         file = self._read()
@@ -66,7 +60,7 @@ class _Catalogue:
                 entry.msgstr = translation
             else:
                 entry.msgstr_plural[form] = translation
-        if not self._texts:
+        if not self.texts:
             return self._content
         if "Content-Type" in file.metadata:
             file.metadata["Content-Type"] = _UTF_8

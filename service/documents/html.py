@@ -85,6 +85,7 @@ class _Page:
 
     def __init__(self, page: SplicedDocument, text: str, language: str) -> None:
         self._page = page
+        self.media_type = page.media_type
         self._language = language
         self._stated: str | None = None
         """Language that the page names first."""
@@ -96,14 +97,7 @@ class _Page:
                     self._stated = _value_of(attribute)
             values |= dict.fromkeys(map(_value_of, _attributes_with_text(tag)))
         self._values = tuple(value for value in values if any(map(str.isalpha, value)))
-
-    @property
-    def media_type(self) -> str:
-        return self._page.media_type
-
-    @property
-    def texts(self) -> tuple[MarkedSource, ...]:
-        return (*self._page.texts, *map(MarkedSource, self._values))
+        self.texts = (*page.texts, *map(MarkedSource, self._values))
 
     def replaced(self, translations: Sequence[str]) -> bytes:
         blocks = len(self._page.texts)

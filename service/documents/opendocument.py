@@ -16,7 +16,7 @@ from service.documents.archive import Archive
 from service.documents.atoms import name_of
 from service.documents.mixed import Mixed
 from service.documents.paragraph import Paragraph
-from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages, MarkedSource
+from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 from service.documents.xml_document import XmlDocument, parsed
 from service.documents.zipped import ZippedDocument
 
@@ -103,10 +103,7 @@ class _Paragraph:
     ) -> None:
         self._paragraph = Paragraph(element, grammar)
         self._cell = cell
-
-    @property
-    def source(self) -> MarkedSource | None:
-        return self._paragraph.source
+        self.source = self._paragraph.source
 
     def replace(self, translation: str) -> None:
         self._paragraph.replace(translation)

@@ -16,7 +16,6 @@ from lxml import etree
 
 from service.documents.atoms import Atom, Format, Grammar
 from service.documents.fragment import Fragment, Piece
-from service.documents.types import MarkedSource
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -33,10 +32,7 @@ class Paragraph:
         self._properties: dict[str, etree._Element | None] = {}
         """Run properties of the text after a tag, by the tag's piece text; "" before any tag."""
         self._fragment = Fragment(self._pieces(atoms))
-
-    @property
-    def source(self) -> MarkedSource | None:
-        return self._fragment.source
+        self.source = self._fragment.source
 
     def replace(self, translation: str) -> None:
         """Replace the source by a translation; raises ``MarkupLost``."""

@@ -31,17 +31,10 @@ class SplicedDocument:
         unencodable: Literal["strict", "xmlcharrefreplace"] = "strict",
     ) -> None:
         self._file = file
-        self._media_type = media_type
+        self.media_type = media_type
         self._places = tuple(places)
         self._unencodable = unencodable
-
-    @property
-    def media_type(self) -> str:
-        return self._media_type
-
-    @property
-    def texts(self) -> tuple[MarkedSource, ...]:
-        return tuple(place.source for place in self._places)
+        self.texts = tuple(place.source for place in self._places)
 
     def replaced(self, translations: Sequence[str]) -> bytes:
         return self.encoded(self.spliced(translations))

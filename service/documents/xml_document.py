@@ -51,18 +51,10 @@ class XmlDocument:
         self._content = content
         self._name = name
         self._find = find
-        self._media_type = media_type
+        self.media_type = media_type
         self._finish = finish
         self._opened: _Tree | None = self._open()
-        self._texts = tuple(source for _, source in self._opened.units)
-
-    @property
-    def media_type(self) -> str:
-        return self._media_type
-
-    @property
-    def texts(self) -> tuple[MarkedSource, ...]:
-        return self._texts
+        self.texts = tuple(source for _, source in self._opened.units)
 
     def replaced(self, translations: Sequence[str]) -> bytes:
         tree, self._opened = self._opened or self._open(), None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from service.documents.archive import Archive
-from service.documents.types import Document, MarkedSource
+from service.documents.types import Document
 
 OpenPart = Callable[[bytes], Document]
 
@@ -17,23 +17,15 @@ class ZippedDocument:
     def __init__(self, archive: Archive, media_type: str, parts: Mapping[str, OpenPart]) -> None:
         """``parts`` has the entries with text, in reading order. Other entries are copied."""
         self._archive = archive
-        self._media_type = media_type
+        self.media_type = media_type
         self._parts = parts
-        self._texts = tuple(
+        self.texts = tuple(
             text for name, opener in parts.items() for text in opener(archive.read(name)).texts
         )
 
-    @property
-    def media_type(self) -> str:
-        return self._media_type
-
-    @property
-    def texts(self) -> tuple[MarkedSource, ...]:
-        return self._texts
-
     def replaced(self, translations: Sequence[str]) -> bytes:
-        if len(translations) != len(self._texts):
-            raise ValueError(f"{len(self._texts)} texts have {len(translations)} translations")
+        if len(translations) != len(self.texts):
+            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
         remaining = iter(translations)
         rewritten: dict[str, bytes] = {}
         for name, opener in self._parts.items():
