@@ -32,6 +32,7 @@ from training.commands import (
     translate,
     tune,
 )
+from training.commands.options import add_recipe_command
 from training.disk import writing_to
 from training.refusal import Refusal
 
@@ -111,5 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands: Commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
-        command.add_to(commands)
+        if hasattr(command, "HELP"):
+            add_recipe_command(commands, command)
+        else:
+            command.add_to(commands)
     return parser

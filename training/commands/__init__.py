@@ -1,9 +1,10 @@
 """The commands of ``python -m training``, one module each.
 
 A module has ``add_to(commands)``, which adds its parser and sets ``perform`` to a function of the
-parsed options. Modules import what takes long, such as torch, where it is used, so that ``--help``
-answers at once. A hop of a run has ``perform(options)`` and, if it has options of its own,
-``add_options(parser)``, so that ``run`` can take the same options and perform it.
+parsed options. A command about a recipe has ``HELP``, ``perform(options)`` and, if it has options
+of its own, ``add_options(parser)`` instead, so that ``run`` can take the options of every hop and
+perform it. Modules import what takes long, such as torch, where it is used, so that ``--help``
+answers at once.
 """
 
 from __future__ import annotations

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands import Commands
-from training.commands.options import recipe_of, recipe_parser, run_of
+from training.commands.options import recipe_of, run_of
 
-
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(commands, "average", "average the weights of the last checkpoints")
-    add_options(parser)
-    parser.set_defaults(perform=perform)
+HELP = "average the weights of the last checkpoints"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

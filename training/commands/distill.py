@@ -12,17 +12,16 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from training.commands import Commands, run
-from training.commands.options import recipe_of, recipe_parser, run_of
+from training.commands import run
+from training.commands.options import recipe_of, run_of
 
 if TYPE_CHECKING:
     from training.recipe import Recipe
 
+HELP = "train a recipe on what a bundle says, through all hops"
 
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(
-        commands, "distill", "train a recipe on what a bundle says, through all hops"
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--teacher",
         required=True,
@@ -33,7 +32,6 @@ def add_to(commands: Commands) -> None:
         "--name", help="of the student's run and bundle (default: RECIPE-distilled)"
     )
     run.add_options(parser)
-    parser.set_defaults(perform=perform)
 
 
 def perform(options: argparse.Namespace) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands import Commands
-from training.commands.options import device_of, recipe_of, recipe_parser, run_of
+from training.commands.options import device_of, recipe_of, run_of
 
-
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(commands, "evaluate", "translate the test set and score it")
-    parser.set_defaults(perform=perform)
+HELP = "translate the test set and score it"
 
 
 def perform(options: argparse.Namespace) -> None:

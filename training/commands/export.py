@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands import Commands
-from training.commands.options import add_precisions, recipe_of, recipe_parser, run_of
+from training.commands.options import add_precisions, recipe_of, run_of
 
-
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(commands, "export", "write the graphs, prove them, publish a bundle")
-    add_options(parser)
-    parser.set_defaults(perform=perform)
+HELP = "write the graphs, prove them, publish a bundle"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from training.commands import Commands
@@ -25,13 +26,21 @@ class NoDevice(Refusal):
     """The device does not exist here, or is not supported."""
 
 
-def recipe_parser(commands: Commands, name: str, help: str) -> argparse.ArgumentParser:
-    """The parser of a command about a recipe, with the options common to such commands."""
-    parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+def add_recipe_command(commands: Commands, command: ModuleType) -> None:
+    """Add the parser of a command about a recipe, with the options common to such commands."""
+    help: str = command.HELP
+    description = f"{help[0].upper()}{help[1:]}."
+    parser = commands.add_parser(name_of(command), help=help, description=description)
     add_recipe(parser)
     add_places(parser)
     add_device(parser)
-    return parser
+    if hasattr(command, "add_options"):
+        command.add_options(parser)
+    parser.set_defaults(perform=command.perform)
+
+
+def name_of(command: ModuleType) -> str:
+    return command.__name__.rpartition(".")[2]
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:

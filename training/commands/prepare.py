@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands import Commands
-from training.commands.options import recipe_of, recipe_parser, run_of
+from training.commands.options import recipe_of, run_of
 
-
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(
-        commands, "prepare", "read and clean the corpora, learn the vocabulary, write token ids"
-    )
-    parser.set_defaults(perform=perform)
+HELP = "read and clean the corpora, learn the vocabulary, write token ids"
 
 
 def perform(options: argparse.Namespace) -> None:

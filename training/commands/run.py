@@ -5,31 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 
-from training.commands import (
-    Commands,
-    average,
-    evaluate,
-    export,
-    prepare,
-    shortlist,
-    train,
-    translate,
-)
-from training.commands.options import recipe_of, recipe_parser, run_of
+from training.commands import average, evaluate, export, prepare, shortlist, train, translate
+from training.commands.options import name_of, recipe_of, run_of
 from training.refusal import Refusal
 
 HOPS = (translate, prepare, train, average, evaluate, shortlist, export)
+_NAMES = [name_of(hop) for hop in HOPS]
+HELP = f"all hops: {', '.join(_NAMES[:-1])} and {_NAMES[-1]}, in this order"
 
 logger = logging.getLogger(__name__)
-
-
-def add_to(commands: Commands) -> None:
-    names = [hop.__name__.rpartition(".")[2] for hop in HOPS]
-    parser = recipe_parser(
-        commands, "run", f"all hops: {', '.join(names[:-1])} and {names[-1]}, in this order"
-    )
-    add_options(parser)
-    parser.set_defaults(perform=perform)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

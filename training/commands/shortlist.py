@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands import Commands
-from training.commands.options import count, recipe_of, recipe_parser, run_of
+from training.commands.options import count, recipe_of, run_of
+
+HELP = "learn which pieces translate which"
 
 PER_SOURCE, FREQUENT = 100, 100
-
-
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(commands, "shortlist", "learn which pieces translate which")
-    add_options(parser)
-    parser.set_defaults(perform=perform)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

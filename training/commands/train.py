@@ -7,19 +7,14 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from training.commands import Commands
-from training.commands.options import device_of, positive, recipe_of, recipe_parser, run_of
+from training.commands.options import device_of, positive, recipe_of, run_of
 
 if TYPE_CHECKING:
     import torch
 
     from training.loop.execution import Execution
 
-
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(commands, "train", "train to the end of the budget, or go on doing so")
-    add_options(parser)
-    parser.set_defaults(perform=perform)
+HELP = "train to the end of the budget, or go on doing so"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

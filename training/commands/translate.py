@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands import Commands
-from training.commands.options import recipe_of, recipe_parser, run_of
+from training.commands.options import recipe_of, run_of
 
-
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(
-        commands, "translate", "translate corpora that the recipe wants in a bundle's words"
-    )
-    parser.set_defaults(perform=perform)
+HELP = "translate corpora that the recipe wants in a bundle's words"
 
 
 def perform(options: argparse.Namespace) -> None:

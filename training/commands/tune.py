@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands import Commands
-from training.commands.options import device_of, positive, recipe_of, recipe_parser, run_of
+from training.commands.options import device_of, positive, recipe_of, run_of
+
+HELP = "find the beam and the length penalty that validate best, for the bundle"
 
 BEAM_SIZES, SENTENCES = (1, 2, 4, 6), 1000
 
 
-def add_to(commands: Commands) -> None:
-    parser = recipe_parser(
-        commands, "tune", "find the beam and the length penalty that validate best, for the bundle"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beam-sizes",
         type=positive,
@@ -29,7 +27,6 @@ def add_to(commands: Commands) -> None:
         metavar="N",
         help=f"of the validation set to translate (default: {SENTENCES})",
     )
-    parser.set_defaults(perform=perform)
 
 
 def perform(options: argparse.Namespace) -> None:
