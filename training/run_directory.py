@@ -10,22 +10,39 @@ from models.bundle.tokenizer import Tokenizer, Tokenizers
 from training.recipe import Data
 
 
+class _Inside:
+    """Path of a file or directory of this name in the run."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDirectory, _: type[RunDirectory]) -> Path:
+        return run.path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
     path: Path
 
-    @property
-    def tokenizer(self) -> Path:
-        """The tokenizer of both sides, if they share one."""
-        return self.path / TOKENIZER
-
-    @property
-    def source_tokenizer(self) -> Path:
-        return self.path / SOURCE_TOKENIZER
-
-    @property
-    def target_tokenizer(self) -> Path:
-        return self.path / TARGET_TOKENIZER
+    tokenizer = _Inside(TOKENIZER)
+    """The tokenizer of both sides, if they share one."""
+    source_tokenizer = _Inside(SOURCE_TOKENIZER)
+    target_tokenizer = _Inside(TARGET_TOKENIZER)
+    report = _Inside("prepare.json")
+    recipe = _Inside("recipe.json")
+    derived = _Inside("derived.json")
+    """The recipe of a distilled or fine-tuned run, which is in no module."""
+    log = _Inside("log.jsonl")
+    averaged = _Inside("averaged.pt")
+    scores = _Inside("scores.json")
+    translations = _Inside("translations.txt")
+    """The test set's translations, written by ``evaluate``."""
+    decoding = _Inside("decoding.json")
+    """The best decoding settings, found by ``tune``."""
+    shortlist = _Inside(SHORTLIST)
+    data = _Inside("data")
+    translated = _Inside("translated")
+    """Machine-translated corpora, written by the hop ``translate``."""
 
     def tokenizers(self) -> Tokenizers:
         """Load the tokenizers of a prepared run; the same object twice if the sides share one.
@@ -39,36 +56,6 @@ class RunDirectory:
         shared = Tokenizer.load(self.tokenizer)
         return Tokenizers(shared, shared)
 
-    @property
-    def report(self) -> Path:
-        return self.path / "prepare.json"
-
-    @property
-    def recipe(self) -> Path:
-        return self.path / "recipe.json"
-
-    @property
-    def derived(self) -> Path:
-        """The recipe of a distilled or fine-tuned run, which is in no module."""
-        return self.path / "derived.json"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.jsonl"
-
-    @property
-    def averaged(self) -> Path:
-        return self.path / "averaged.pt"
-
-    @property
-    def scores(self) -> Path:
-        return self.path / "scores.json"
-
-    @property
-    def translations(self) -> Path:
-        """The test set's translations, written by ``evaluate``."""
-        return self.path / "translations.txt"
-
     def translations_of(self, data: Data) -> dict[tuple[str, str], Path]:
         """The test set's translations by direction; ``translations`` if there is only one."""
         if not data.bidirectional:
@@ -77,24 +64,6 @@ class RunDirectory:
             (source, target): self.path / f"translations.{source}-{target}.txt"
             for source, target in data.directions
         }
-
-    @property
-    def decoding(self) -> Path:
-        """The best decoding settings, found by ``tune``."""
-        return self.path / "decoding.json"
-
-    @property
-    def shortlist(self) -> Path:
-        return self.path / SHORTLIST
-
-    @property
-    def data(self) -> Path:
-        return self.path / "data"
-
-    @property
-    def translated(self) -> Path:
-        """Machine-translated corpora, written by the hop ``translate``."""
-        return self.path / "translated"
 
     def shards(self, split: str) -> Path:
         """``train`` and ``valid``: token shards of the pairs of all directions."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 from pathlib import Path
 
 from training.commands import Commands
@@ -40,8 +39,8 @@ def add_to(commands: Commands) -> None:
 def perform(options: argparse.Namespace) -> None:
     from training.data.corpus import read_lines
     from training.evaluation.bitext import check_aligned, read_bitext
-    from training.evaluation.document import Facts, Report, make_section, summary
-    from training.evaluation.report import write
+    from training.evaluation.document import Facts, make_section
+    from training.evaluation.report import publish
 
     languages = options.source_language, options.target_language
     bitext = read_bitext(options.reference, options.source, languages)
@@ -52,17 +51,8 @@ def perform(options: argparse.Namespace) -> None:
         lines = list(read_lines(path))
         check_aligned(path, lines, options.reference, bitext.references)
         named.append((name, lines))
-    report = Report(
-        title=" and ".join(names) if len(names) < 3 else f"{len(names)} systems",
-        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        systems=tuple(
-            Facts(name, (("file", str(path)),)) for name, path in zip(names, paths, strict=True)
-        ),
-        sections=(make_section(bitext, named),),
-    )
-    document = write(report, options.output)
-    print(summary(report))
-    print(f"wrote {options.output} and {document}")
+    systems = [Facts(name, (("file", str(path)),)) for name, path in zip(names, paths, strict=True)]
+    publish("systems", systems, [make_section(bitext, named)], options.output)
 
 
 def _names(paths: list[Path]) -> list[str]:

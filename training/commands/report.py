@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 from pathlib import Path
 
 from training.commands import Commands
@@ -49,21 +48,12 @@ def perform(options: argparse.Namespace) -> None:
     from models.bundle.bundle import Bundle
     from training.data.translate import find_translator
     from training.evaluation.bundles import Translating, asked, facts_of, labels, sections
-    from training.evaluation.document import Report, summary
-    from training.evaluation.report import write
+    from training.evaluation.report import publish
 
     page: Path = options.output
     bundles = [Bundle.open(find_translator(name, options.bundles)) for name in options.systems]
     directions = asked(bundles, options.source, options.target)
     kept = page.with_suffix(".translations")
     translating = Translating(options.data, kept, options.beam_size, options.threads)
-    names = labels(bundles)
-    report = Report(
-        title=" and ".join(names) if len(names) < 3 else f"{len(names)} bundles",
-        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        systems=tuple(facts_of(*each) for each in zip(names, bundles, strict=True)),
-        sections=tuple(sections(bundles, options.test, directions, translating)),
-    )
-    document = write(report, page)
-    print(summary(report))
-    print(f"wrote {page} and {document}")
+    systems = [facts_of(*each) for each in zip(labels(bundles), bundles, strict=True)]
+    publish("bundles", systems, sections(bundles, options.test, directions, translating), page)

@@ -390,9 +390,9 @@ def _replace(run: RunDirectory, prepared: RunDirectory) -> None:
     # A shortlist is of the vocabulary that it was made for, what was tuned of the network.
     run.shortlist.unlink(missing_ok=True)
     run.decoding.unlink(missing_ok=True)
-    pieces = (RunDirectory.tokenizer, RunDirectory.source_tokenizer, RunDirectory.target_tokenizer)
-    for place in (*pieces, RunDirectory.recipe, RunDirectory.report):
-        made, wanted = place.__get__(prepared), place.__get__(run)
+    for name in ("tokenizer", "source_tokenizer", "target_tokenizer", "recipe", "report"):
+        made: Path = getattr(prepared, name)
+        wanted: Path = getattr(run, name)
         if made.exists():
             made.replace(wanted)
         else:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from training.evaluation import charts
-from training.evaluation.document import Report
+from training.evaluation.document import Facts, Report, Section, summary
 from training.evaluation.examples import marked
 
 TEMPLATE = "report.html.jinja"
@@ -70,6 +72,20 @@ def render(report: Report) -> str:
 def fixed(value: float, decimals: int) -> str:
     """The number with a fixed number of decimals and a typographic minus sign."""
     return f"{value:.{decimals}f}".replace("-", "−")
+
+
+def publish(kind: str, systems: Sequence[Facts], sections: Sequence[Section], page: Path) -> None:
+    """Write a report of systems of a kind, in the plural, and print its summary."""
+    names = [each.system for each in systems]
+    report = Report(
+        title=" and ".join(names) if len(names) < 3 else f"{len(names)} {kind}",
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        systems=tuple(systems),
+        sections=tuple(sections),
+    )
+    document = write(report, page)
+    print(summary(report))
+    print(f"wrote {page} and {document}")
 
 
 def write(report: Report, page: Path) -> Path:

@@ -7,13 +7,13 @@ ranked again for every penalty.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter
 
 from models.bundle.manifest import DecodingDefaults, LengthNormalisation
 from models.reference.beam import Hypothesis, default_max_length, norm_of, searching_of
@@ -64,14 +64,10 @@ class Tuning:
     """Best first."""
 
     def to_json(self) -> str:
-        document = {
-            "validation_set": self.validation_set,
-            "sentences": self.sentences,
-            "decoding": self.decoding.model_dump(mode="json"),
-            "instead_of": self.instead_of,
-            "trials": [asdict(trial) for trial in self.trials],
-        }
-        return json.dumps(document, indent=2) + "\n"
+        return _ADAPTER.dump_json(self, indent=2).decode() + "\n"
+
+
+_ADAPTER = TypeAdapter(Tuning)
 
 
 def tune(
