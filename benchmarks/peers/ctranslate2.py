@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 from ctranslate2.specs import common_spec, transformer_spec
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 from models.bundle.bundle import Bundle
-from models.bundle.manifest import GRAPHS, Precision
+from models.bundle.manifest import Precision
+from training.initial.bundle_weights import dequantised
 
 FloatArray = NDArray[np.float32]
 
@@ -30,12 +30,6 @@ COMPUTE_TYPE: dict[Precision, str] = {"fp32": "float32", "int8": "int8", "fp16":
 """CTranslate2's compute type for a fair comparison with each precision of our engine."""
 
 _MODEL = "model.bin"
-_INPUTS = {
-    ".attention.query_key_value": ".attention",
-    ".cross.query": ".cross",
-    ".feed_forward.inner": ".feed_forward",
-}
-"""Matrices of int8 bundles whose input has another name than the matrix."""
 
 
 def convert(bundle: Bundle, precision: Precision, path: Path) -> Path:
@@ -136,13 +130,9 @@ class Weights:
 
     @classmethod
     def read(cls, bundle: Bundle, precision: Precision) -> Weights:
-        stored: dict[str, NDArray[Any]] = {}
-        for graph in GRAPHS:
-            model = onnx.load(str(bundle.graph(graph, precision)))
-            for tensor in model.graph.initializer:
-                if tensor.name not in stored:
-                    stored[tensor.name] = numpy_helper.to_array(tensor)
-        return cls({name: _as_floats(name, array, stored) for name, array in stored.items()})
+        # This graph uses every weight of the network.
+        arrays = dequantised(onnx.load(str(bundle.graph("attention", precision))).graph)
+        return cls({name: np.asarray(array, np.float32) for name, array in arrays.items()})
 
     def embed(self, spec: common_spec.EmbeddingsSpec, name: str) -> None:
         # A bundle with one embedding table names it the target's.
@@ -161,22 +151,3 @@ class Weights:
         self.norm(spec.layer_norm, f"{name}.norm")
         for linear, product in zip(spec.linear, products, strict=True):
             self.linear(linear, f"{name}.{product}")
-
-
-def _as_floats(name: str, array: NDArray[Any], stored: Mapping[str, NDArray[Any]]) -> FloatArray:
-    """Dequantised values: those of int8 products are in units of their scales."""
-    matrix, _, part = name.rpartition(".")
-    if part == "weight" and array.dtype == np.int8:
-        array = np.multiply(array, stored[f"{matrix}.weight_scale"][:, None], dtype=np.float32)
-    if part == "bias" and array.dtype == np.int32:
-        unit = stored[f"{_input_of(matrix)}.input_scale"] * stored[f"{matrix}.weight_scale"]
-        array = np.multiply(array, unit, dtype=np.float32)
-    return np.asarray(array, np.float32)
-
-
-def _input_of(matrix: str) -> str:
-    """The name in ``models.export.calibration`` of a matrix's input."""
-    for product, reads in _INPUTS.items():
-        if matrix.endswith(product):
-            return matrix.removesuffix(product) + reads
-    return "memory" if matrix.endswith(".cross.key_value") else matrix

@@ -46,7 +46,7 @@ def read_network(bundle: Bundle) -> tuple[TransformerConfig, dict[str, Tensor]]:
     path = bundle.graph("attention", precision)
     graph = onnx.load(path).graph
     try:
-        arrays = _dequantised(graph)
+        arrays = dequantised(graph)
         config = _config_of(bundle, graph, arrays)
         weights = _state_dict(arrays, config)
     except (KeyError, ValueError) as error:
@@ -62,7 +62,7 @@ def read_network(bundle: Bundle) -> tuple[TransformerConfig, dict[str, Tensor]]:
     return config, weights
 
 
-def _dequantised(graph: onnx.GraphProto) -> Arrays:
+def dequantised(graph: onnx.GraphProto) -> Arrays:
     """The initialisers of a graph by name, with integer weights and biases as floats."""
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
