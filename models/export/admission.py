@@ -77,29 +77,26 @@ class _Writer(GraphBuilder):
 
     def padded(self, encoded: str) -> str:
         """Keys or values ``[B, H, S, D]`` and zeros behind them, ``[B, H · entries, D]``."""
-        entries = self.op("Div", self._size("pool_cross_keys.0", 1), self._ints(self._heads))
+        entries = self.op("Div", self._size("pool_cross_keys.0", 1), self.ints(self._heads))
         behind = self.op("Sub", entries, self._size(encoded, 2))
-        pads = self.op("Concat", self._ints(*[0] * 6), behind, self._ints(0), axis=0)
+        pads = self.op("Concat", self.ints(*[0] * 6), behind, self.ints(0), axis=0)
         return self.reshape(self.op("Pad", encoded, pads, self._zero), 0, -1, self._width)
 
     def zeros(self) -> str:
         """``[B, H · entries, D]`` of the decoder's own cache."""
-        size = self._size("slots", 0), self._size("pool_self_keys.0", 1), self._ints(self._width)
+        size = self._size("slots", 0), self._size("pool_self_keys.0", 1), self.ints(self._width)
         return self.op("Expand", self._zero, self.op("Concat", *size, axis=0))
 
     def places(self, pool: str, updates: str) -> str:
         """Slot and line of each entry of the updates, ``[B, H · entries, 2]``."""
-        lines, one = self._size(pool, 1), self._ints(1)
+        lines, one = self._size(pool, 1), self.ints(1)
         shape = self.op("Concat", self._size(updates, 0), lines, one, axis=0)
         first, increment = self.constant(0, np.int64), self.constant(1, np.int64)
         numbers = self.op("Range", first, self.op("Squeeze", lines), increment)
-        parts = "slots", self.op("Unsqueeze", numbers, self._ints(0, 2))
+        parts = "slots", self.unsqueeze(numbers, 0, 2)
         each = [self.op("Expand", part, shape) for part in parts]
         return self.op("Concat", *each, axis=-1)
 
     def _size(self, x: str, axis: int) -> str:
         """A dimension of x, as a vector of one number."""
         return self.op("Shape", x, start=axis, end=axis + 1)
-
-    def _ints(self, *values: int) -> str:
-        return self.constant(values, np.int64)

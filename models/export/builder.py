@@ -173,7 +173,13 @@ class GraphBuilder:
 
     def reshape(self, x: str, *shape: int) -> str:
         """Reshape to a fixed shape; 0 keeps a dimension, −1 is inferred."""
-        return self.op("Reshape", x, self.constant(shape, np.int64))
+        return self.op("Reshape", x, self.ints(*shape))
+
+    def unsqueeze(self, x: str, *axes: int) -> str:
+        return self.op("Unsqueeze", x, self.ints(*axes))
+
+    def ints(self, *values: int) -> str:
+        return self.constant(values, np.int64)
 
     def model(self, name: str, signature: Signature) -> onnx.ModelProto:
         graph = helper.make_graph(

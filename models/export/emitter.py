@@ -7,7 +7,7 @@ legend as there; rows of several sentences are flattened to ``R`` for linear lay
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -51,7 +51,7 @@ class Emitter:
         if self.precision == "int8":
             embedded = g.op("Cast", embedded, to=onnx.TensorProto.FLOAT)
             scale = g.op("Gather", g.weight(f"{table}.weight_scale"), ids)
-            embedded = g.op("Mul", embedded, g.op("Unsqueeze", scale, g.constant([-1], np.int64)))
+            embedded = g.op("Mul", embedded, g.unsqueeze(scale, -1))
         if config.scaled_embeddings:
             embedded = g.op("Mul", embedded, self.number(math.sqrt(config.width)))
         own = side == "target" and g.has_weight("target_position_table")
@@ -69,8 +69,14 @@ class Emitter:
         if self.precision == "int8":
             scale, zero = self._input(reads)
             return self._integer_product(self._quantised(x, scale, zero), scale, zero, name)
-        bias = [self.weight(f"{name}.bias", reads)] if g.has_weight(f"{name}.bias") else []
-        return g.op("Gemm", x, self.weight(f"{name}.weight"), *bias, transB=1)
+        return g.op("Gemm", x, *self.matrix(name, reads), transB=1)
+
+    def matrix(self, name: str, reads: str) -> list[str]:
+        """A matrix, and its bias if it has one."""
+        parts = [self.weight(f"{name}.weight")]
+        if self.graph.has_weight(f"{name}.bias"):
+            parts.append(self.weight(f"{name}.bias", reads))
+        return parts
 
     def weight(self, name: str, reads: str = "") -> str:
         """A weight in the graph's precision; ``reads`` names the input of a bias's matrix.
@@ -89,7 +95,7 @@ class Emitter:
         """A weight of an int8 file in fp32."""
         g = self.graph
         if g.dtype(name) == np.int8:
-            scale = g.op("Unsqueeze", g.weight(f"{name}_scale"), g.constant([-1], np.int64))
+            scale = g.unsqueeze(g.weight(f"{name}_scale"), -1)
             return g.op("Mul", g.op("Cast", g.weight(name), to=_FLOAT), scale)
         if g.dtype(name) == np.int32:
             # Biases are in units of the product.
@@ -210,6 +216,21 @@ class Emitter:
     def split(self, x: str, parts: int) -> list[str]:
         return self.graph.ops("Split", x, into=[""] * parts, axis=-1, num_outputs=parts)
 
+    def attention(self, *inputs: str) -> str:
+        """The joined heads. The inputs: query, keys, values, none, visible keys, bias."""
+        return self.graph.op(
+            "MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=self.config.heads
+        )
+
+    def written(self, i: int, parts: Sequence[str], shape: str, indices: str) -> Iterator[str]:
+        """The caches of a layer with the keys and values of this step, ``[R, W]``, written."""
+        g = self.graph
+        for kind, part in zip(("keys", "values"), parts, strict=True):
+            own = f"self_{kind}.{i}"
+            yield g.op(
+                "ScatterND", own, indices, g.op("Reshape", part, shape), into=f"updated_{own}"
+            )
+
     def heads(self, x: str, shape: str) -> str:
         """``[R, W]`` to ``[B, H, positions, D]``; ``shape`` holds [B, positions, H, D]."""
         g = self.graph
@@ -221,7 +242,7 @@ class Emitter:
     def shape_with(self, ids: str, *sizes: int) -> str:
         """The shape of ``ids`` with further dimensions appended."""
         g = self.graph
-        return g.op("Concat", g.op("Shape", ids), g.constant(sizes, np.int64), axis=0)
+        return g.op("Concat", g.op("Shape", ids), g.ints(*sizes), axis=0)
 
     def range_of(self, ids: str) -> str:
         """0, 1, … for each position of ``ids``, as ``[1, positions]``."""
@@ -229,7 +250,7 @@ class Emitter:
         length = g.op("Shape", ids, start=1, end=2)
         scalar = g.op("Squeeze", length)
         zero, one = g.constant(0, np.int64), g.constant(1, np.int64)
-        return g.op("Unsqueeze", g.op("Range", zero, scalar, one), g.constant([0], np.int64))
+        return g.unsqueeze(g.op("Range", zero, scalar, one), 0)
 
     def quantise_for_logits(self, x: str) -> None:
         """Quantise x outside of the branches, so that each branch can compute ``logits`` of it."""
@@ -242,9 +263,7 @@ class Emitter:
         if self.precision == "int8":
             scale, zero = self._input("generator")
             return self._integer_product(self._quantised(x, scale, zero), scale, zero, name, rows)
-        parts = [self.weight(f"{name}.weight")]
-        if g.has_weight(f"{name}.bias"):
-            parts.append(self.weight(f"{name}.bias", "generator"))
+        parts = self.matrix(name, "generator")
         if rows:
             parts = [g.op("Gather", part, rows) for part in parts]
         product = g.op("Gemm", x, *parts, transB=1)

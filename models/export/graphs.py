@@ -11,7 +11,7 @@ import onnx
 
 from models.bundle.graphs import ENTROPIES, signature
 from models.bundle.manifest import Dimensions, GraphName, Precision
-from models.export.builder import MICROSOFT, GraphBuilder, WeightFile
+from models.export.builder import GraphBuilder, WeightFile
 from models.export.emitter import HIDDEN, HIDDEN_FP16, Emitter
 from models.transformer.config import TransformerConfig
 
@@ -56,10 +56,7 @@ def _encoder(e: Emitter) -> None:
     def attend(name: str, y: str) -> str:
         parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
         query, key, value = (g.op("Reshape", part, width_shape) for part in parts)
-        heads = e.config.heads
-        joined = g.op(
-            "MultiHeadAttention", query, key, value, "", visible, domain=MICROSOFT, num_heads=heads
-        )
+        joined = e.attention(query, key, value, "", visible)
         return e.linear(e.flat(joined), f"{name}.output", f"{name}.output")
 
     x = e.flat(e.embed("source", "source_ids", e.range_of("source_ids")))
@@ -87,33 +84,12 @@ def _step(e: Emitter) -> None:
     def look(query: str, keys: str, values: str, bias: str) -> str:
         """Attention of a sentence's rows over the sentence's shared cache: the joined heads."""
         query = g.op("Reshape", query, width_shape)
-        heads = e.config.heads
-        joined = g.op(
-            "MultiHeadAttention",
-            query,
-            keys,
-            values,
-            "",
-            "",
-            bias,
-            domain=MICROSOFT,
-            num_heads=heads,
-        )
-        return e.flat(joined)
+        return e.flat(e.attention(query, keys, values, "", "", bias))
 
     def attend(i: int, y: str) -> str:
         name = f"decoder.{i}.attention"
-        query, key, value = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
-        keys, values = (
-            g.op(
-                "ScatterND",
-                f"self_{kind}.{i}",
-                "write_indices",
-                g.op("Reshape", part, head_shape),
-                into=f"updated_self_{kind}.{i}",
-            )
-            for kind, part in (("keys", key), ("values", value))
-        )
+        query, *parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
+        keys, values = e.written(i, parts, head_shape, "write_indices")
         return look(query, keys, values, "self_bias")
 
     def cross(i: int, y: str) -> str:
@@ -150,7 +126,7 @@ def _source_attention(e: Emitter, query: str, keys: str) -> None:
         scale = e.number(1 / math.sqrt(e.config.head_width))
         scores = g.op("Mul", g.op("MatMul", heads, swapped), scale)
         weights = g.op("Softmax", g.op("Add", scores, "cross_bias"), axis=-1)
-        mean = g.op("ReduceMean", weights, g.constant([1], np.int64), keepdims=0)
+        mean = g.op("ReduceMean", weights, g.ints(1), keepdims=0)
         return (g.op("Cast", mean, to=onnx.TensorProto.FLOAT),)
 
     def nothing() -> tuple[str]:
@@ -174,12 +150,12 @@ def _logits(e: Emitter, x: str) -> str:
         return e.logits(x)
     if e.precision == "int8":
         e.quantise_for_logits(x)
-    rest = g.constant([-1], np.int64)
+    rest = g.ints(-1)
 
     def some() -> tuple[str]:
         logits = e.logits(x, "shortlist_ids")
         shape = g.op("Concat", g.op("Shape", "token_ids"), rest, axis=0)
-        own_bias = g.op("Unsqueeze", "shortlist_bias", g.constant([1], np.int64))
+        own_bias = g.unsqueeze("shortlist_bias", 1)
         biased = g.op("Add", g.op("Reshape", logits, shape), own_bias)
         columns = g.op("Shape", "shortlist_ids")
         return (g.op("Reshape", biased, g.op("Concat", rest, columns, axis=0)),)
@@ -238,13 +214,12 @@ def _candidates(e: Emitter, logits: str) -> None:
 def _attention(e: Emitter) -> None:
     g = e.graph
     pad = g.constant(e.config.pad_id, np.int32)
-    axes = g.constant([1, 2], np.int64)
     hidden = e.number(HIDDEN_FP16 if e.precision == "fp16" else HIDDEN)
     element = onnx.TensorProto.FLOAT16 if e.precision == "fp16" else onnx.TensorProto.FLOAT
 
     def padding_bias(ids: str) -> str:
         is_padding = g.op("Cast", g.op("Equal", ids, pad), to=element)
-        return g.op("Mul", g.op("Unsqueeze", is_padding, axes), hidden)
+        return g.op("Mul", g.unsqueeze(is_padding, 1, 2), hidden)
 
     source_bias = padding_bias("source_ids")
     place = e.range_of("target_input_ids")
@@ -260,7 +235,7 @@ def _attention(e: Emitter) -> None:
         scale = e.number(1 / math.sqrt(e.config.head_width))
         scores = g.op("Add", g.op("Mul", g.op("MatMul", query, swapped), scale), bias)
         weights = g.op("Softmax", scores, axis=-1)
-        maps[kind].append(g.op("Unsqueeze", weights, g.constant([1], np.int64)))
+        maps[kind].append(g.unsqueeze(weights, 1))
         joined = g.op("Transpose", g.op("MatMul", weights, value), perm=[0, 2, 1, 3])
         return e.linear(e.flat(joined), f"{name}.output", f"{name}.output")
 
@@ -295,7 +270,7 @@ def _attention(e: Emitter) -> None:
     rows_shape = g.op("Shape", "target_output_ids")
     for values, into in (
         (g.op("GatherElements", log_probs, expected, axis=1), "target_log_probs"),
-        (g.op("ReduceSum", information, g.constant([-1], np.int64), keepdims=0), ENTROPIES),
+        (g.op("ReduceSum", information, g.ints(-1), keepdims=0), ENTROPIES),
     ):
         g.op("Reshape", values, rows_shape, into=into)
     for kind, layers in maps.items():

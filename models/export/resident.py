@@ -87,7 +87,7 @@ class _Resident:
         self.sums = g.op("Where", new, first, "sums")
         self.tokens = g.op("Where", new, g.constant(self.ids.bos, np.int64), "tokens")
         hidden = g.constant(self.hidden, self.element)
-        seen = g.op("Where", self._unsqueezed(new, 2), hidden, "self_bias")
+        seen = g.op("Where", g.unsqueeze(new, 2), hidden, "self_bias")
         # The mean over rows is lowest where no row sees the entry; the first K of those are taken.
         # The batch is on the left of the product: broadcast there, ONNX Runtime copies pointers
         # from temporary host memory, which a captured graph would read again.
@@ -96,14 +96,14 @@ class _Resident:
         _, free = g.ops(
             "TopK",
             g.reshape(unseen, 0, -1),
-            g.constant([rows], np.int64),
+            g.ints(rows),
             into=["", "entries"],
             axis=-1,
         )
-        here = g.op("Equal", self._unsqueezed(free, 2), "entry_numbers")
+        here = g.op("Equal", g.unsqueeze(free, 2), "entry_numbers")
         self.seen = g.op("Where", here, g.constant(0, self.element), seen)
-        self.self_bias = self._padded(self._unsqueezed(self.seen, 1), 2, 4)
-        last = g.op("Mul", self._unsqueezed(free, 2, 3), g.constant([0, 0, 1], np.int64))
+        self.self_bias = self._padded(g.unsqueeze(self.seen, 1), 2, 4)
+        last = g.op("Mul", g.unsqueeze(free, 2, 3), g.ints(0, 0, 1))
         self.write_indices = g.op("Add", "write_base", last)
         # Behind the last position there is the last position: an empty slot counts for ever.
         length = self.config.max_length
@@ -119,16 +119,8 @@ class _Resident:
         e, g = self.e, self.g
         name = f"decoder.{i}.attention"
         query, *parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
-        keys, values = (
-            g.op(
-                "ScatterND",
-                f"self_{kind}.{i}",
-                self.write_indices,
-                g.reshape(part, -1, self.rows, *e.head_sizes),
-                into=f"updated_self_{kind}.{i}",
-            )
-            for kind, part in zip(("keys", "values"), parts, strict=True)
-        )
+        shape = g.ints(-1, self.rows, *e.head_sizes)
+        keys, values = e.written(i, parts, shape, self.write_indices)
         return self._look(query, keys, values, self.self_bias)
 
     def _cross(self, i: int, y: str) -> str:
@@ -139,20 +131,11 @@ class _Resident:
     def _look(self, query: str, keys: str, values: str, bias: str) -> str:
         """Attention; ``bias`` has the rows of the fused kernel already."""
         e, g = self.e, self.g
-        joined = g.op(
-            "MultiHeadAttention",
-            self._padded(g.reshape(query, -1, self.rows, self.config.width), 1, 3),
-            keys,
-            values,
-            "",
-            "",
-            bias,
-            domain=MICROSOFT,
-            num_heads=self.config.heads,
-        )
+        rows = self._padded(g.reshape(query, -1, self.rows, self.config.width), 1, 3)
+        joined = e.attention(rows, keys, values, "", "", bias)
         if self.rows < _FUSED_ROWS:
-            zero, one = g.constant([0], np.int64), g.constant([1], np.int64)
-            joined = g.op("Slice", joined, zero, g.constant([self.rows], np.int64), one)
+            zero, one = g.ints(0), g.ints(1)
+            joined = g.op("Slice", joined, zero, g.ints(self.rows), one)
         return e.flat(joined)
 
     def _padded(self, x: str, axis: int, rank: int) -> str:
@@ -161,18 +144,18 @@ class _Resident:
             return x
         pads = [0] * (2 * rank)
         pads[rank + axis] = _FUSED_ROWS - self.rows
-        return self.g.op("Pad", x, self.g.constant(pads, np.int64))
+        return self.g.op("Pad", x, self.g.ints(*pads))
 
     def candidates(self, x: str) -> tuple[str, str]:
         """Log-probabilities and token ids of the best candidates of each row, ``[B·K, N]``."""
         e, g, config = self.e, self.g, self.config
-        early = g.op("Less", self._unsqueezed("positions", 2), "min_lengths")
+        early = g.op("Less", g.unsqueeze("positions", 2), "min_lengths")
         bars = g.op("Where", early, "early_bars", "bars")
         wide = g.op("Concat", x, g.reshape(bars, -1, BARS), axis=1)
         name = "generator" if config.tying == "none" else "target"
         # More columns of the matrix: a 1 there in a row's activations bars a token before the
         # softmax. It saves a copy of all logits.
-        shape = g.constant([config.target_vocabulary, BARS], np.int64)
+        shape = g.ints(config.target_vocabulary, BARS)
         none = onnx.numpy_helper.from_array(np.zeros(1, self.element))
         barred = g.op(
             "ScatterND",
@@ -180,15 +163,13 @@ class _Resident:
             g.constant([[self.ids.eos, 0], [self.ids.unk, 1]], np.int64),
             g.constant([self.hidden] * 2, self.element),
         )
-        parts = [g.op("Concat", e.weight(f"{name}.weight"), barred, axis=1)]
-        if g.has_weight(f"{name}.bias"):
-            parts.append(e.weight(f"{name}.bias", "generator"))
-        logits = g.op("Gemm", wide, *parts, transB=1)
+        matrix, *bias = e.matrix(name, "generator")
+        logits = g.op("Gemm", wide, g.op("Concat", matrix, barred, axis=1), *bias, transB=1)
         # The log-probability of the best one says what to subtract from the logits of the others,
         # so that logits in fp16 are not copied as floats.
-        number = g.constant([self.width], np.int64)
+        number = g.ints(self.width)
         best, columns = g.ops("TopK", logits, number, into=["", ""], axis=-1)
-        zero, one = g.constant([0], np.int64), g.constant([1], np.int64)
+        zero, one = g.ints(0), g.ints(1)
         first, most = (g.op("Slice", each, zero, one, one) for each in (columns, best))
         likeliest = g.op("GatherElements", g.op("LogSoftmax", logits, axis=-1), first, axis=1)
         log_probs = g.op("Add", g.op("Sub", best, most), likeliest)
@@ -201,8 +182,8 @@ class _Resident:
         g, rows, width, ids = self.g, self.rows, self.width, self.ids
         never = g.op(
             "ScatterElements",
-            g.op("ConstantOfShape", g.constant([self.config.target_vocabulary], np.int64)),
-            g.constant([ids.bos, ids.pad], np.int64),
+            g.op("ConstantOfShape", g.ints(self.config.target_vocabulary)),
+            g.ints(ids.bos, ids.pad),
             g.constant([DEAD, DEAD], np.float32),
         )
         totals = g.op("Add", best, g.reshape(self.sums, -1, 1))
@@ -214,7 +195,7 @@ class _Resident:
         sums_BR, places_BR = g.ops(
             "TopK",
             g.reshape(totals, -1, rows * width),
-            g.constant([2 * rows], np.int64),
+            g.ints(2 * rows),
             into=["rank_sums", "rank_places"],
             axis=-1,
         )
@@ -226,7 +207,7 @@ class _Resident:
             into="rank_tokens",
         )
         ended = g.op("Equal", tokens_BR, g.constant(ids.eos, np.int64))
-        ended = self._unsqueezed(g.op("Cast", ended, to=TensorProto.FLOAT), 1)
+        ended = g.unsqueeze(g.op("Cast", ended, to=TensorProto.FLOAT), 1)
         code = g.op("Cast", g.op("MatMul", ended, "powers"), to=TensorProto.INT64)
         line = g.op("Add", code, "first_lines")
         ranks = g.op("Gather", g.tensor("refill", refill_tables(rows)), line)
@@ -236,9 +217,4 @@ class _Resident:
         g.op("GatherElements", tokens_BR, ranks, axis=1, into="next_tokens")
         places = g.op("GatherElements", places_BR, ranks, axis=1)
         parents = g.op("Div", places, g.constant(width, np.int64))
-        g.op(
-            "GatherND", self.seen, self._unsqueezed(parents, 2), batch_dims=1, into="next_self_bias"
-        )
-
-    def _unsqueezed(self, x: str, *axes: int) -> str:
-        return self.g.op("Unsqueeze", x, self.g.constant(axes, np.int64))
+        g.op("GatherND", self.seen, g.unsqueeze(parents, 2), batch_dims=1, into="next_self_bias")
