@@ -8,27 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from datetime import datetime
+from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from dragoman.answers import (
-    Alternative,
     Alternatives,
     Attention,
-    Candidate,
     Chosen,
-    Confidence,
     Detection,
     Leg,
     Model,
-    Quality,
     Readiness,
     Score,
     Search,
-    Sentence,
     Timings,
-    Token,
     Translation,
     TranslationConfidence,
     Usage,
@@ -80,33 +75,18 @@ def translations(
 
 
 def alternatives(answer: dict[str, Any]) -> Alternatives:
-    return Alternatives(
-        _text(answer["translation"]),
-        answer["position"],
-        tuple(results(Alternative, answer["alternatives"])),
-        _optional(Detection, answer.get("detectedLanguage")),
-        answer["model"],
-    )
+    _text(answer["translation"])
+    named = {"words": answer["alternatives"], "detected": answer.get("detectedLanguage")}
+    return result(Alternatives, answer | named)
 
 
 def search(answer: dict[str, Any]) -> Search:
-    return Search(
-        answer["model"],
-        tuple(answer["source"]),
-        tuple(tuple(results(Candidate, step["candidates"])) for step in answer["steps"]),
-        answer["winner"],
-        answer["reproduced"],
-    )
+    steps = [step["candidates"] for step in answer["steps"]]
+    return result(Search, answer | {"steps": steps})
 
 
 def score(answer: dict[str, Any]) -> Score:
-    return Score(
-        answer["log_prob"],
-        answer["score"],
-        answer["perplexity"],
-        tuple(results(Token, answer["tokens"])),
-        _optional(Confidence, answer.get("confidence")),
-    )
+    return result(Score, {"confidence": None, **answer})
 
 
 def result(kind: type[R], given: dict[str, Any]) -> R:
@@ -124,6 +104,8 @@ def results(kind: type[R], given: Iterable[dict[str, Any]]) -> list[R]:
 
 
 def _value(hint: Any, given: Any) -> Any:
+    if NoneType in get_args(hint):
+        return None if given is None else _value(get_args(hint)[0], given)
     if isinstance(hint, type) and is_dataclass(hint):
         return result(hint, given)
     if get_origin(hint) is tuple:
@@ -132,19 +114,12 @@ def _value(hint: Any, given: Any) -> Any:
 
 
 def legs(answer: dict[str, Any], number: int) -> tuple[Leg, ...]:
-    return tuple(
-        Leg(
-            leg["model"],
-            leg["version"],
-            leg["source"],
-            leg["target"],
-            leg["layers"]["encoder"],
-            leg["layers"]["decoder"],
-            leg["heads"],
-            tuple(results(Sentence, leg["sentences"])),
-        )
-        for leg in answer["texts"][number]["legs"]
-    )
+    return tuple(map(_leg, answer["texts"][number]["legs"]))
+
+
+def _leg(given: dict[str, Any]) -> Leg:
+    layers = {f"{side}_layers": number for side, number in given["layers"].items()}
+    return result(Leg, given | layers)
 
 
 def attention(answer: dict[str, Any]) -> Attention:
@@ -156,25 +131,16 @@ def attention(answer: dict[str, Any]) -> Attention:
 
 
 def models(answer: dict[str, Any]) -> list[Model]:
-    return [
-        Model(
-            each["name"],
-            each["version"],
-            tuple((direction["source"], direction["target"]) for direction in each["directions"]),
-            each["precision"],
-            tuple(results(Quality, each["scores"])),
-        )
-        for each in answer["models"]
-    ]
+    return [_model(each) for each in answer["models"]]
+
+
+def _model(given: dict[str, Any]) -> Model:
+    pairs = [(each["source"], each["target"]) for each in given["directions"]]
+    return result(Model, given | {"directions": pairs})
 
 
 def readiness(answer: dict[str, Any]) -> Readiness:
-    return Readiness(
-        answer["status"] == "ready",
-        tuple(answer["reasons"]),
-        tuple(answer["models"]),
-        dict(answer["failed"]),
-    )
+    return result(Readiness, answer | {"ready": answer["status"] == "ready"})
 
 
 def usage(answer: dict[str, Any]) -> Usage:
