@@ -40,7 +40,10 @@ _ATTRIBUTES_NOT_OF_LOOK = frozenset({"lang", "altLang", "dirty", "err", "noProof
 
 class _Runs:
     def atoms_of(self, element: etree._Element) -> list[Atom]:
-        return _atoms_of(element)
+        """The atoms of a paragraph or a container, in order."""
+        return list(
+            _with_fields([atom for child in contents_of(element) for atom in _atoms(child)])
+        )
 
     def format_of(self, properties: etree._Element | None) -> Format:
         """Comparable formatting of a run, without its language."""
@@ -55,11 +58,15 @@ class _Runs:
         return (*sorted(attributes.items()), *children)
 
     def clear(self, element: etree._Element) -> None:
-        for child in contents_of(holder_of(element)):
-            holder_of(element).remove(child)
+        holder = self.holder_of(element)
+        for child in contents_of(holder):
+            holder.remove(child)
 
     def holder_of(self, element: etree._Element) -> etree._Element:
-        return holder_of(element)
+        """The element whose children are the content of ``element``."""
+        if name_of(element) != "sdt":
+            return element
+        return next((child for child in element if name_of(child) == "sdtContent"), element)
 
     def say(self, holder: etree._Element, text: str, properties: etree._Element | None) -> None:
         namespace = _namespace(holder)
@@ -109,21 +116,9 @@ def _new_run(holder: etree._Element, properties: etree._Element | None) -> etree
     return run
 
 
-def holder_of(element: etree._Element) -> etree._Element:
-    """The element whose children are the content of ``element``."""
-    if name_of(element) != "sdt":
-        return element
-    return next((child for child in element if name_of(child) == "sdtContent"), element)
-
-
 def contents_of(holder: etree._Element) -> list[etree._Element]:
     """The children of ``holder``, except its properties."""
     return [child for child in holder if name_of(child) not in _PROPERTIES]
-
-
-def _atoms_of(holder: etree._Element) -> list[Atom]:
-    """The atoms of a paragraph or a container, in order."""
-    return list(_with_fields([atom for child in contents_of(holder) for atom in _atoms(child)]))
 
 
 def _look(element: etree._Element) -> Format:
@@ -146,7 +141,7 @@ def _atoms(element: etree._Element) -> Iterator[Atom]:
         yield Atom("break", element, loose=True)
     elif name in _CONTAINERS and not _is_computed(element):
         yield Atom("open", element, loose=True)
-        yield from _atoms_of(holder_of(element))
+        yield from RUNS.atoms_of(RUNS.holder_of(element))
         yield Atom("close", element, loose=True)
     elif name not in _OF_THE_SOURCE:
         yield Atom("thing" if name in _THINGS else "mark", element, loose=True)

@@ -8,10 +8,9 @@ cluster.
 
 from __future__ import annotations
 
-import json
-
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOST = "the replica that worked on this was lost; try again"
@@ -45,17 +44,10 @@ class RetryableLoss:
         await self.app(scope, receive, watched)
         if started:
             return
+        headers = {"retry-after": str(_RETRY_SECONDS), "access-control-allow-origin": "*"}
         # DeepL's clients read "message", all other clients "error".
-        body = json.dumps({"error": _LOST, "message": _LOST}).encode()
-        headers = {
-            "content-type": "application/json",
-            "content-length": str(len(body)),
-            "retry-after": str(_RETRY_SECONDS),
-            "access-control-allow-origin": "*",
-        }
-        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": 503, "headers": raw})
-        await send({"type": "http.response.body", "body": body})
+        answer = JSONResponse({"error": _LOST, "message": _LOST}, 503, headers)
+        await answer(scope, receive, send)
 
 
 class UnderPrefix:

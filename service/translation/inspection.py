@@ -125,29 +125,21 @@ class Inspector:
 
     async def attention(self, place: Place, selection: MapSelection, caller: str = "") -> Maps:
         """Maps of a stored sentence; raises the errors of ``select_maps`` and ``texts``."""
-        leg, sentence = self._sentence(place)
-        with self._admission.admitted(1, caller):
-            async with self._leased_for(leg) as directed:
-                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids, caller)
-                return await select_maps(tokens, selection)
+        async with self._kept(place, caller) as (_, tokens):
+            return await select_maps(tokens, selection)
 
     async def alignment(self, place: Place, caller: str = "") -> AlignedPair:
         """Alignment of a stored sentence; raises the errors of ``align`` and ``texts``."""
-        leg, sentence = self._sentence(place)
-        with self._admission.admitted(1, caller):
-            async with self._leased_for(leg) as directed:
-                decoded = directed.model.tokenizers.target.decode(sentence.target_ids)
-                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids, caller)
-                alignment = await align(tokens, sentence.source, decoded)
+        async with self._kept(place, caller) as (sentence, tokens):
+            decoded = tokens.directed.model.tokenizers.target.decode(sentence.target_ids)
+            alignment = await align(tokens, sentence.source, decoded)
         changed = edited(decoded, alignment, sentence.edits)
         return AlignedPair(Pair(sentence.source, changed.text), changed.alignment)
 
     async def search(self, place: Place, caller: str = "") -> RecordedSearch:
         """The search of a stored sentence; raises the errors of ``record_search`` and ``texts``."""
-        leg, sentence = self._sentence(place)
-        with self._admission.admitted(1, caller):
-            async with self._leased_for(leg) as directed:
-                return await record_search(directed, sentence, caller)
+        async with self._kept(place, caller) as (sentence, tokens):
+            return await record_search(tokens.directed, sentence, caller)
 
     async def attention_of(
         self, pair: Pair, choice: ModelChoice, selection: MapSelection, caller: str = ""
@@ -203,11 +195,19 @@ class Inspector:
                 legs.append(_leg_view(directed, leg))
         return TextView(translation, tuple(legs))
 
-    def _sentence(self, place: Place) -> tuple[Leg, TranslatedSentence]:
+    @asynccontextmanager
+    async def _kept(
+        self, place: Place, caller: str
+    ) -> AsyncIterator[tuple[TranslatedSentence, TokenPair]]:
+        """A stored sentence, with its tokens and the leased model that translated it."""
         texts = self._store.get(place.translation)
         text = texts[_index("text", place.text, len(texts))]
         leg = text.legs[_index("leg", place.leg, len(text.legs))]
-        return leg, leg.sentences[_index("sentence", place.sentence, len(leg.sentences))]
+        sentence = leg.sentences[_index("sentence", place.sentence, len(leg.sentences))]
+        with self._admission.admitted(1, caller):
+            async with self._leased_for(leg) as directed:
+                tokens = TokenPair(directed, sentence.source_ids, sentence.target_ids, caller)
+                yield sentence, tokens
 
     @asynccontextmanager
     async def _leased_for(self, leg: Leg) -> AsyncIterator[DirectedModel]:

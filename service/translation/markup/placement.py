@@ -10,6 +10,7 @@ placed between two words, next to the translations of their neighbours.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -72,10 +73,7 @@ class Placement:
                     waiting.append(child)
         owners = self._owners()
         for number, (start, end) in enumerate(self._source_words):
-            inside = owners[start:end] or [self._root]
-            parts: dict[Element, int] = {}
-            for element in inside:
-                parts[element] = parts.get(element, 0) + 1
+            parts = Counter(owners[start:end] or [self._root])
             owner = max(parts, key=lambda element: (depths[element], parts[element]))
             first, last = owner.words if owner.has_words else (number, number)
             owner.words = (min(first, number), max(last, number + 1))
