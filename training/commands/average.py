@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands.options import recipe_of, run_of
+from training.commands.options import Job
 
 HELP = "average the weights of the last checkpoints"
 
@@ -17,12 +17,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def perform(options: argparse.Namespace) -> None:
+def perform(job: Job) -> None:
     from training.averaged import average, take_best
 
-    recipe = recipe_of(options)
-    run = run_of(options, recipe)
-    if options.best:
-        print(f"took step {take_best(run)}, which validated best")
+    if job.options.best:
+        print(f"took step {take_best(job.run)}, which validated best")
     else:
-        print(f"averaged steps {', '.join(map(str, average(run, recipe.average)))}")
+        print(f"averaged steps {', '.join(map(str, average(job.run, job.recipe.average)))}")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from training.commands import run
-from training.commands.options import recipe_of, run_of
+from training.commands.options import Job
 
 if TYPE_CHECKING:
     from training.recipe import Recipe
@@ -34,29 +34,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     run.add_options(parser)
 
 
-def perform(options: argparse.Namespace) -> None:
+def perform(job: Job) -> None:
     from training.data.translate import find_translator
     from training.disk import writing
     from training.recipe import InvalidRecipe
+    from training.run_directory import RunDirectory
 
-    recipe = recipe_of(options)
+    options = job.options
     teacher = find_translator(options.teacher, options.bundles).resolve()
-    student = distilled(recipe, str(teacher), options.name or f"{recipe.name}-distilled")
+    student = distilled(job.recipe, str(teacher), options.name or f"{job.recipe.name}-distilled")
     if (options.bundles / student.name).resolve() == teacher:
         raise InvalidRecipe(
             f"the student {student.name!r} would be published in its teacher's place; choose "
             "another with --name"
         )
-    directory = run_of(options, student)
+    directory = RunDirectory(options.runs / student.name)
     with writing(directory.path):
         directory.path.mkdir(parents=True, exist_ok=True)
         directory.derived.write_text(
             json.dumps(student.to_dict(), indent=2) + "\n", encoding="utf-8"
         )
-    # The file contains the changes that these options made.
-    changes: dict[str, object] = {"steps": None, "settings": [], "reduced": False, "corpus": None}
-    recipe_file = {"recipe": str(directory.derived)}
-    run.perform(argparse.Namespace(**{**vars(options), **changes, **recipe_file}))
+    run.perform(Job(student, directory, options))
 
 
 def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:

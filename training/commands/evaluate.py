@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-
-from training.commands.options import device_of, recipe_of, run_of
+from training.commands.options import Job, device_of
 
 HELP = "translate the test set and score it"
 
 
-def perform(options: argparse.Namespace) -> None:
+def perform(job: Job) -> None:
     from training.averaged import averaged_network
     from training.evaluation.hop import evaluate
 
-    recipe = recipe_of(options)
-    run = run_of(options, recipe)
-    network, device = averaged_network(run), device_of(options)
-    evaluation = evaluate(recipe, run, network, options.data, device)
+    network, device = averaged_network(job.run), device_of(job.options)
+    evaluation = evaluate(job.recipe, job.run, network, job.options.data, device)
     for direction in evaluation.directions:
         print(f"{evaluation.test_set}, {direction}")

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from training.commands import Commands, average, evaluate, export, prepare, report, train
-from training.commands.options import add_device, add_precisions
+from training.commands.options import Job, add_device, add_precisions
 from training.data import default_data_directory
 
 
@@ -152,13 +152,11 @@ def perform(options: argparse.Namespace) -> None:
     with writing(run.path):
         run.derived.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
 
-    changes: dict[str, object] = {"steps": None, "settings": [], "reduced": False, "corpus": None}
-    hop_options = argparse.Namespace(
-        **{**vars(options), **changes, "recipe": str(run.derived), "data": corpora, "best": False}
-    )
+    hop_options = {**vars(options), "data": corpora, "best": False}
+    job = Job(recipe, run, argparse.Namespace(**hop_options))
     for hop in (prepare, train, average, evaluate, export):
         if hop is not prepare or not is_prepared(recipe, run, corpora):
-            hop.perform(hop_options)
+            hop.perform(job)
         if hop is average:
             interpolate(run, read_network(bundle)[1], options.strength)
     report.perform(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -36,7 +36,17 @@ def add_recipe_command(commands: Commands, command: ModuleType) -> None:
     add_device(parser)
     if hasattr(command, "add_options"):
         command.add_options(parser)
-    parser.set_defaults(perform=command.perform)
+    parser.set_defaults(perform=lambda options: command.perform(job_of(options)))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a command about a recipe is performed on."""
+
+    recipe: Recipe
+    run: RunDirectory
+    options: argparse.Namespace
+    """The other options of the command line."""
 
 
 def name_of(command: ModuleType) -> str:
@@ -134,11 +144,12 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     return recipe
 
 
-def run_of(options: argparse.Namespace, recipe: Recipe) -> RunDirectory:
+def job_of(options: argparse.Namespace) -> Job:
+    """What the options of ``add_recipe_command`` describe; raises as ``recipe_of``."""
     from training.run_directory import RunDirectory
 
-    runs: Path = options.runs
-    return RunDirectory(runs / recipe.name)
+    recipe = recipe_of(options)
+    return Job(recipe, RunDirectory(options.runs / recipe.name), options)
 
 
 def device_of(options: argparse.Namespace) -> torch.device:

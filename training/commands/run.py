@@ -6,7 +6,7 @@ import argparse
 import logging
 
 from training.commands import average, evaluate, export, prepare, shortlist, train, translate
-from training.commands.options import name_of, recipe_of, run_of
+from training.commands.options import Job, name_of
 from training.refusal import Refusal
 
 HOPS = (translate, prepare, train, average, evaluate, shortlist, export)
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             hop.add_options(parser)
 
 
-def perform(options: argparse.Namespace) -> None:
+def perform(job: Job) -> None:
     """Perform every hop; finished translations and preparation are kept."""
     from training.data.prepare import is_prepared
     from training.evaluation.network import bitext_of
@@ -34,13 +34,11 @@ def perform(options: argparse.Namespace) -> None:
             "torchrun starts several processes, of which every hop but `train` needs one: run "
             "`prepare` first, then `train` alone by torchrun, then the remaining hops"
         )
-    recipe = recipe_of(options)
-    run = run_of(options, recipe)
     # A missing test set is reported here rather than after days of training.
-    for direction in recipe.data.directions:
-        bitext_of(recipe.data.test, recipe.data, direction, options.data)
+    for direction in job.recipe.data.directions:
+        bitext_of(job.recipe.data.test, job.recipe.data, direction, job.options.data)
     for hop in HOPS:
-        if hop is prepare and is_prepared(recipe, run, options.data):
-            logger.info("%s is prepared", run.path)
-        elif hop is not translate or any(corpus.translated for corpus in recipe.data.train):
-            hop.perform(options)
+        if hop is prepare and is_prepared(job.recipe, job.run, job.options.data):
+            logger.info("%s is prepared", job.run.path)
+        elif hop is not translate or any(corpus.translated for corpus in job.recipe.data.train):
+            hop.perform(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands.options import count, recipe_of, run_of
+from training.commands.options import Job, count
 
 HELP = "learn which pieces translate which"
 
@@ -26,21 +26,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def perform(options: argparse.Namespace) -> None:
+def perform(job: Job) -> None:
     from training.shortlist.selection import make_shortlist
 
-    recipe = recipe_of(options)
-    run = run_of(options, recipe)
     report = make_shortlist(
-        recipe,
-        run,
-        options.data,
-        per_source=options.per_source,
-        frequent=options.frequent,
+        job.recipe,
+        job.run,
+        job.options.data,
+        per_source=job.options.per_source,
+        frequent=job.options.frequent,
     )
     covered = report.valid if report.translations is None else report.translations
     print(
-        f"wrote {run.shortlist}: {covered.average_size:,.0f} of {report.vocabulary:,} pieces for a "
-        f"sentence, with {covered.allowed:.1%} of those that "
+        f"wrote {job.run.shortlist}: {covered.average_size:,.0f} of {report.vocabulary:,} pieces "
+        f"for a sentence, with {covered.allowed:.1%} of those that "
         f"{'the validation set has' if report.translations is None else 'translations have'}"
     )

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from training.commands.options import device_of, positive, recipe_of, run_of
+from training.commands.options import Job, device_of, positive
 
 if TYPE_CHECKING:
     import torch
@@ -61,19 +61,17 @@ def execution_of(options: argparse.Namespace, device: torch.device) -> Execution
     return replace(Execution.default_for(device), **named)
 
 
-def perform(options: argparse.Namespace) -> None:
+def perform(job: Job) -> None:
     from training.loop.distributed import join, leave, own_device
     from training.loop.trainer import Trainer
 
-    recipe = recipe_of(options)
-    device = own_device(device_of(options))
-    execution = execution_of(options, device)
+    device = own_device(device_of(job.options))
+    execution = execution_of(job.options, device)
     world = join(device)
     try:
         if not world.first:
             logging.getLogger().setLevel(logging.WARNING)
-        run = run_of(options, recipe)
-        trainer = Trainer(recipe, run, device, execution, world, options.bundles)
+        trainer = Trainer(job.recipe, job.run, device, execution, world, job.options.bundles)
         progress = trainer.train()
         if world.first:
             best = (
@@ -82,6 +80,6 @@ def perform(options: argparse.Namespace) -> None:
                 if progress.best_step
                 else ""
             )
-            print(f"trained {run.path} for {progress.step:,} steps{best}; {trainer.speed}")
+            print(f"trained {job.run.path} for {progress.step:,} steps{best}; {trainer.speed}")
     finally:
         leave(world)

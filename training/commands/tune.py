@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from training.commands.options import device_of, positive, recipe_of, run_of
+from training.commands.options import Job, device_of, positive
 
 HELP = "find the beam and the length penalty that validate best, for the bundle"
 
@@ -29,20 +29,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def perform(options: argparse.Namespace) -> None:
+def perform(job: Job) -> None:
     from training.averaged import averaged_network
     from training.evaluation.tuning import tune
 
-    recipe = recipe_of(options)
-    run = run_of(options, recipe)
     tuning = tune(
-        recipe,
-        run,
-        averaged_network(run),
-        options.data,
-        device_of(options),
-        beam_sizes=options.beam_sizes,
-        sentences=options.sentences,
+        job.recipe,
+        job.run,
+        averaged_network(job.run),
+        job.options.data,
+        device_of(job.options),
+        beam_sizes=job.options.beam_sizes,
+        sentences=job.options.sentences,
     )
     print(f"{tuning.validation_set}, {tuning.sentences} sentences of each direction")
     print("beam  penalty  normalisation   BLEU")
@@ -53,6 +51,6 @@ def perform(options: argparse.Namespace) -> None:
         )
     best = tuning.decoding
     print(
-        f"{run.decoding} says beam_size {best.beam_size}, length_penalty {best.length_penalty}, "
-        f"length_normalisation {best.length_normalisation}"
+        f"{job.run.decoding} says beam_size {best.beam_size}, "
+        f"length_penalty {best.length_penalty}, length_normalisation {best.length_normalisation}"
     )
