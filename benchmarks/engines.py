@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from models.bundle.manifest import Precision
 from service.runtime import processor
@@ -47,13 +47,8 @@ class Dragoman:
     precision: Precision
     threads: int
 
-    @property
-    def label(self) -> str:
-        return "dragoman"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {}
+    label: ClassVar[str] = "dragoman"
+    environment: ClassVar[dict[str, str]] = {}
 
     def open(self) -> Translating:
         runner = asyncio.Runner()
@@ -138,20 +133,24 @@ class CTranslate2:
     def open(self) -> Translating:
         return _OpenCTranslate2(self)
 
+    def load(self) -> tuple[Any, list[str]]:
+        """The translator, and the name of each token id."""
+        import ctranslate2
+
+        translator = ctranslate2.Translator(
+            str(self.model),
+            device="cpu",
+            compute_type=self.compute_type,
+            inter_threads=1,
+            intra_threads=self.threads,
+        )
+        vocabulary = (self.model / "shared_vocabulary.json").read_text(encoding="utf-8")
+        return translator, json.loads(vocabulary)
+
 
 class _OpenCTranslate2:
     def __init__(self, engine: CTranslate2) -> None:
-        import ctranslate2
-
-        self._translator: Any = ctranslate2.Translator(
-            str(engine.model),
-            device="cpu",
-            compute_type=engine.compute_type,
-            inter_threads=1,
-            intra_threads=engine.threads,
-        )
-        vocabulary = (engine.model / "shared_vocabulary.json").read_text(encoding="utf-8")
-        self._names: list[str] = json.loads(vocabulary)
+        self._translator, self._names = engine.load()
         self._ids = {name: i for i, name in enumerate(self._names)}
 
     def translate(self, sentences: Sentences, search: Search) -> Sentences:

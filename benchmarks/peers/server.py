@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from benchmarks.engines import CTranslate2
 from models.bundle.tokenizer import Tokenizer
 
 BEAM_SIZE = 4
@@ -137,18 +136,9 @@ def main() -> int:
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
     tokenizer = Tokenizer.load(options.tokenizer)
-    model = Model(
-        translator=ctranslate2.Translator(
-            str(options.model),
-            device="cpu",
-            compute_type=options.compute_type,
-            inter_threads=1,
-            intra_threads=options.threads,
-        ),
-        tokenizer=tokenizer,
-        names=json.loads((options.model / "shared_vocabulary.json").read_text(encoding="utf-8")),
-        eos_id=tokenizer.special_ids.eos,
-    )
+    engine = CTranslate2(options.model, options.compute_type, options.threads)
+    translator, names = engine.load()
+    model = Model(translator, tokenizer, names, tokenizer.special_ids.eos)
     app = BATCHING[options.batching](model)
 
     @app.get("/readyz")
