@@ -62,7 +62,8 @@ EXTRA_CANDIDATES = 2
 """Of each row, beyond the ranks: ``bos`` and ``pad`` are no candidates."""
 ENTROPIES = "target_entropies"
 """Output of ``attention`` that graphs may lack."""
-_FUSED_ROWS = 8
+FUSED_ROWS = 8
+"""CUTLASS's attention is one launch if the number of rows is a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def resident_signature(dimensions: Dimensions, precision: Precision, rows: int) 
     return Signature(
         {
             **state,
-            "cross_bias": TensorType(element, ("B", 1, max(rows, _FUSED_ROWS), "S")),
+            "cross_bias": TensorType(element, ("B", 1, max(rows, FUSED_ROWS), "S")),
             "row_bias": TensorType("float", ("B", rows)),
             "powers": TensorType("float", ("B", 2 * rows, 1)),
             "first_lines": TensorType("int64", ("B", 1, 1)),

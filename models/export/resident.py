@@ -17,7 +17,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES, resident_signature
+from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES, FUSED_ROWS, resident_signature
 from models.bundle.manifest import Precision, SpecialIds
 from models.export.builder import MICROSOFT, GraphBuilder, WeightFile
 from models.export.emitter import HIDDEN, HIDDEN_FP16, Emitter
@@ -28,8 +28,6 @@ MOST_ROWS = 8
 """The rule of refilling is a table of about 4 ** rows lines."""
 _BARELY = -5e8
 """A lower sum is of no candidate."""
-_FUSED_ROWS = 8
-"""CUTLASS's attention is one launch if the number of rows is a multiple of this."""
 
 
 def build_resident(
@@ -133,17 +131,17 @@ class _Resident:
         e, g = self.e, self.g
         rows = self._padded(g.reshape(query, -1, self.rows, self.config.width), 1, 3)
         joined = e.attention(rows, keys, values, "", "", bias)
-        if self.rows < _FUSED_ROWS:
+        if self.rows < FUSED_ROWS:
             zero, one = g.ints(0), g.ints(1)
             joined = g.op("Slice", joined, zero, g.ints(self.rows), one)
         return e.flat(joined)
 
     def _padded(self, x: str, axis: int, rank: int) -> str:
         """Zeros behind the rows, up to those of the fused kernel."""
-        if self.rows == _FUSED_ROWS:
+        if self.rows == FUSED_ROWS:
             return x
         pads = [0] * (2 * rank)
-        pads[rank + axis] = _FUSED_ROWS - self.rows
+        pads[rank + axis] = FUSED_ROWS - self.rows
         return self.g.op("Pad", x, self.g.ints(*pads))
 
     def candidates(self, x: str) -> tuple[str, str]:

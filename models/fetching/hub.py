@@ -12,6 +12,7 @@ import logging
 import re
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -39,7 +40,6 @@ DESCRIPTIONS = re.compile(
 )
 ELSEWHERE = "DRAGOMAN_BUNDLES names another place"
 _SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +149,10 @@ def _fetch(repository: str, file: Any, fetched: Fetched) -> None:
 
 def _hash(path: Path, file: Any) -> str:
     """SHA-256 of large files, and Git's hash of small ones, which the hub keeps in Git."""
-    if file.lfs:
-        digest = hashlib.sha256()
-    else:
-        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    header = b"blob %d\0" % path.stat().st_size
+    of_git = partial(hashlib.sha1, header, usedforsecurity=False)
     with path.open("rb") as content:
-        while chunk := content.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(content, "sha256" if file.lfs else of_git).hexdigest()
 
 
 def _reason(error: Exception) -> str:
