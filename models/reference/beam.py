@@ -57,34 +57,52 @@ def norm_of(length: int, penalty: float, normalisation: LengthNormalisation = "p
     return float(base**penalty)
 
 
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """Search settings shared by many sentences."""
+
+    special: SpecialIds
+    beam_size: int
+    length_penalty: float
+    length_normalisation: LengthNormalisation = "power"
+    target_prefix: tuple[int, ...] = ()
+    """Forced after ``bos``. Adds no log-probability, and counts for every length."""
+
+    def best(
+        self,
+        decoder: Decoder,
+        source_ids: Sequence[int],
+        limit: int,
+        watch: Callable[[float], None] | None = None,
+    ) -> list[Hypothesis]:
+        """The result of ``beam_search`` with the default length limit, at most ``limit``."""
+        longest = default_max_length(len(source_ids), limit)
+        return beam_search(decoder, source_ids, self, longest, watch)
+
+
 def beam_search(
     decoder: Decoder,
     source_ids: Sequence[int],
-    special: SpecialIds,
-    *,
-    beam_size: int,
-    length_penalty: float,
+    searching: Searching,
     max_length: int,
-    length_normalisation: LengthNormalisation = "power",
-    target_prefix: Sequence[int] = (),
     watch: Callable[[float], None] | None = None,
 ) -> list[Hypothesis]:
     """The finished hypotheses of one sentence, best first.
 
-    ``target_prefix`` is forced after ``bos``, adds no log-probability and counts for every length.
     ``watch`` is called with the margin of every step except the last possible one, see
     ``margin_of``.
     """
+    special, beam_size = searching.special, searching.beam_size
     decoder.start(source_ids)
     live: list[tuple[int, ...]] = [()]
     totals = np.zeros(1, np.float32)
     parents, tokens = [0], [special.bos]
-    for token in target_prefix:
+    for token in searching.target_prefix:
         decoder.extend(parents, tokens, 1)
         tokens = [token]
     finished: list[Hypothesis] = []
     never = (special.pad, special.bos)
-    for length in range(len(target_prefix) + 1, max_length + 1):
+    for length in range(len(searching.target_prefix) + 1, max_length + 1):
         # Excluding the tokens of ``never`` leaves 2K candidates.
         ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size + len(never))
         log_probs_NK = np.where(np.isin(ids_NK, never), np.float32(-np.inf), log_probs_NK)
@@ -96,7 +114,7 @@ def beam_search(
         parents, tokens = [], []
         last = length == max_length
         likeliest_ended = False
-        norm = norm_of(length, length_penalty, length_normalisation)
+        norm = norm_of(length, searching.length_penalty, searching.length_normalisation)
         for rank, place in enumerate(ranked[: 2 * beam_size].tolist()):
             row, token = place // ids_NK.shape[1], int(ids_NK.flat[place])
             prefix = live[row] if token == special.eos else (*live[row], token)
@@ -109,10 +127,10 @@ def beam_search(
                 kept_totals.append(grown[place])
                 parents.append(row)
                 tokens.append(token)
-        enough = likeliest_ended if length_penalty == 0 else len(finished) >= beam_size
+        enough = likeliest_ended if searching.length_penalty == 0 else len(finished) >= beam_size
         if watch is not None and not last:
             is_eos = ids_NK.ravel()[ranked] == special.eos
-            by_first = length_penalty == 0
+            by_first = searching.length_penalty == 0
             watch(margin_of(grown[ranked], is_eos, beam_size, ends=enough, by_first=by_first))
         if enough or last:
             break
@@ -145,36 +163,6 @@ def margin_of(
     if by_first and len(totals) > 1 and is_eos[0] != is_eos[1]:
         margins.append(totals[0] - totals[1])
     return float(min(margins))
-
-
-@dataclass(frozen=True, slots=True)
-class Searching:
-    """Search settings shared by many sentences."""
-
-    special: SpecialIds
-    beam_size: int
-    length_penalty: float
-    length_normalisation: LengthNormalisation = "power"
-    target_prefix: tuple[int, ...] = ()
-
-    def best(
-        self,
-        decoder: Decoder,
-        source_ids: Sequence[int],
-        limit: int,
-        watch: Callable[[float], None] | None = None,
-    ) -> list[Hypothesis]:
-        return beam_search(
-            decoder,
-            source_ids,
-            self.special,
-            beam_size=self.beam_size,
-            length_penalty=self.length_penalty,
-            max_length=default_max_length(len(source_ids), limit),
-            length_normalisation=self.length_normalisation,
-            target_prefix=self.target_prefix,
-            watch=watch,
-        )
 
 
 def searching_of(

@@ -18,7 +18,7 @@ from models.bundle.manifest import InvalidBundle, Precision
 from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.export.session import GraphDecoder
-from models.reference.beam import Decoder, Hypothesis, beam_search
+from models.reference.beam import Decoder, Hypothesis, Searching, beam_search
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
@@ -106,14 +106,8 @@ SHORTLIST = Shortlist(
 def search_alone(
     decoder: Decoder, source_ids: tuple[int, ...], wanted: DecodingOptions
 ) -> list[Hypothesis]:
-    return beam_search(
-        decoder,
-        source_ids,
-        SPECIAL_IDS,
-        beam_size=wanted.beam_size,
-        length_penalty=wanted.length_penalty,
-        max_length=wanted.max_decoding_length,
-    )
+    searching = Searching(SPECIAL_IDS, wanted.beam_size, wanted.length_penalty)
+    return beam_search(decoder, source_ids, searching, wanted.max_decoding_length)
 
 
 def decode_all(

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
-from models.reference.beam import Hypothesis, beam_search, default_max_length
+from models.reference.beam import Hypothesis, Searching, beam_search, default_max_length
 from service.engine.types import DecodingOptions
 from tests.engine.reference import reference_decode
 from tests.support.prefix_decoder import PrefixDecoder
@@ -85,17 +85,10 @@ def search(
     target_prefix: Sequence[int] = (),
     watch: Callable[[float], None] | None = None,
 ) -> list[Hypothesis]:
-    return beam_search(
-        decoder,
-        source,
-        SPECIAL_IDS,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        max_length=max_length,
-        length_normalisation=length_normalisation,
-        target_prefix=target_prefix,
-        watch=watch,
+    searching = Searching(
+        SPECIAL_IDS, beam_size, length_penalty, length_normalisation, tuple(target_prefix)
     )
+    return beam_search(decoder, source, searching, max_length, watch)
 
 
 @settings(max_examples=150)
