@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from pydantic import ValidationError
 
@@ -43,19 +43,11 @@ class ReadingLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadDocument:
+class ReadDocument(worker.Outline):
     """A document and its extracted texts."""
 
     filename: str
     content: bytes = field(repr=False)
-    media_type: str
-    """MIME type."""
-    characters: int
-    """Characters to translate, without markup."""
-    length: int
-    """Characters of all texts with their markup."""
-    sample: str = field(repr=False)
-    """Beginning of the text without markup, enough for language detection."""
     batches: tuple[bytes, ...] = field(repr=False)
     """Serialised texts, see ``service.documents.batches``."""
     caller: str | None = field(default=None, repr=False)
@@ -106,15 +98,12 @@ class DocumentReader:
             logger.error("what reads documents gave no outline")
             raise DocumentFailed from error
         return ReadDocument(
-            filename,
-            content,
-            outline.media_type,
-            outline.characters,
-            outline.length,
-            outline.sample,
-            tuple(parts[1:]),
-            caller,
-            languages,
+            **asdict(outline),
+            filename=filename,
+            content=content,
+            batches=tuple(parts[1:]),
+            caller=caller,
+            languages=languages,
         )
 
     async def write(self, document: ReadDocument, translated: Sequence[bytes]) -> bytes:

@@ -6,7 +6,7 @@ It is stateless: writing reads the file again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
@@ -62,7 +62,7 @@ class Outline:
     """Characters to translate, without markup."""
     length: NonNegativeInt
     """Characters of all texts with their markup."""
-    sample: str
+    sample: str = field(repr=False)
     """Beginning of the text without markup, enough for language detection."""
 
 
