@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import Any
 
 # Importing it makes bfloat16 known to NumPy, as safetensors needs.
@@ -59,12 +58,7 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._files.close()
 
     def document(self, name: str, *, optional: bool = False) -> dict[str, Any]:

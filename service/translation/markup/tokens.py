@@ -80,24 +80,16 @@ def gathered(tokens: Iterable[Token]) -> Iterator[Token]:
     held: list[str] = []
     depth = 0
     for token in tokens:
-        if pending is None:
-            if token.kind == "open":
-                pending, held, depth = token, [token.raw], 1
-            else:
-                yield token
-        elif pending.untouched:
+        if pending is not None and not pending.untouched and token.kind != "close":
+            yield pending
+            pending = None
+        if pending is not None:
             held.append(token.raw)
             depth += (token.kind == "open") - (token.kind == "close")
             if depth == 0:
                 yield replace(pending, kind="empty", raw="".join(held))
                 pending = None
-        elif token.kind == "close":
-            yield replace(pending, kind="empty", raw=pending.raw + token.raw)
-            pending = None
+        elif token.kind == "open":
+            pending, held, depth = token, [token.raw], 1
         else:
-            yield pending
-            pending = None
-            if token.kind == "open":
-                pending, held, depth = token, [token.raw], 1
-            else:
-                yield token
+            yield token
