@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import onnxruntime
@@ -21,22 +22,27 @@ _PADDING = 1.2
 """Largest ratio of the longest to the shortest source in one encoder batch above that size."""
 
 Ids = tuple[int, ...]
+P = TypeVar("P", bound=Pool)
 
 
-class SourceEncoder(ABC):
+class SourceEncoder(ABC, Generic[P]):
     """Owns the encoder's sessions and the exchange block of its inputs."""
 
     def __init__(
         self,
         sessions: GraphSessions,
+        own: P,
+        cross: P,
         memory: Memory,
         pad_id: int,
-        source_length: int,
+        limits: Limits,
     ) -> None:
         self._sessions = sessions
+        self._own, self._cross = own, cross
         self._memory = memory
         self._pad_id = pad_id
-        self._source_length = source_length
+        self._source_length = limits.source_length
+        self._slots = limits.slots
         self._inputs = memory.exchange()
 
     @abstractmethod
@@ -58,20 +64,8 @@ class SourceEncoder(ABC):
         source_ids_BS[written_BS] = np.fromiter(chain.from_iterable(sources), np.int32)
 
 
-class HostEncoder(SourceEncoder):
+class HostEncoder(SourceEncoder[HostPool]):
     """Encodes batches of similar lengths. Copies what is not for consecutive slots."""
-
-    def __init__(
-        self,
-        sessions: GraphSessions,
-        own: HostPool,
-        cross: HostPool,
-        memory: Memory,
-        pad_id: int,
-        source_length: int,
-    ) -> None:
-        super().__init__(sessions, memory, pad_id, source_length)
-        self._own, self._cross = own, cross
 
     def encode(self, slots: Sequence[int], sources: Sequence[Ids]) -> None:
         for places in alike([len(source) for source in sources]):
@@ -108,7 +102,7 @@ class HostEncoder(SourceEncoder):
         cross.put([output.data_ptr() for output in found], slots, length)
 
 
-class DeviceEncoder(SourceEncoder):
+class DeviceEncoder(SourceEncoder[Pool]):
     """Encodes one padded batch by the graph of ``models.export.admission``.
 
     It is padded to the length of the pool and, if steps are captured, to a number of sentences that
@@ -122,12 +116,9 @@ class DeviceEncoder(SourceEncoder):
         cross: Pool,
         memory: Memory,
         pad_id: int,
-        source_length: int,
-        slots: int,
+        limits: Limits,
     ) -> None:
-        super().__init__(sessions, memory, pad_id, source_length)
-        self._own, self._cross = own, cross
-        self._slots = slots
+        super().__init__(sessions, own, cross, memory, pad_id, limits)
         self._bindings: KeptBindings[tuple[int, ...], onnxruntime.IOBinding] = KeptBindings()
 
     def encode(self, slots: Sequence[int], sources: Sequence[Ids]) -> None:
@@ -176,11 +167,11 @@ def source_encoder(
     memory: Memory,
     pad_id: int,
     limits: Limits,
-) -> SourceEncoder:
+) -> SourceEncoder[Any]:
     """The encoder for the pools of ``memory``."""
     if isinstance(own, HostPool) and isinstance(cross, HostPool):
-        return HostEncoder(sessions, own, cross, memory, pad_id, limits.source_length)
-    return DeviceEncoder(sessions, own, cross, memory, pad_id, limits.source_length, limits.slots)
+        return HostEncoder(sessions, own, cross, memory, pad_id, limits)
+    return DeviceEncoder(sessions, own, cross, memory, pad_id, limits)
 
 
 def alike(lengths: Sequence[int]) -> list[list[int]]:

@@ -12,7 +12,7 @@ import pytest
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Direction
-from models.reference.beam import beam_search, default_max_length
+from models.reference.beam import Searching
 from models.reference.transformer import log_softmax
 from service.loading.loader import load_model
 from service.observability.metrics import Metrics
@@ -108,15 +108,8 @@ async def test_served_translations_equal_pytorch_in_every_direction(
     for (direction, text), (target_ids, score) in zip(asked, answers, strict=True):
         end = (special.eos,) if direction.source_eos else ()
         source_ids = (*direction.source_prefix, *tokenizers.source.encode(text), *end)
-        best = beam_search(
-            PrefixDecoder(NETWORK),
-            source_ids,
-            special,
-            beam_size=BEAM,
-            length_penalty=1.0,
-            max_length=default_max_length(len(source_ids), CONFIG.max_length),
-            target_prefix=direction.target_prefix,
-        )[0]
+        searching = Searching(special, BEAM, 1.0, target_prefix=direction.target_prefix)
+        best = searching.best(PrefixDecoder(NETWORK), source_ids, CONFIG.max_length)[0]
         assert target_ids == best.token_ids
         assert score == pytest.approx(best.score, abs=1e-4)
     assert len({target_ids for target_ids, _ in answers}) > len(asked) // 2, (
