@@ -1,4 +1,4 @@
-"""SentencePiece tokenizer of training and serving: training it, text to token ids and back.
+"""SentencePiece tokenizer: training, text to token ids and back, spans of tokens, unknown tokens.
 
 It adds neither ``bos`` nor ``eos``; callers add them. A lossless tokenizer spells a character
 without a piece as its UTF-8 bytes. Any other tokenizer makes it ``unk``, which is decoded to " ⁇ ".

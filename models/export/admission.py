@@ -1,4 +1,4 @@
-"""ONNX graph that encodes sentences and writes their keys and values into slots on a device.
+"""ONNX graph that encodes sentences into slots on a device: writes keys, values and zeros.
 
 It is the encoder, and then a write to each array of both pools. A bundle has no such graph: the
 service makes it of the bundle's encoder. Shapes: models/bundle/graphs.py, runtime/memory.py.

@@ -1,4 +1,4 @@
-"""Plain single-sentence execution of exported graphs in ONNX Runtime, for the parity proof.
+"""Decoder of single sentences on exported graphs, for the beam search of the parity proof.
 
 It shares no code with the service's runtime, so that each checks the other.
 """

@@ -1,4 +1,4 @@
-"""Converts MarianMT and M2M100 weights, which share layer names, to the NumPy reference."""
+"""Import of MarianMT and M2M100 into the NumPy reference, as far as both families share it."""
 
 from __future__ import annotations
 

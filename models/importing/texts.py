@@ -1,4 +1,4 @@
-"""Sentences that prove and calibrate an imported network: given texts, or generated ones."""
+"""Sentences, given or random, that prove an import and, with its translations, calibrate it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reorders a checkpoint's vocabulary as bundles require, and rewrites its SentencePiece models.
+"""Vocabulary of a bundle as rows of a checkpoint's, and SentencePiece models rewritten to its ids.
 
 In checkpoints, embedding rows and SentencePiece ids may differ. A bundle's tokenizer is a
 SentencePiece model whose piece ids *are* the rows of the embeddings, with pad, unk, bos and eos

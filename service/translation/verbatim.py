@@ -1,4 +1,4 @@
-"""Decides which sentences are copied to the translation instead of being translated."""
+"""Predicate of sentences that are copied untranslated: without letters, or only codes or paths."""
 
 from __future__ import annotations
 

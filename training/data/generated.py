@@ -1,4 +1,4 @@
-"""Generated corpora of the toy problems: copying and reversing digits.
+"""Toy corpora of random digits: copied, or reversed with X for every second occurrence.
 
 Copy: the target repeats the digits. Reverse: every second occurrence of a digit (its 2nd, 4th, …)
 becomes ``X``, and the result is reversed; the network has to count, copy and attend in the other

@@ -1,4 +1,4 @@
-"""Distributes the batches of an optimiser step over the processes of data-parallel training.
+"""Loader of a process's share of each optimiser step in data-parallel training.
 
 The recipe sets the number of batches per step. The processes share them as whole batches where
 there are enough, otherwise as rows. So the number of processes never changes what is computed.

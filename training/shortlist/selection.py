@@ -1,4 +1,4 @@
-"""Builds a run's vocabulary shortlist from its lexicon, and measures target-token coverage."""
+"""Vocabulary shortlist of a run: learns its lexicon, chooses target ids, measures coverage."""
 
 from __future__ import annotations
 

@@ -285,6 +285,8 @@ def linear_session(
             tensor.CopyFrom(onnx.numpy_helper.from_array(weights.arrays[tensor.name], tensor.name))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    # Exact products without VNNI, too, as the service and the proof of an export compute them.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     providers = ["CPUExecutionProvider"]
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=providers
