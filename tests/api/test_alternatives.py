@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +11,21 @@ import pytest
 from service.settings import Settings
 from service.translation.text_reader import TextReader
 from service.translation.types import Detection
+from tests.api import answers
+from tests.api.answers import answered, as_ascii_json
 from tests.support.asgi import connected
 from tests.support.shouting import load_shouting, put_bundle
 
 pytestmark = pytest.mark.anyio
-JSON = {"content-type": "application/json"}
 DE_EN = {"source": "de", "target": "en"}
 
 
-async def found(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
-    response = await client.post("/alternatives", json={**DE_EN, **fields})
-    assert response.status_code == 200, response.text
-    body: dict[str, Any] = response.json()
-    return body
+async def found(client: httpx.AsyncClient, **fields: Any) -> Any:
+    return await answered(client.post("/alternatives", json={**DE_EN, **fields}))
 
 
 async def refused(client: httpx.AsyncClient, **fields: Any) -> str:
-    # As ASCII, which has lone surrogates, too.
-    response = await client.post(
-        "/alternatives", content=json.dumps({**DE_EN, **fields}), headers=JSON
-    )
-    assert response.status_code == 400, response.text
-    error: str = response.json()["error"]
-    return error
+    return await answers.refused(client.post("/alternatives", **as_ascii_json({**DE_EN, **fields})))
 
 
 async def test_words_are_ranked_by_probability_each_with_its_translation(
@@ -110,22 +101,20 @@ async def test_language_is_detected_once(
             {"position": 200, "translation": "x " * 120},
             "the beginning of the translation has 199 tokens in one sentence",
         ),
+        (
+            {"q": "zu ab\n12", "position": 6},
+            "position 6 is in a part of the translation that is copied",
+        ),
+        (
+            {"source": "fr", "target": "de", "position": 0},
+            "alternatives need a model that translates fr-de directly",
+        ),
     ],
 )
-async def test_bad_place_is_refused_by_name(
+async def test_bad_place_or_pivot_is_refused_by_name(
     client: httpx.AsyncClient, fields: dict[str, Any], error: str
 ) -> None:
     assert error in await refused(client, **{"q": "zu ab", **fields})
-
-
-async def test_copied_part_has_no_alternatives(client: httpx.AsyncClient) -> None:
-    error = await refused(client, q="zu ab\n12", position=6)
-    assert "position 6 is in a part of the translation that is copied" in error
-
-
-async def test_pivot_is_refused(client: httpx.AsyncClient) -> None:
-    error = await refused(client, q="zu ab", source="fr", target="de", position=0)
-    assert "alternatives need a model that translates fr-de directly" in error
 
 
 async def test_only_the_text_is_charged(tmp_path: Path) -> None:

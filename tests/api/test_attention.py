@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import Any
 
 import httpx
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.api.errors import headers_of, refusal_of
-from service.bootstrap import Service, running
+from service.bootstrap import Service
 from service.runtime.backend import AttentionMaps
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
@@ -17,8 +16,8 @@ from service.state.keys import KeyStore
 from service.translation.attention_reader import AttentionReader, TargetTooLong
 from service.translation.inspection import ModelGone
 from service.translation.store import UnknownTranslation
-from tests.support.asgi import client_of
-from tests.support.shouting import load_shouting
+from tests.api.answers import as_ascii_json, refused
+from tests.support.asgi import connected
 
 DE_EN = {"source": "de", "target": "en"}
 PAIR = {**DE_EN, "source_text": "ja, das", "target_text": "JA, DAS"}
@@ -184,44 +183,34 @@ async def test_search_is_drawn_as_svg_and_png(client: httpx.AsyncClient, kept: s
 @pytest.mark.parametrize(
     ("path", "parameters", "status", "problem"),
     [
-        ("", {}, 404, "there is no translation nothing, or it is no longer kept"),
-        ("/attention", {}, 404, "there is no translation"),
-        ("/alignment", {}, 404, "there is no translation"),
-        ("/search", {}, 404, "there is no translation"),
-        ("/attention", {"kind": "self"}, 400, "kind parameter must be 'encoder'"),
-        ("/attention", {"format": "gif"}, 400, "format parameter must be 'json'"),
-        ("/attention", {"text": "-1"}, 400, "text parameter must be greater"),
-        ("/attention", {"text": "x"}, 400, "text parameter is not a number"),
-        ("/alignment", {"sentence": "9" * 30}, 400, "sentence parameter"),
-        ("/alignment", {"format": "png"}, 400, "format parameter must be"),
-        ("/search", {"format": "npy"}, 400, "format parameter must be"),
-        ("/search", {"leg": "9" * 30}, 400, "leg parameter"),
+        ("x", {}, 404, "there is no translation x, or it is no longer kept"),
+        ("x/attention", {}, 404, "there is no translation"),
+        ("x/alignment", {}, 404, "there is no translation"),
+        ("x/search", {}, 404, "there is no translation"),
+        ("x/attention", {"kind": "self"}, 400, "kind parameter must be 'encoder'"),
+        ("x/attention", {"format": "gif"}, 400, "format parameter must be 'json'"),
+        ("x/attention", {"text": "-1"}, 400, "text parameter must be greater"),
+        ("x/attention", {"text": "x"}, 400, "text parameter is not a number"),
+        ("x/alignment", {"sentence": "9" * 30}, 400, "sentence parameter"),
+        ("x/alignment", {"format": "png"}, 400, "format parameter must be"),
+        ("x/search", {"format": "npy"}, 400, "format parameter must be"),
+        ("x/search", {"leg": "9" * 30}, 400, "leg parameter"),
+        ("{}/attention", {"layer": "1"}, 400, "layer 1 does not exist; this model has 1"),
+        ("{}/attention", {"head": "0-2"}, 400, "head 0-2 does not exist; this model has 2"),
+        ("{}/attention", {"head": "some"}, 400, "head must be a number, a range"),
+        ("{}/attention", {"text": "2"}, 400, "text 2 does not exist; this translation has 2"),
+        (
+            "{}/attention",
+            {"sentence": "1"},
+            400,
+            "sentence 1 does not exist; this translation has 1",
+        ),
     ],
 )
 async def test_invalid_attention_request_is_refused_by_name(
-    client: httpx.AsyncClient, path: str, parameters: dict[str, str], status: int, problem: str
+    client: httpx.AsyncClient, kept: str, path: str, parameters: Any, status: int, problem: str
 ) -> None:
-    response = await get(client, f"nothing{path}", **parameters)
-    assert response.status_code == status
-    assert problem in response.json()["error"]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "problem"),
-    [
-        ({"layer": "1"}, "layer 1 does not exist; this model has 1"),
-        ({"head": "0-2"}, "head 0-2 does not exist; this model has 2"),
-        ({"head": "some"}, "head must be a number, a range"),
-        ({"text": "2"}, "text 2 does not exist; this translation has 2"),
-        ({"sentence": "1"}, "sentence 1 does not exist; this translation has 1"),
-    ],
-)
-async def test_unknown_layer_head_text_or_sentence_is_refused_by_name(
-    client: httpx.AsyncClient, kept: str, parameters: dict[str, str], problem: str
-) -> None:
-    response = await get(client, f"{kept}/attention", **parameters)
-    assert response.status_code == 400
-    assert problem in response.json()["error"]
+    assert problem in await refused(get(client, path.format(kept), **parameters), status)
 
 
 @pytest.mark.parametrize("sent", ["json", "data"])
@@ -317,13 +306,17 @@ async def test_confidence_lists_the_words_of_the_target_only_if_requested(
     assert empty == {"words": [], "mean": None, "lowest": None}
 
 
-async def test_many_pairs_are_scored_one_by_one(client: httpx.AsyncClient) -> None:
+async def test_pairs_are_scored_one_by_one_and_uneven_or_too_many_are_refused(
+    client: httpx.AsyncClient,
+) -> None:
     body = {**DE_EN, "source_text": ["ja", "nein"], "target_text": ["JA", "NEIN"]}
     assert len((await client.post("/score", json=body)).json()["scores"]) == 2
     body = {**DE_EN, "source_text": ["ja", "nein"], "target_text": "JA"}
-    response = await client.post("/score", json=body)
-    assert response.status_code == 400
-    assert "target_text has 1 texts, source_text has 2" in response.json()["error"]
+    message = await refused(client.post("/score", json=body))
+    assert "target_text has 1 texts, source_text has 2" in message
+    body = {**DE_EN, "source_text": "a", "target_text": ["A"] * 61}
+    message = await refused(client.post("/score", json=body))
+    assert "(61) exceeds text limit (60)" in message
 
 
 @pytest.mark.parametrize(
@@ -348,20 +341,8 @@ async def test_many_pairs_are_scored_one_by_one(client: httpx.AsyncClient) -> No
 async def test_given_texts_are_checked(
     client: httpx.AsyncClient, path: str, changes: dict[str, Any], status: int, problem: str
 ) -> None:
-    # httpx cannot encode a lone surrogate, but JSON can escape it.
-    content = json.dumps(PAIR | changes)
-    response = await client.post(
-        path, content=content, headers={"content-type": "application/json"}
-    )
-    assert (response.status_code, problem in response.json()["error"]) == (status, True), (
-        response.text
-    )
-
-
-async def test_too_many_pairs_are_refused(client: httpx.AsyncClient) -> None:
-    body = {**DE_EN, "source_text": "a", "target_text": ["A"] * 61}
-    response = await client.post("/score", json=body)
-    assert (response.status_code, "(61) exceeds text limit (60)" in response.text) == (400, True)
+    message = await refused(client.post(path, **as_ascii_json(PAIR | changes)), status)
+    assert problem in message
 
 
 @pytest.mark.parametrize(
@@ -399,8 +380,7 @@ async def test_requests_about_a_kept_translation_need_a_required_key(
 ) -> None:
     async with Database(settings.state / FILE_NAME) as database:
         key = await KeyStore(database).add("client")
-    limited = settings.model_copy(update={"api_keys": "required"})
-    async with running(limited, load_shouting) as service, client_of(service.app) as client:
+    async with connected(settings, api_keys="required") as client:
         body = {"q": "ja, das", "attention": True, "api_key": key, **DE_EN}
         kept = (await client.post("/translate", json=body)).json()["id"]
         for wrong in ({}, {"authorization": "Bearer wrong"}):
@@ -415,8 +395,7 @@ async def test_requests_about_a_kept_translation_are_limited_and_count_no_charac
     settings: Settings, path: str
 ) -> None:
     limits = {"api_keys": "optional", "requests_per_minute": 3, "characters_per_month": 10}
-    limited = settings.model_copy(update=limits)
-    async with running(limited, load_shouting) as service, client_of(service.app) as client:
+    async with connected(settings, **limits) as client:
         body = {"q": "ja, das", "attention": True, **DE_EN}
         kept = (await client.post("/translate", json=body)).json()["id"]
         statuses = [(await get(client, kept + path)).status_code for _ in range(3)]

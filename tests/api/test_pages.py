@@ -142,9 +142,7 @@ async def test_openapi_document_describes_all_routes(client: httpx.AsyncClient) 
     assert {"200", "400", "403", "413", "429", "500", "503", "504"} <= set(translate["responses"])
 
 
-async def test_head_request_for_the_page_returns_its_length(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_head_request_for_the_page_returns_its_length(client: httpx.AsyncClient) -> None:
     head, page = await client.head("/"), await client.get("/")
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == page.headers["content-length"]

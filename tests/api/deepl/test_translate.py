@@ -15,24 +15,20 @@ from service.api.deepl.dialect import DEEPL
 from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
 from service.api.parameters import collected, form_pairs, json_object
+from tests.api.answers import answered, refused
 
 TRANSLATE = "/v2/translate"
 BODY = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN-US"}
 
 
 async def translations(client: httpx.AsyncClient, **fields: Any) -> list[dict[str, Any]]:
-    response = await client.post(TRANSLATE, json=BODY | fields)
-    assert response.status_code == 200, response.text
-    found: list[dict[str, Any]] = response.json()["translations"]
+    answer = await answered(client.post(TRANSLATE, json=BODY | fields))
+    found: list[dict[str, Any]] = answer["translations"]
     return found
 
 
 async def problem(client: httpx.AsyncClient, **fields: Any) -> str:
-    response = await client.post(TRANSLATE, json=BODY | fields)
-    assert response.status_code == 400, response.text
-    assert response.json().keys() == {"message"}
-    message: str = response.json()["message"]
-    return message
+    return await refused(client.post(TRANSLATE, json=BODY | fields))
 
 
 async def test_an_answer_has_every_field_that_the_client_reads(client: httpx.AsyncClient) -> None:
@@ -69,11 +65,21 @@ async def test_the_query_string_of_a_get_is_read(client: httpx.AsyncClient) -> N
     assert response.json()["translations"][0]["text"] == "HALLO"
 
 
-@pytest.mark.parametrize("code", ["EN", "en", "EN-US", "en-gb", "En_Us", "EN-AU"])
-async def test_target_variants_use_the_model_of_the_language(
-    client: httpx.AsyncClient, code: str
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"target_lang": code} for code in ("EN", "en", "EN-US", "en-gb", "En_Us", "EN-AU")),
+        {"context": "Ein Gruß.", "preserve_formatting": True, "tag_handling_version": "v2"},
+        {"formality": "prefer_less", "show_billed_characters": False},
+        {"formality": "default", "custom_instructions": [], "something_unknown": {"a": 1}},
+        {"formality": None, "source_lang": "DE", "glossary_ids": []},
+        {"model": "shout-de-en"},
+    ],
+)
+async def test_target_variants_and_options_without_effect_are_accepted(
+    client: httpx.AsyncClient, options: dict[str, Any]
 ) -> None:
-    assert (await translations(client, target_lang=code))[0]["text"] == "HALLO"
+    assert (await translations(client, **options))[0]["text"] == "HALLO"
 
 
 @pytest.mark.parametrize("side", ["source_lang", "target_lang"])
@@ -143,21 +149,6 @@ async def test_tags_are_kept_and_ignored_tags_keep_their_content(client: httpx.A
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"context": "Ein Gruß.", "preserve_formatting": True, "tag_handling_version": "v2"},
-        {"formality": "prefer_less", "show_billed_characters": False},
-        {"formality": "default", "custom_instructions": [], "something_unknown": {"a": 1}},
-        {"formality": None, "source_lang": "DE", "glossary_ids": []},
-    ],
-)
-async def test_options_without_effect_are_accepted(
-    client: httpx.AsyncClient, options: dict[str, Any]
-) -> None:
-    assert (await translations(client, **options))[0]["text"] == "HALLO"
-
-
-@pytest.mark.parametrize(
     ("options", "name"),
     [
         ({"formality": "rude"}, "formality"),
@@ -179,9 +170,8 @@ async def test_invalid_option_is_refused_by_name(
 @pytest.mark.parametrize("name", ["text", "target_lang"])
 async def test_a_missing_field_is_named(client: httpx.AsyncClient, name: str) -> None:
     fields = {key: value for key, value in BODY.items() if key != name}
-    response = await client.post(TRANSLATE, json=fields)
-    assert response.status_code == 400
-    assert response.json() == {"message": f"Parameter '{name}' not specified."}
+    message = await refused(client.post(TRANSLATE, json=fields))
+    assert message == f"Parameter '{name}' not specified."
 
 
 @pytest.mark.parametrize("asked", ["quality_optimized", "prefer_quality_optimized"])
@@ -208,11 +198,9 @@ async def test_decoding_options_of_the_root_api_apply(client: httpx.AsyncClient)
     assert (cut["text"], cut["truncated"]) == ("HA", True)
 
 
-async def test_a_model_can_be_named(client: httpx.AsyncClient) -> None:
-    assert (await translations(client, model="shout-de-en"))[0]["text"] == "HALLO"
-    response = await client.post(TRANSLATE, json=BODY | {"model": "whisper"})
-    assert response.status_code == 404
-    assert "whisper" in response.json()["message"]
+async def test_unknown_model_returns_404_and_is_named(client: httpx.AsyncClient) -> None:
+    unknown = client.post(TRANSLATE, json=BODY | {"model": "whisper"})
+    assert "whisper" in await refused(unknown, 404)
 
 
 async def test_a_form_may_repeat_its_fields_a_thousand_times(client: httpx.AsyncClient) -> None:
@@ -232,12 +220,9 @@ async def test_ignored_deepl_fields_are_listed(client: httpx.AsyncClient) -> Non
         **{"formality": "more", "context": "Sport", "style_id": "a", "translation_memory_id": "b"},
         "custom_instructions": ["be brief"],
     }
-    body = {"text": ["ja"], "source_lang": "DE", "target_lang": "EN"}
-    (named,) = (await client.post(TRANSLATE, json=body | asked)).json()["translations"]
-    assert (named["text"], sorted(named["ignored"])) == ("JA", sorted(asked))
-    (plain,) = (await client.post(TRANSLATE, json=body | {"formality": "default"})).json()[
-        "translations"
-    ]
+    (named,) = await translations(client, **asked)
+    assert (named["text"], sorted(named["ignored"])) == ("HALLO", sorted(asked))
+    (plain,) = await translations(client, formality="default")
     assert "ignored" not in plain
 
 
