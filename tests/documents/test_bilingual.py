@@ -6,9 +6,7 @@ import polib
 import pytest
 
 from service.documents import BrokenDocument, Languages, open_document
-from tests.documents.translations import shouted, unchanged
-
-ENGLISH_TO_GERMAN = Languages("en", "de")
+from tests.documents.translations import ENGLISH_TO_GERMAN, said, shouted, unchanged
 
 XLIFF = """<?xml version='1.0' encoding='UTF-8'?>
 <xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file source-language="en">
@@ -24,12 +22,8 @@ XLIFF = """<?xml version='1.0' encoding='UTF-8'?>
 </body></file></xliff>"""
 
 
-def said(name: str, content: str, languages: Languages = ENGLISH_TO_GERMAN) -> list[str]:
-    return [source.text for source in open_document(name, content.encode(), languages).texts]
-
-
 def test_units_of_xliff_without_a_target_are_translated() -> None:
-    assert said("a.xlf", XLIFF) == [
+    assert said("a.xlf", XLIFF.encode()) == [
         'one <g id="1">bold</g> word<x id="2"/>',
         "to fill",
         'see <g id="1">this</g> and <x id="2"/>',
@@ -55,7 +49,7 @@ def test_units_of_xliff_2_are_translated() -> None:
         'id="f"><unit id="1"><segment><source>one <pc id="1">bold</pc> <sc id="2"/>word'
         '<ec startRef="2"/></source></segment></unit></file></xliff>'
     )
-    assert said("a.xliff", content) == ['one <g id="1">bold</g> <g id="2">word</g>']
+    assert said("a.xliff", content.encode()) == ['one <g id="1">bold</g> <g id="2">word</g>']
     written = shouted(open_document("a.xliff", content.encode(), ENGLISH_TO_GERMAN)).decode()
     assert (
         '<target>ONE <pc id="1">BOLD</pc> <sc id="2"/>WORD<ec startRef="2"/></target>'
@@ -74,8 +68,8 @@ TMX = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def test_units_of_a_memory_without_the_target_language_get_it() -> None:
-    assert said("a.tmx", TMX) == ['one <g id="1">two</g>', "open"]
-    assert said("a.tmx", TMX, Languages("fr", "de")) == ["autre"]
+    assert said("a.tmx", TMX.encode()) == ['one <g id="1">two</g>', "open"]
+    assert said("a.tmx", TMX.encode(), Languages("fr", "de")) == ["autre"]
     written = shouted(open_document("a.tmx", TMX.encode("utf-16"), ENGLISH_TO_GERMAN))
     assert '<tuv xml:lang="de"><seg>ONE <hi>TWO</hi></seg></tuv></tu>' in written.decode("utf-16")
     assert '<tuv xml:lang="de-AT"><seg>OPEN</seg></tuv></tu>' in written.decode("utf-16")

@@ -60,10 +60,6 @@ def test_pages_contents_list_and_title_are_translated_and_the_rest_stays() -> No
     assert after["mimetype"] == b"application/epub+zip"
 
 
-def test_an_untranslated_book_stays_byte_for_byte() -> None:
-    assert entries(unchanged(open_document("a.epub", BOOK))) == entries(BOOK)
-
-
 def test_a_translated_book_opens() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

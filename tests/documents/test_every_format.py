@@ -71,7 +71,7 @@ def hostile(extension: str) -> dict[str, tuple[bytes, str]]:
             "of 300000000 bytes",
         )
     if extension in (".docx", ".pptx", ".xlsx"):
-        found["password"] = b"\xd0\xcf\x11\xe0" + b"\0" * 600, "or has a password"
+        found["password"] = b"\xd0\xcf\x11\xe0" + b"\0" * 600, "or has a password; save it as"
     if extension in (".odt", ".ods", ".odp"):
         name, closing = "META-INF/manifest.xml", b"</manifest:manifest>"
         data = b"<manifest:encryption-data/>" + closing
@@ -135,8 +135,6 @@ def test_hostile_archives_are_refused_by_name(
     extension: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "a" + extension
-    with pytest.raises(BrokenDocument, match=f"not a zip file, as every \\{extension} is"):
-        open_document(name, FILES[extension][:-40])
     with pytest.raises(BrokenDocument, match="10001 entries"):
         open_document(name, zip_of(**{f"part{number}": b"" for number in range(10_001)}))
     monkeypatch.setattr(archive, "_MOST_BYTES_READ", 100)

@@ -19,7 +19,7 @@ from pptx.presentation import Presentation
 from pptx.util import Inches, Pt
 
 from service.documents import BrokenDocument, open_document
-from tests.documents.translations import shouted, translated, unchanged
+from tests.documents.translations import said, shouted, translated, unchanged
 from tests.documents.word import entries, saved_by, with_entry
 
 
@@ -65,10 +65,6 @@ def texts_of(show: Presentation) -> list[str]:
     ]
 
 
-def said(name: str, content: bytes) -> list[str]:
-    return [source.text for source in open_document(name, content).texts]
-
-
 def test_text_of_slides_tables_groups_notes_and_charts_is_found_in_order() -> None:
     found = said("a.pptx", slides())
     assert found[:7] == [
@@ -85,7 +81,6 @@ def test_text_of_slides_tables_groups_notes_and_charts_is_found_in_order() -> No
 
 def test_translated_slides_open_and_keep_formatting_links_and_parts() -> None:
     content = slides()
-    assert entries(unchanged(open_document("a.pptx", content))) == entries(content)
     written = shouted(open_document("a.pptx", content))
     before, after = (pptx.Presentation(io.BytesIO(each)) for each in (content, written))
     assert texts_of(after) == [text.upper() for text in texts_of(before)]
@@ -143,7 +138,6 @@ def test_cells_with_text_are_translated_and_formulas_numbers_and_columns_are_not
         *["north side"] * 2,
         'plain <g id="1">bold</g> end',
     ]
-    assert entries(unchanged(open_document("a.xlsx", content))) == entries(content)
     written = shouted(open_document("a.xlsx", content))
     after = openpyxl.load_workbook(io.BytesIO(written), rich_text=True)["Sales"]
     assert [[cell.value for cell in row] for row in after["A1:B3"]] == [
@@ -202,9 +196,3 @@ def test_escaped_characters_of_a_cell_are_no_text() -> None:
 def test_files_of_another_program_are_refused(name: str, make: Callable[[], bytes]) -> None:
     with pytest.raises(BrokenDocument, match=r"not a \.\w+: it has no document of \w+ in it"):
         open_document(name, make())
-
-
-@pytest.mark.parametrize("name", ["a.pptx", "a.xlsx"])
-def test_files_with_a_password_are_refused(name: str) -> None:
-    with pytest.raises(BrokenDocument, match="has a password; save it as"):
-        open_document(name, b"\xd0\xcf\x11\xe0" + b"\0" * 600)

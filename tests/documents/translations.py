@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from service.documents.types import Document, MarkedSource
+from service.documents import open_document
+from service.documents.types import Document, Languages, MarkedSource
 from service.translation.markup import Markup
 
+ENGLISH_TO_GERMAN = Languages("en", "de")
 _TAG = re.compile(r"(<[^<>]*>|&[#\w]+;)")
 
 
@@ -33,3 +35,8 @@ def unchanged(document: Document) -> bytes:
 
 async def shout(texts: tuple[str, ...], markup: Markup) -> list[str]:
     return [mapped(MarkedSource(text, markup), str.upper) for text in texts]
+
+
+def said(name: str, content: bytes, languages: Languages = ENGLISH_TO_GERMAN) -> list[str]:
+    """The texts that are found in a document."""
+    return [source.text for source in open_document(name, content, languages).texts]
