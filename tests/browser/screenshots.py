@@ -19,8 +19,7 @@ COLOURS = 256
 
 
 def light(visit: Visit) -> None:
-    visit.find("#alternatives summary").click()
-    sync_api.expect(visit.find("#alternative-list button").first).to_be_visible()
+    visit.list_alternatives()
     sync_api.expect(visit.find("#heads .head").first).to_be_visible()
     visit.find("#target-words .word").nth(2).hover()
 

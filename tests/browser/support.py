@@ -101,6 +101,11 @@ class Visit:
     def find(self, selector: str) -> Any:
         return self.page.locator(selector)
 
+    def list_alternatives(self) -> None:
+        """Open the list of alternatives, and wait for them."""
+        self.find("#alternatives summary").click()
+        sync_api.expect(self.find("#alternative-list button").first).to_be_visible()
+
     def requests_to(self, path: str) -> list[Any]:
         """The requests whose address contains ``path``."""
         return [request for request in self.requests if path in request.url]
@@ -114,6 +119,8 @@ class Visit:
     def refuse(self, path: str, times: int = 1, **answer: Any) -> None:
         """Replace the answers to the page's next requests to ``path``."""
         self.page.route(f"**/{path}", lambda route: route.fulfill(**answer), times=times)
+        if (status := answer.get("status", 200)) >= 400:
+            self.forgive(str(status))
 
     def forgive(self, words: str) -> None:
         """Accept console errors that contain ``words``: browsers report each error answer."""

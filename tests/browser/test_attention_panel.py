@@ -235,13 +235,11 @@ def test_maps_can_be_downloaded_as_images_and_numbers(visit: Visit) -> None:
 
 def test_evicted_translation_is_reported(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + TEXT)
-    body = json.dumps({"error": "no such translation"})
-    visit.refuse("translations/*", status=404, body=body, content_type="application/json")
+    visit.refuse("translations/*", status=404, json={"error": "no such translation"})
     visit.find("#why").click()
     expect(visit.find("#attention-note")).to_contain_text("The server has forgotten")
     visit.find("#attention-note button").click()
     expect(visit.find("#heat-map")).to_be_visible()
-    visit.forgive("404")
 
 
 def test_alternative_has_its_own_attention(visit: Visit) -> None:

@@ -58,8 +58,7 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.open()
     assert serious(visit, axe) == []
     visit.explain(TWO_SENTENCES)
-    visit.find("#alternatives summary").click()
-    expect(visit.find("#alternative-list button").first).to_be_visible()
+    visit.list_alternatives()
     visit.find("#numbers-button").click()
     expect(visit.find("#heads .head").first).to_be_visible()
     expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
@@ -70,8 +69,7 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.find("input[name=view][value=search]").locator("..").click()
     expect(visit.find("#tree .node").first).to_be_visible()
     assert serious(visit, axe) == []
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Alt+ArrowDown")
+    visit.find("#target-text").press("Alt+ArrowDown")
     expect(visit.find(".likely").first).to_be_visible()
     assert serious(visit, axe) == []
     visit.page.keyboard.press("Escape")

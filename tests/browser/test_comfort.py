@@ -117,8 +117,7 @@ def test_page_needs_no_horizontal_scrolling(visitor: Visitor, width: int) -> Non
     visit = visitor(viewport={"width": width, "height": 740})
     visit.explain(TWO_SENTENCES)
     visit.find("#numbers-button").click()
-    visit.find("#alternatives summary").click()
-    expect(visit.find("#alternative-list li").first).to_be_visible()
+    visit.list_alternatives()
     wide = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
     scroll, client = visit.page.evaluate(wide)
     assert scroll <= client == width
@@ -164,8 +163,7 @@ def test_colour_scheme_follows_the_system_until_one_is_chosen(visitor: Visitor) 
 def test_every_text_has_sufficient_contrast(visitor: Visitor, colour_scheme: str) -> None:
     visit = visitor(color_scheme=colour_scheme, reduced_motion="reduce")
     visit.explain(TWO_SENTENCES)
-    visit.find("#alternatives summary").click()
-    expect(visit.find("#alternative-list li").first).to_be_visible()
+    visit.list_alternatives()
     expect(visit.find("#heads .head").first).to_be_visible()
     for word in visit.find("#target-words .word").all()[:4]:
         word.hover()
@@ -259,8 +257,7 @@ def test_typing_is_announced_once_after_a_rest(visit: Visit) -> None:
 def test_feet_of_both_texts_align(visitor: Visitor, width: int, text: str) -> None:
     visit = visitor(viewport={"width": width, "height": 800})
     visit.open("#source=de&target=en&text=" + text)
-    visit.find("#alternatives summary").click()
-    expect(visit.find("#alternative-list button").first).to_be_visible()
+    visit.list_alternatives()
     one, other = (foot.bounding_box()["y"] for foot in visit.find(".foot").all())
     assert one == other
 

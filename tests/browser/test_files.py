@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -60,13 +59,11 @@ def test_several_dropped_files_are_translated_in_turn(visit: Visit) -> None:
 
 def test_failed_file_can_be_tried_again(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=")
-    body = json.dumps({"error": "the server is full"})
-    visit.refuse("translate_file", status=503, body=body, content_type="application/json")
+    visit.refuse("translate_file", status=503, json={"error": "the server is full"})
     visit.find("#file-input").set_input_files(text_file("hund.txt"))
     expect(visit.find("#files .problem")).to_contain_text("the server is full")
     visit.find("#files .problem button").first.click()
     expect(visit.find("#files [title]")).to_have_attribute("title", "hund.en.txt")
-    visit.forgive("503")
 
 
 def test_cancelled_file_leaves_the_queue(visit: Visit) -> None:

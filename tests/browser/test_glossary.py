@@ -23,6 +23,11 @@ def begin(visit: Visit, text: str = TEXT) -> None:
     expect(visit.find("#target-text")).not_to_be_empty()
 
 
+def edit_terms(visit: Visit, text: str = TEXT) -> None:
+    begin(visit, text)
+    visit.find("#glossary-button").click()
+
+
 def field(visit: Visit, row: int, side: str) -> Any:
     return visit.find("#glossary-rows tr").nth(row).locator(f"input[data-side={side}]")
 
@@ -51,8 +56,7 @@ def test_term_is_written_at_once_and_after_a_reload_until_it_is_removed(visit: V
 
 
 def test_terms_are_of_one_pair_and_of_the_language_that_is_detected(visit: Visit) -> None:
-    begin(visit)
-    visit.find("#glossary-button").click()
+    edit_terms(visit)
     write(visit, 0, "Hund", "puppy")
     visit.find("#glossary-close").click()
     visit.find("#source-language").select_option("auto")
@@ -78,8 +82,7 @@ def test_keyboard_edits_terms_and_escape_closes(visit: Visit) -> None:
 
 
 def test_repeated_and_unfinished_terms_are_named_and_not_sent(visit: Visit) -> None:
-    begin(visit)
-    visit.find("#glossary-button").click()
+    edit_terms(visit)
     write(visit, 0, "Hund", "puppy")
     write(visit, 1, "Hund", "hound")
     field(visit, 2, "source").fill("alt")
@@ -98,8 +101,7 @@ def test_repeated_and_unfinished_terms_are_named_and_not_sent(visit: Visit) -> N
 def test_file_becomes_terms_and_terms_become_a_file(
     visit: Visit, tmp_path: Path, name: str, content: str
 ) -> None:
-    begin(visit)
-    visit.find("#glossary-button").click()
+    edit_terms(visit)
     given = tmp_path / name
     given.write_text(content + "ohne\n", encoding="utf-8")
     visit.find("#glossary-file").set_input_files(given)
@@ -114,8 +116,7 @@ def test_file_becomes_terms_and_terms_become_a_file(
 
 
 def test_pasted_table_becomes_terms(visit: Visit) -> None:
-    begin(visit)
-    visit.find("#glossary-button").click()
+    edit_terms(visit)
     field(visit, 0, "source").evaluate(
         """(field) => {
             const data = new DataTransfer();
@@ -129,17 +130,14 @@ def test_pasted_table_becomes_terms(visit: Visit) -> None:
 
 
 def test_refusal_of_the_server_is_shown_in_the_dialog(visit: Visit) -> None:
-    begin(visit)
-    visit.find("#glossary-button").click()
-    visit.forgive("400")
+    edit_terms(visit)
     visit.refuse("translate", status=400, json={"error": "a glossary needs another model"})
     write(visit, 0, "Hund", "puppy")
     expect(visit.find("#glossary-problem")).to_contain_text("a glossary needs another model")
 
 
 def test_typing_into_the_translation_keeps_the_terms_of_what_follows(visit: Visit) -> None:
-    begin(visit, "Ein Mann geht mit seinem Hund durch den Schnee.")
-    visit.find("#glossary-button").click()
+    edit_terms(visit, "Ein Mann geht mit seinem Hund durch den Schnee.")
     write(visit, 0, "Schnee", "powder")
     visit.find("#glossary-done").click()
     target = visit.find("#target-text")

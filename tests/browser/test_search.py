@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,8 +126,7 @@ def test_end_of_a_branch_is_explained_on_hover_and_focus(visit: Visit, end: str)
 def test_arrow_keys_walk_through_the_tree(visit: Visit) -> None:
     search = visit.show_search()
     path = path_of(search)
-    visit.find("#search-step").focus()
-    visit.page.keyboard.press("Tab")
+    visit.find("#search-step").press("Tab")
     while not visit.page.evaluate("document.activeElement.matches('.node')"):
         visit.page.keyboard.press("Tab")
     below = search["steps"][1]["candidates"]
@@ -180,9 +178,7 @@ def test_search_of_another_sentence_is_shown_when_it_is_chosen(visit: Visit) -> 
 
 
 def test_refusal_of_the_search_is_shown_in_its_place(visit: Visit) -> None:
-    body = json.dumps({"error": "the server is full"})
-    visit.refuse("search?*", status=503, body=body, content_type="application/json")
-    visit.forgive("503")
+    visit.refuse("search?*", status=503, json={"error": "the server is full"})
     visit.explain()
     visit.find("input[name=view][value=search]").locator("..").click()
     expect(visit.find("#search-caption")).to_have_text("the server is full")

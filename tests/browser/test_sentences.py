@@ -40,11 +40,9 @@ def test_sentence_under_the_pointer_is_marked_in_both_texts(visit: Visit) -> Non
 
 def test_sentence_at_the_caret_is_chosen(visit: Visit) -> None:
     visit.explain(TWO_SENTENCES)
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+End")
+    visit.find("#target-text").press("Control+End")
     expect(visit.find("#sentence")).to_have_value("1")
-    visit.find("#source-text").focus()
-    visit.page.keyboard.press("Control+Home")
+    visit.find("#source-text").press("Control+Home")
     expect(visit.find("#sentence")).to_have_value("0")
 
 
@@ -66,8 +64,7 @@ def test_edited_sentence_stays_chosen(visit: Visit) -> None:
 
 def test_alternatives_of_a_long_text_are_those_of_one_sentence(visit: Visit) -> None:
     before = visit.translated(LONG)
-    visit.find("#alternatives summary").click()
-    expect(visit.find("#alternative-list button").first).to_be_visible()
+    visit.list_alternatives()
     second = alternatives_of(visit, SECOND)
     visit.click_at(second[0])
     expect(visit.find("#alternatives-place")).to_have_text("sentence 2 of 32")
@@ -89,8 +86,7 @@ def test_alternatives_of_a_long_text_are_those_of_one_sentence(visit: Visit) -> 
 def test_changed_translation_has_a_map_of_each_sentence(visit: Visit) -> None:
     visit.explain(TWO_SENTENCES)
     visit.find("#alternatives summary").click()
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+End")
+    visit.find("#target-text").press("Control+End")
     expect(visit.find("#alternatives-place")).to_have_text("sentence 2 of 2")
     expected = alternatives_of(visit, SECOND)[1]
     visit.find("#alternative-list button").first.click()
@@ -107,8 +103,7 @@ def test_translation_changed_before_its_sentences_are_known_has_a_map_of_each(vi
     before = visit.translated(TWO_SENTENCES)
     held: list[Any] = []
     visit.page.route("**/translations/*", lambda route: held.append(route), times=1)
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+End")
+    visit.find("#target-text").press("Control+End")
     visit.page.keyboard.press("Backspace")
     expect(visit.find("#target-text")).to_have_js_property("textContent", before[:-1])
     visit.find("#why").click()

@@ -55,8 +55,7 @@ def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> No
 def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
     before = visit.translated()
     keyboard = visit.page.keyboard
-    visit.find("#target-text").focus()
-    keyboard.press("Control+Home")
+    visit.find("#target-text").press("Control+Home")
     keyboard.press("Alt+ArrowDown")
     expect(visit.find(".likely").first).to_be_visible()
     keyboard.press("ArrowDown")
@@ -84,33 +83,27 @@ def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
 def test_translation_can_be_edited_and_typing_is_undone_at_once(visitor: Visitor) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
     before = visit.translated()
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+Home")
+    visit.find("#target-text").press("Control+Home")
     visit.page.keyboard.type("Yes: ")
     expect(visit.find("#target-text")).to_have_js_property("textContent", f"Yes: {before}")
     visit.find("#copy").click()
     expect(visit.find("#copy")).to_have_text("Copied")
     assert visit.page.evaluate("navigator.clipboard.readText()") == f"Yes: {before}"
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+z")
+    visit.find("#target-text").press("Control+z")
     expect(visit.find("#target-text")).to_have_js_property("textContent", before)
 
 
 def test_refusal_of_likely_words_is_shown_in_their_place(visit: Visit) -> None:
     visit.translated()
-    body = json.dumps({"error": "the server is full"})
-    visit.refuse("alternatives", status=503, body=body, content_type="application/json")
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Alt+ArrowDown")
+    visit.refuse("alternatives", status=503, json={"error": "the server is full"})
+    visit.find("#target-text").press("Alt+ArrowDown")
     expect(visit.find("#likely-words")).to_contain_text("the server is full")
-    visit.forgive("503")
 
 
 def test_typing_into_the_translation_continues_its_sentence(visit: Visit) -> None:
     before = visit.translated(TWO_SENTENCES)
     second = before.split(". ")[1]
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+Home")
+    visit.find("#target-text").press("Control+Home")
     with visit.page.expect_request(lambda r: "prefix" in (r.post_data or "")) as sent:
         visit.page.keyboard.type("Several ")
     fields = sent.value.post_data_json
@@ -126,8 +119,7 @@ def test_typing_into_the_translation_continues_its_sentence(visit: Visit) -> Non
 
 def test_deletion_in_the_translation_is_not_written_again(visit: Visit) -> None:
     before = visit.translated()
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+End")
+    visit.find("#target-text").press("Control+End")
     visit.page.keyboard.press("Backspace")
     visit.page.wait_for_timeout(800)
     expect(visit.find("#target-text")).to_have_js_property("textContent", before[:-1])
@@ -135,11 +127,8 @@ def test_deletion_in_the_translation_is_not_written_again(visit: Visit) -> None:
 
 def test_refusal_to_continue_is_a_notice(visit: Visit) -> None:
     before = visit.translated()
-    body = json.dumps({"error": "the prefix is too long"})
-    visit.refuse("translate", status=400, body=body, content_type="application/json")
-    visit.forgive("400")
-    visit.find("#target-text").focus()
-    visit.page.keyboard.press("Control+Home")
+    visit.refuse("translate", status=400, json={"error": "the prefix is too long"})
+    visit.find("#target-text").press("Control+Home")
     visit.page.keyboard.type("Well, ")
     expect(visit.find("#hint")).to_contain_text("not continued: the prefix is too long")
     expect(visit.find("#target-text")).to_have_js_property("textContent", f"Well, {before}")
