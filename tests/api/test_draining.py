@@ -12,6 +12,7 @@ from starlette.routing import Route
 from service.api.draining import Drain
 from service.api.middleware import RefuseWhileDraining, RequestLog
 from service.observability.metrics import Metrics
+from tests.support.waiting import until
 
 
 class Slow:
@@ -56,8 +57,7 @@ class Slow:
         )
 
     async def until_running(self, requests: int) -> None:
-        while self.drain.running < requests:
-            await asyncio.sleep(0)
+        await until(lambda: self.drain.running >= requests, 0)
 
 
 async def test_accepted_stream_finishes_during_the_drain() -> None:

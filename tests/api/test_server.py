@@ -21,6 +21,7 @@ from service.translation.loaded_model import LoadedModel
 from tests.engine.watching import GatedBackend
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting
+from tests.support.waiting import until
 
 BODY = {"q": "hallo", "source": "de", "target": "en"}
 
@@ -60,8 +61,7 @@ async def served(settings: Settings, backend: GatedBackend) -> AsyncIterator[Ser
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await service.loaded.wait()
-        while not server.started:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.started)
         try:
             yield Served(service, server, listener.getsockname()[1])
         finally:
@@ -90,12 +90,10 @@ async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings)
         body = json.dumps({**BODY, "q": "x" * 60}).encode()
         writer.write(post(body, f"content-length: {len(body)}"))
         async with asyncio.timeout(5):
-            while not running.service.translator.in_flight:
-                await asyncio.sleep(0.001)
+            await until(lambda: running.service.translator.in_flight)
             writer.close()
             await writer.wait_closed()
-            while running.service.translator.in_flight:
-                await asyncio.sleep(0.001)
+            await until(lambda: not running.service.translator.in_flight)
         backend.gate.set()
         async with running.client() as client:
             response = await client.post("/translate", json=BODY)
@@ -106,9 +104,7 @@ async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings)
     assert 'nmt_request_failures_total{reason="disconnect"} 1.0' in metrics
 
 
-async def test_body_refused_by_length_keeps_the_connection_usable(
-    settings: Settings,
-) -> None:
+async def test_body_refused_by_length_keeps_the_connection_usable(settings: Settings) -> None:
     async with served(settings, gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()
         writer.write(post(b"", "content-length: 70000"))
@@ -151,8 +147,7 @@ async def test_accepted_requests_are_answered_when_the_server_stops(settings: Se
     async with served(settings, backend) as running, running.client() as client:
         backend.gate.clear()
         asked = asyncio.create_task(client.post("/translate", json=BODY))
-        while not running.service.translator.in_flight:
-            await asyncio.sleep(0.001)
+        await until(lambda: running.service.translator.in_flight)
         running.server.should_exit = True
         await asyncio.sleep(0.3)
         assert not asked.done()

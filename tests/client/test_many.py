@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dragoman import AsyncClient, Client, RequestRefused
 from dragoman.sending import Packer
 from tests.client.support import Kind, Service, ask, read_many, refused
+from tests.support.waiting import until
 
 
 def shout(request: httpx.Request) -> httpx.Response:
@@ -156,9 +157,8 @@ def test_stopping_early_cancels_requests_under_way() -> None:
                 [*"abcdef"], target="en", texts_per_request=1, concurrency=3
             )
             assert (await anext(many)).text == "A"
-            while not cancelled:
-                await asyncio.sleep(0)
-                await many.aclose()
+            await until(lambda: cancelled, 0)
+            await many.aclose()
 
     asyncio.run(talk())
     assert sorted(cancelled) == ["b", "c"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from tests.support.server import Server, running
 from tests.support.shouting import put_bundle
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,6 @@ FRUITS = ["Birnen", "Feigen", "Kirschen", "Mandeln", "Orangen", "Pflaumen", "Qui
 VERBS = ["liegen", "fehlen", "reifen", "wachsen", "fallen", "schimmeln"]
 SENTENCES = [f"Hier {verb} {fruit}." for verb in VERBS for fruit in FRUITS]
 """A long request: twelve batches of four sentences."""
-PATIENCE_SECONDS = 60.0
 
 
 def bundles_in(directory: Path) -> Path:
@@ -57,18 +56,6 @@ def running_sentences(server: Server) -> float:
     return metrics(server)['nmt_sentences_running{device="cpu",model="shout-de-en"}']
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Poll until the condition holds; fail after a timeout."""
-    gives_up = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < gives_up, "it never came"
-        time.sleep(0.02)
-
-
-async def until_so(holds: Callable[[], bool]) -> None:
-    await asyncio.to_thread(until, holds)
-
-
 def test_first_parts_arrive_before_all_sentences_are_translated(slow: Server) -> None:
     text = " ".join(SENTENCES[:6])
     with Client(slow.address) as client:
@@ -87,8 +74,8 @@ def test_closing_a_stream_frees_its_rows(slow: Server) -> None:
     with Client(slow.address) as client:
         with client.stream(SENTENCES, source="de", target="en") as parts:
             assert next(parts).text == SENTENCES[0].upper()
-        until(lambda: hung_up(slow) == before + 1)
-        until(lambda: running_sentences(slow) == 0)
+        wait_until(lambda: hung_up(slow) == before + 1)
+        wait_until(lambda: running_sentences(slow) == 0)
 
 
 def test_garbage_collecting_a_stream_frees_its_rows(slow: Server) -> None:
@@ -97,8 +84,8 @@ def test_garbage_collecting_a_stream_frees_its_rows(slow: Server) -> None:
         for part in client.stream(SENTENCES, source="de", target="en"):
             assert part.text == SENTENCES[0].upper()
             break
-        until(lambda: hung_up(slow) == before + 1)
-        until(lambda: running_sentences(slow) == 0)
+        wait_until(lambda: hung_up(slow) == before + 1)
+        wait_until(lambda: running_sentences(slow) == 0)
 
 
 async def leaving(client: AsyncClient, server: Server) -> None:
@@ -108,7 +95,7 @@ async def leaving(client: AsyncClient, server: Server) -> None:
 
 async def cancelling(client: AsyncClient, server: Server) -> None:
     call = asyncio.create_task(client.translate(SENTENCES, source="de", target="en"))
-    await until_so(lambda: running_sentences(server) > 0)
+    await asyncio.to_thread(wait_until, lambda: running_sentences(server) > 0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -117,7 +104,7 @@ async def cancelling(client: AsyncClient, server: Server) -> None:
 async def stopping_many(client: AsyncClient, server: Server) -> None:
     many = client.translate_many(SENTENCES, source="de", target="en", texts_per_request=24)
     first = asyncio.ensure_future(anext(many))
-    await until_so(lambda: running_sentences(server) > 0)
+    await asyncio.to_thread(wait_until, lambda: running_sentences(server) > 0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -130,8 +117,8 @@ async def test_cancelling_requests_frees_their_rows(
     before = hung_up(slow)
     async with AsyncClient(slow.address) as client:
         await leave(client, slow)
-        await until_so(lambda: hung_up(slow) > before)
-        await until_so(lambda: running_sentences(slow) == 0)
+        await asyncio.to_thread(wait_until, lambda: hung_up(slow) > before)
+        await asyncio.to_thread(wait_until, lambda: running_sentences(slow) == 0)
         again = await client.translate("Noch da?", source="de", target="en")
         assert again.text == "NOCH DA?"
 
@@ -188,9 +175,9 @@ def test_call_during_server_restart_is_retried_and_succeeds(tmp_path: Path) -> N
             Client(first.address, sleep=take_over, retries=Retries(draw=lambda: 0.0)) as late,
         ):
             early = pool.submit(waiting.translate, proverb, source="de", target="en")
-            until(lambda: running_sentences(first) == 1)
+            wait_until(lambda: running_sentences(first) == 1)
             first.process.send_signal(signal.SIGTERM)
-            until(lambda: not late.ready().ready)
+            wait_until(lambda: not late.ready().ready)
             translation = late.translate("Wer spät kommt.", source="de", target="en")
         assert translation.text == "WER SPäT KOMMT."
         assert first.process.returncode == 0

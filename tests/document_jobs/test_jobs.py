@@ -26,6 +26,7 @@ from service.state.rates import RateLimits
 from service.state.usage import UsageLedger
 from service.translation.errors import DeadlineExceeded, NotReady
 from service.translation.types import LanguagePair
+from tests.support.waiting import until
 
 CALLER = Caller("client", "key client", characters_per_month=100)
 
@@ -82,8 +83,7 @@ class Bench:
 
     async def ended(self, job: DocumentJob) -> DocumentJob:
         async with asyncio.timeout(5):
-            while job.unfinished:
-                await asyncio.sleep(0.001)
+            await until(lambda: not job.unfinished)
         return job
 
     async def used(self) -> int:
@@ -122,8 +122,7 @@ async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         job = await b.jobs.accept(order(), b.charge())
         states = [job.state]
-        while not b.work.running:
-            await asyncio.sleep(0)
+        await until(lambda: b.work.running, 0)
         states.append(job.state)
         assert states == ["queued", "translating"]
         b.clock.seconds += 3
@@ -139,8 +138,7 @@ async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
 async def test_running_jobs_are_limited_and_further_jobs_wait(tmp_path: Path) -> None:
     async with bench(tmp_path, running=2) as b:
         jobs = [await b.jobs.accept(order(), b.charge()) for _ in range(5)]
-        while b.work.running < 2:
-            await asyncio.sleep(0)
+        await until(lambda: b.work.running >= 2, 0)
         assert sorted(job.state for job in jobs) == ["queued"] * 3 + ["translating"] * 2
         b.work.gate.set()
         assert {(await b.ended(job)).state for job in jobs} == {"done"}
@@ -207,8 +205,7 @@ async def test_translate_returns_the_result_or_raises_the_error(tmp_path: Path) 
 async def test_cancelling_translate_stops_the_work(tmp_path: Path) -> None:
     async with bench(tmp_path, running=1) as b:
         waiting = asyncio.create_task(b.jobs.translate(order(), b.charge()))
-        while not b.work.running:
-            await asyncio.sleep(0)
+        await until(lambda: b.work.running, 0)
         waiting.cancel()
         with suppress(asyncio.CancelledError):
             await waiting
@@ -345,14 +342,11 @@ async def test_failed_sweep_is_logged_and_retried(
 
         monkeypatch.setattr(b.jobs, "sweep", sweep)
         async with asyncio.timeout(5):
-            while swept < 2:
-                await asyncio.sleep(0.001)
+            await until(lambda: swept >= 2)
     assert "old documents cannot be removed: [Errno 13] Permission denied" in caplog.text
 
 
-async def test_documents_being_read_count_towards_the_limit_until_cancelled(
-    tmp_path: Path,
-) -> None:
+async def test_documents_being_read_count_towards_the_limit_until_cancelled(tmp_path: Path) -> None:
     async with bench(tmp_path, waiting=3) as b:
         gate = asyncio.Event()
         at_once = b.work.open

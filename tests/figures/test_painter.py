@@ -11,6 +11,7 @@ from service.engine.errors import BackendFailed
 from service.figures.painter import MOST_WAITING, Painter
 from service.translation.errors import Overloaded
 from tests.figures.test_heatmap import make
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -21,9 +22,7 @@ async def painter() -> AsyncIterator[Painter]:
     assert painter._helpers.processes == []
 
 
-async def test_pictures_are_pngs_drawn_by_one_process(
-    painter: Painter,
-) -> None:
+async def test_pictures_are_pngs_drawn_by_one_process(painter: Painter) -> None:
     first = await painter.heatmap(make())
     process = painter._helpers.processes
     assert first.startswith(b"\x89PNG")
@@ -61,8 +60,7 @@ async def test_drawing_failure_raises_and_next_picture_is_drawn(painter: Painter
 
 async def test_next_picture_is_drawn_after_a_cancelled_one(painter: Painter) -> None:
     abandoned = asyncio.create_task(painter.heatmap(make()))
-    while not painter._helpers.processes:
-        await asyncio.sleep(0)
+    await until(lambda: painter._helpers.processes, 0)
     abandoned.cancel()
     await asyncio.gather(abandoned, return_exceptions=True)
     assert (await painter.heatmap(make())).startswith(b"\x89PNG")

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from service.helpers.helper import HelperFailed, HelperOutOfMemory, Helpers, HelperTooSlow
+from tests.support.waiting import until, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce it")
@@ -55,8 +55,7 @@ async def test_the_first_call_starts_a_helper_and_later_calls_reuse_it() -> None
 async def test_one_caller_never_occupies_all_helpers() -> None:
     async with helping(count=2) as helpers:
         slow = [asyncio.create_task(helpers.ask(b"sleep", b"60", caller="greedy")) for _ in "abc"]
-        while not helpers.processes:
-            await asyncio.sleep(0)
+        await until(lambda: helpers.processes, 0)
         for caller in ("other", None):
             assert await helpers.ask(b"say", b"done", caller=caller) == [b"done"]
         for task in slow:
@@ -193,7 +192,7 @@ def test_helpers_die_when_the_server_is_killed(at_work: bool) -> None:
         timeout=60,
     )
     assert ended.returncode == -signal.SIGKILL
-    eventually(lambda: not runs(int(ended.stdout)))
+    wait_until(lambda: not runs(int(ended.stdout)))
 
 
 def runs(process: int) -> bool:
@@ -202,10 +201,3 @@ def runs(process: int) -> bool:
     except OSError:
         return False
     return state.split()[0] not in "ZX"
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)

@@ -46,6 +46,7 @@ from tests.support.shouting import (
     put_bundle,
     shouting,
 )
+from tests.support.waiting import until
 
 SETTINGS = Settings()
 TOKENIZER = ByteTokenizer()
@@ -186,8 +187,7 @@ async def test_bundle_opened_after_cancellation_is_closed() -> None:
     await asyncio.gather(loading, return_exceptions=True)
     gate.set()
     async with asyncio.timeout(5):
-        while not opened.backend.closed:
-            await asyncio.sleep(0.001)
+        await until(lambda: opened.backend.closed)
 
 
 def write_tiny(path: Path, **changes: Any) -> None:

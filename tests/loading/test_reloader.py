@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from service.observability.metrics import Metrics
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
+from tests.support.waiting import until
 
 NEVER, AT_ONCE = 0, 0.001
 
@@ -55,12 +56,6 @@ async def watching(directory: Path, seconds: float) -> AsyncIterator[Watched]:
         await watched.reloader.reload("start")
         yield watched
     await watched.repository.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_polling_loads_added_bundles_and_retires_removed_ones(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from service.observability.metrics import NO_MODEL, Metrics
 from service.runtime.backend import CacheUse, Limits
 from tests.engine.toy import SPECIAL_IDS, copying_model
 from tests.engine.watching import GatedBackend
+from tests.support.waiting import until
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
 MODEL = "de-en"
@@ -125,8 +126,7 @@ async def test_engine_exposes_busy_time_and_cache_bytes() -> None:
     assert value(metrics, "nmt_engine_busy_seconds_total", model=MODEL) == 0
     backend.gate.set()
     await call
-    while not value(metrics, "nmt_kv_cache_bytes", model=MODEL):
-        await asyncio.sleep(0)
+    await until(lambda: value(metrics, "nmt_kv_cache_bytes", model=MODEL), 0)
     assert value(metrics, "nmt_engine_busy_seconds_total", model=MODEL)
     await engine.close()
     assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 0

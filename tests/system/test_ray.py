@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from tests.support.ray_server import (
     processes_of,
     running,
 )
+from tests.support.waiting import wait_until
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
@@ -116,10 +117,10 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
             os.kill(killed, signal.SIGKILL)
             for each in asking:
                 each.result()
-        until(lambda: len(replicas(server) - {killed}) == REPLICAS)
-        until(lambda: len(books(range_)) == REPLICAS)
+        wait_until(lambda: len(replicas(server) - {killed}) == REPLICAS)
+        wait_until(lambda: len(books(range_)) == REPLICAS)
         successor = max(books(range_).items(), key=lambda each: each[1].started)[0]
-        until(lambda: asked_once_more(server) and Books(successor).translated > 0)
+        wait_until(lambda: asked_once_more(server) and Books(successor).translated > 0)
         return Aftermath(
             heard,
             before,
@@ -251,13 +252,6 @@ def replicas(server: RayServer) -> set[int]:
             if name.startswith(b"ray::ServeReplica"):
                 found.add(each)
     return found
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def free_ports(number: int) -> list[int]:

@@ -13,6 +13,7 @@ from service.runtime.backend import AttentionMaps
 from service.translation.attention_reader import AttentionReader, TargetTooLong
 from tests.support.scripted import ScriptedAttention
 from tests.support.shouting import BOS, EOS, shouting
+from tests.support.waiting import until
 
 LIMITS = SentenceLimits(source_length=4, target_length=3)
 SOURCE, TARGET = (101, EOS), (69,)
@@ -130,8 +131,7 @@ async def test_close_finishes_the_running_read_fails_queued_ones_and_frees_the_m
 ) -> None:
     model.gate.clear()
     tasks = [asyncio.create_task(reader.read(SOURCE, TARGET)) for _ in range(3)]
-    while not model.inside:
-        await asyncio.sleep(0.001)
+    await until(lambda: model.inside)
     closing = asyncio.create_task(reader.close())
     await asyncio.sleep(0.01)
     model.gate.set()

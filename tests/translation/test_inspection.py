@@ -33,6 +33,7 @@ from service.translation.store import TranslationStore, UnknownTranslation
 from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
 from tests.support.scripted import log_softmax
 from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
+from tests.support.waiting import until
 
 TOKENIZER = ByteTokenizer()
 DE_EN = LanguagePair("de", "en")
@@ -164,8 +165,7 @@ async def test_cancelled_search_leaves_the_engine(
     async with repository.lease(DE_EN) as (directed,):
         (engine,) = directed.model.engine._general
         searching = asyncio.create_task(inspector.search(Place(kept)))
-        while not engine.load:
-            await asyncio.sleep(0)
+        await until(lambda: engine.load, 0)
         searching.cancel()
         await asyncio.gather(searching, return_exceptions=True)
         assert engine.load == 0
@@ -249,9 +249,7 @@ async def test_too_long_or_invalid_text_is_refused(
         await inspector.scores([Pair("a", "A"), Pair("a", "\ud800")], CHOICE)
 
 
-async def test_pair_without_a_direct_model_raises_unsupported_pair(
-    inspector: Inspector,
-) -> None:
+async def test_pair_without_a_direct_model_raises_unsupported_pair(inspector: Inspector) -> None:
     with pytest.raises(UnsupportedPair, match=r"on offer: German \(de\)"):
         await inspector.alignment_of(Pair("a", "b"), ModelChoice("fr", "en"))
     with pytest.raises(UnsupportedPair):

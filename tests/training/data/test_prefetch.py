@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.waiting import wait_until
 from training.data.batching import Cursor
 from training.data.portions import Amount, Portion
 from training.data.prefetch import Prefetcher
@@ -31,13 +32,6 @@ class Numbered:
         return portion(self.fetched - 1)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("prefetch")]
 
@@ -52,9 +46,9 @@ def test_portions_arrive_in_the_order_of_the_source(depth: int) -> None:
 def test_prefetch_stops_at_depth() -> None:
     source = Numbered()
     with Prefetcher(source, 3) as portions:
-        until(lambda: source.fetched == 3)
+        wait_until(lambda: source.fetched == 3)
         portions.next()
-        until(lambda: source.fetched == 4)
+        wait_until(lambda: source.fetched == 4)
         time.sleep(0.02)
         assert source.fetched == 4
 
@@ -81,9 +75,7 @@ def test_source_error_is_raised_in_place_of_its_portion() -> None:
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_leaving_the_context_waits_for_the_current_fetch_only(
-    kind: type[BaseException],
-) -> None:
+def test_leaving_the_context_waits_for_the_current_fetch_only(kind: type[BaseException]) -> None:
     fetching, go_on = threading.Event(), threading.Event()
 
     def block(number: int) -> None:
