@@ -269,3 +269,10 @@ def _save_m2m100(
     )
     model.save_pretrained(directory)
     return model
+
+
+class Harmful:
+    """Creates a file when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("harm"),)

@@ -5,6 +5,7 @@ As a program, ``python -m training`` with this recipe registered.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,11 @@ def with_network(recipe: Recipe, **changes: Any) -> Recipe:
     return replace(recipe, network=replace(recipe.network, **changes))
 
 
+def without_dropout(recipe: Recipe) -> Recipe:
+    names = ("residual", "attention", "feed_forward", "embedding")
+    return with_network(recipe, **{f"{name}_dropout": 0.0 for name in names})
+
+
 def with_budget(recipe: Recipe, **changes: Any) -> Recipe:
     return replace(recipe, budget=replace(recipe.budget, **changes))
 
@@ -127,14 +133,23 @@ def tiny_network(seed: int = 1, **changes: Any) -> Transformer:
     return network.eval()
 
 
-if __name__ == "__main__":
-    RECIPES["tiny"] = tiny_recipe
-    sys.exit(main())
-
-
 def run_on(data: RunDirectory, path: Path) -> RunDirectory:
     """A new run directory with the prepared data of another."""
-    path.mkdir()
+    path.mkdir(exist_ok=True)
     for file in data.path.iterdir():
         (path / file.name).symlink_to(file)
     return RunDirectory(path)
+
+
+def logged(run: RunDirectory) -> list[dict[str, Any]]:
+    """Every event of a run's log."""
+    return [json.loads(line) for line in run.log.read_text(encoding="utf-8").splitlines()]
+
+
+def events(run: RunDirectory, event: str) -> list[dict[str, Any]]:
+    return [line for line in logged(run) if line["event"] == event]
+
+
+if __name__ == "__main__":
+    RECIPES["tiny"] = tiny_recipe
+    sys.exit(main())

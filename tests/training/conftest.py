@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 
 import pytest
@@ -24,3 +25,18 @@ def context(request: pytest.FixtureRequest) -> ForkServerContext:
     # An optimiser imports torch's compiler, which takes longer than a whole run here.
     context.set_forkserver_preload([request.module.__name__, "torch._dynamo"])
     return context
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Replaces the named commands by ones that only append their names to the list returned."""
+
+    def replaced(*names: str) -> list[str]:
+        performed: list[str] = []
+        for name in names:
+            monkeypatch.setattr(
+                f"training.commands.{name}.perform", lambda _, name=name: performed.append(name)
+            )
+        return performed
+
+    return replaced

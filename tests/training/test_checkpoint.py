@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from models.transformer.transformer import Transformer
+from tests.support.checkpoints import Harmful
 from tests.support.tiny_training import tiny_config, tiny_network
 from training import checkpoint
 from training.checkpoint import CheckpointError
@@ -108,41 +109,34 @@ def test_average_of_no_checkpoints_is_refused() -> None:
         checkpoint.average([])
 
 
-def test_average_of_different_networks_is_refused(tmp_path: Path) -> None:
-    paths = saved(tmp_path, [tiny_network(), tiny_network(width=8)])
-    with pytest.raises(CheckpointError, match="of different networks"):
-        checkpoint.average(paths)
-
-
-def test_average_across_vocabularies_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("second", "complaint"),
+    [
+        (document(tiny_network(width=8)), "of different networks"),
+        (document(tiny_network()) | {"vocabulary": {"t": "other"}}, "of different vocabularies"),
+        (
+            {name: part for name, part in document(tiny_network()).items() if name != "vocabulary"},
+            "another version of this program",
+        ),
+    ],
+)
+def test_average_of_other_networks_or_vocabularies_is_refused(
+    tmp_path: Path, second: dict[str, Any], complaint: str
+) -> None:
     paths = saved(tmp_path, [tiny_network(), tiny_network()])
-    other = document(tiny_network(), 2) | {"vocabulary": {"tokenizer.model": "of another"}}
-    checkpoint.save(other, paths[1])
-    with pytest.raises(CheckpointError, match="of different vocabularies"):
+    checkpoint.save(second, paths[1])
+    with pytest.raises(CheckpointError, match=complaint):
         checkpoint.average(paths)
-
-
-def test_average_without_vocabulary_hash_is_refused(tmp_path: Path) -> None:
-    paths = saved(tmp_path, [tiny_network()])
-    old = {key: value for key, value in document(tiny_network(), 1).items() if key != "vocabulary"}
-    checkpoint.save(old, paths[0])
-    with pytest.raises(CheckpointError, match="another version of this program"):
-        checkpoint.average(paths)
-
-
-class _Malicious:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (Path("executed"),)
 
 
 def test_loading_a_checkpoint_runs_none_of_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    torch.save({"network": _Malicious()}, tmp_path / "bad.pt")
+    torch.save({"network": Harmful()}, tmp_path / "bad.pt")
     with pytest.raises(CheckpointError, match=r"bad\.pt is not a checkpoint"):
         checkpoint.load(tmp_path / "bad.pt")
-    assert not (tmp_path / "executed").exists()
+    assert not (tmp_path / "harm").exists()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "junk", "empty", "a pickle"])

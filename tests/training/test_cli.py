@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -19,6 +17,7 @@ from models.bundle.manifest import Precision
 from models.bundle.shortlist import Shortlist
 from models.export.builder import WeightFile
 from models.export.weights import collect_weights
+from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import VOCABULARY_SIZE, tiny_recipe
 from training import checkpoint
 from training.cli import COMMANDS, main
@@ -129,9 +128,7 @@ def test_refusal_is_printed_in_one_line(
     assert complaint in output.err
 
 
-def test_every_command_has_help(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     modules = {path.stem for path in (ROOT / "training" / "commands").glob("*.py")}
     assert {command.__name__.rpartition(".")[2] for command in COMMANDS} == modules - {
         "__init__",
@@ -249,12 +246,9 @@ def test_full_disk_in_any_hop_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str],
     hop: str,
 ) -> None:
-    def fill(options: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     for each in HOPS:
         monkeypatch.setattr(f"{each.__name__}.perform", lambda options: None)
-    monkeypatch.setattr(f"{hop}.perform", fill)
+    monkeypatch.setattr(f"{hop}.perform", raiser(FULL))
     assert training("run", "tiny") == 2
     errors = capsys.readouterr().err
     assert " is full: " in errors and errors.count("\n") == 1
@@ -263,10 +257,7 @@ def test_full_disk_in_any_hop_is_reported_in_one_line(
 def test_full_disk_is_reported_for_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fill(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("training.figures.style.write", fill)
+    monkeypatch.setattr("training.figures.style.write", raiser(FULL))
     assert main(["figures", "masks", "--run", "some", "--run", "other", "-o", str(tmp_path)]) == 2
     assert " is full: " in capsys.readouterr().err
 
@@ -307,10 +298,9 @@ def test_unavailable_device_is_refused(
 
 
 def test_second_run_skips_preparation(
-    training: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    training: Command, caplog: pytest.LogCaptureFixture, taken: Callable[..., list[str]]
 ) -> None:
-    for hop in ("train", "average", "evaluate", "shortlist", "export"):
-        monkeypatch.setattr(f"training.commands.{hop}.perform", lambda options: None)
+    taken("train", "average", "evaluate", "shortlist", "export")
     assert training("run", "tiny") == 0
     assert "is prepared" not in caplog.text
     with caplog.at_level("INFO"):
@@ -353,14 +343,10 @@ def test_bundle_that_fails_verification_is_not_published(
 def test_interrupted_run_prints_how_to_resume(
     training: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("training.commands.prepare.perform", interrupt)
+    monkeypatch.setattr("training.commands.prepare.perform", raiser(KeyboardInterrupt()))
     assert training("run", "tiny") == 130
-    assert (
-        "interrupted; the same command goes on from the last checkpoint" in capsys.readouterr().err
-    )
+    errors = capsys.readouterr().err
+    assert "interrupted; the same command goes on from the last checkpoint" in errors
 
 
 def test_closed_output_pipe_prints_no_error() -> None:

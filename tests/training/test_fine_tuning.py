@@ -132,18 +132,13 @@ def test_the_command_performs_all_hops_and_compares_both_bundles_in_every_direct
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    taken: Callable[..., list[str]],
 ) -> None:
-    taken: list[str] = []
     compared: list[object] = []
-
-    def taking(name: str) -> Callable[[object], None]:
-        return lambda options: taken.append(name)
-
-    for name in ("train", "average", "evaluate", "export"):
-        monkeypatch.setattr(f"training.commands.{name}.perform", taking(name))
+    performed = taken("train", "average", "evaluate", "export")
     monkeypatch.setattr(
         "training.averaged.interpolate",
-        lambda run, initial, share: taken.append(f"{share} of {len(initial)}"),
+        lambda run, initial, share: performed.append(f"{share} of {len(initial)}"),
     )
     monkeypatch.setattr(
         "training.commands.report.perform",
@@ -161,7 +156,7 @@ def test_the_command_performs_all_hops_and_compares_both_bundles_in_every_direct
     command = ["fine-tune", "general-de-en", f"--data={memory}", "-o", "mine"]
     command += [f"--corpora={corpora}", f"--runs={tmp_path / 'runs'}", f"--bundles={BUNDLES}"]
     assert main(command) == 0
-    assert taken == ["train", "average", f"0.5 of {len(weights)}", "evaluate", "export"]
+    assert performed == ["train", "average", f"0.5 of {len(weights)}", "evaluate", "export"]
     assert compared == [
         [str(COMMITTED), str(BUNDLES / "mine")],
         [f"{OWN}/test", f"{GENERAL}/test"],
@@ -184,9 +179,9 @@ def test_without_general_text_the_command_says_what_may_be_forgotten(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    taken: Callable[..., list[str]],
 ) -> None:
-    for name in ("prepare", "train", "average", "evaluate", "export", "report"):
-        monkeypatch.setattr(f"training.commands.{name}.perform", lambda options: None)
+    taken("prepare", "train", "average", "evaluate", "export", "report")
     monkeypatch.setattr("training.averaged.interpolate", lambda run, initial, share: None)
     command = ["fine-tune", str(COMMITTED), f"--data={memory}", "-o", "mine"]
     command += [f"--runs={tmp_path / 'runs'}", f"--corpora={tmp_path}"]

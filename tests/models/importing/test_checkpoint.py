@@ -13,6 +13,7 @@ from torch import Tensor
 
 from models.importing.checkpoint import Checkpoint
 from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
+from tests.support.checkpoints import Harmful
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b.c": torch.ones(4)}
 
@@ -75,11 +76,6 @@ def test_absurd_shapes_of_safetensors_are_refused(tmp_path: Path, shape: list[in
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(NotACheckpoint, match=r"a cannot be read|no safetensors file"):
         Checkpoint(tmp_path).take("a", *shape)
-
-
-class Harmful:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (Path("harm"),)
 
 
 def test_only_tensors_are_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

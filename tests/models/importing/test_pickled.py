@@ -18,13 +18,7 @@ from hypothesis import strategies as st
 
 from models.importing.pickled import LEGACY_MAGIC, PickledTensors
 from models.importing.refusals import NotACheckpoint
-
-
-class Harmful:
-    """Creates a file when it is unpickled."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (Path("harm"),)
+from tests.support.checkpoints import Harmful
 
 
 def saved(path: Path, content: object, *, legacy: bool = False) -> Path:

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.bundle.manifest import SpecialIds
 from models.bundle.tokenizer import SPECIAL_IDS
+from tests.training.data.conftest import PAIRS
 from training.data.batching import (
     Batch,
     BatchLoader,
@@ -24,19 +25,7 @@ from training.data.batching import (
 from training.data.portions import PortionLoader
 from training.data.shards import Shards
 
-PAIRS = 120
 BUDGET = 60
-
-
-@pytest.fixture
-def shards(tmp_path: Path) -> Shards:
-    """Pair i has i + 10 as its first source token, so that batches identify their pairs."""
-    rng = np.random.default_rng(1)
-    pairs = [
-        ((i + 10, *[4] * rng.integers(0, 12)), tuple([5] * int(rng.integers(1, 14))))
-        for i in range(PAIRS)
-    ]
-    return Shards.write(tmp_path, pairs)
 
 
 def loader(shards: Shards, seed: int = 1) -> PortionLoader:

@@ -11,19 +11,6 @@ from training.data.batching import BatchLoader
 from training.data.portions import Amount, Portion, PortionLoader
 from training.data.shards import Shards
 
-PAIRS = 97
-
-
-@pytest.fixture
-def shards(tmp_path: Path) -> Shards:
-    """Pair i has i + 10 as its first source token."""
-    rng = np.random.default_rng(1)
-    pairs = [
-        ((i + 10, *[4] * int(rng.integers(0, 9))), tuple([5] * int(rng.integers(1, 11))))
-        for i in range(PAIRS)
-    ]
-    return Shards.write(tmp_path, pairs)
-
 
 def portions(
     shards: Shards, accumulate: int, rank: int, world: int, multiple: int = 1
@@ -52,11 +39,8 @@ def test_portions_of_all_processes_cover_the_step(
         apart = [part.next() for part in parts]
         assert sorted(i for part in apart for i in members(part)) == sorted(members(together))
         for part in apart:
-            assert (part.amount, part.begin, part.end) == (
-                together.amount,
-                together.begin,
-                together.end,
-            )
+            for name in ("amount", "begin", "end"):
+                assert getattr(part, name) == getattr(together, name)
         tokens = [sum(batch.num_target_tokens for batch in part.batches) for part in apart]
         assert sum(tokens) == together.amount.target_tokens
         # DDP requires the same number of passes in every process.

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import errno
 import gzip
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from models.bundle.tokenizer import Tokenizer
+from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import prepared, tiny_recipe, with_network
 from training.checkpoint import CheckpointError
 from training.data.corpus import CorpusError, Pair
@@ -26,16 +25,10 @@ from training.run_directory import RunDirectory
 
 def found_recipe() -> Recipe:
     """The tiny recipe on corpora that are files."""
-    corpora = {
-        name: Corpus(name=name, licence="CC0-1.0") for name in ("one", "two", "held", "test")
-    }
-    return with_data(
-        tiny_recipe(),
-        train=(corpora["one"], corpora["two"]),
-        valid=corpora["held"],
-        test=corpora["test"],
-        max_length=5,
+    one, two, held, test = (
+        Corpus(name=name, licence="CC0-1.0") for name in ("one", "two", "held", "test")
     )
+    return with_data(tiny_recipe(), train=(one, two), valid=held, test=test, max_length=5)
 
 
 def put(directory: Path, name: str, pairs: list[tuple[str, str]], zipped: bool = False) -> None:
@@ -52,6 +45,14 @@ def data(tmp_path: Path) -> Path:
     put(tmp_path, "held", [("2 4", "4 2"), ("1 1 1 1 1 1", "X 1 X 1 X 1")])
     put(tmp_path, "test", [("3 4", "4 3")])
     return tmp_path
+
+
+@pytest.fixture
+def run(data: Path) -> RunDirectory:
+    """A run of ``found_recipe`` that is prepared."""
+    run = RunDirectory(data / "run")
+    prepare(found_recipe(), run, data)
+    return run
 
 
 def test_shards_hold_the_text_in_tokens(tmp_path: Path) -> None:
@@ -79,9 +80,7 @@ def test_report_counts_the_pairs_that_each_filter_dropped(data: Path) -> None:
     assert json.loads(run.report.read_text(encoding="utf-8")) == report
 
 
-def test_vocabulary_is_learned_from_the_cleaned_training_text(data: Path) -> None:
-    run = RunDirectory(data / "run")
-    prepare(found_recipe(), run, data)
+def test_vocabulary_is_learned_from_the_cleaned_training_text(run: RunDirectory) -> None:
     tokenizer = Tokenizer.load(run.tokenizer)
     pieces = {piece.strip("▁") for piece in tokenizer.pieces(range(tokenizer.vocabulary_size))}
     assert set("12345") <= pieces
@@ -119,9 +118,7 @@ def test_corpus_without_pairs_after_cleaning_is_named(data: Path, name: str) -> 
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
-def test_failed_preparation_keeps_the_previous_one(data: Path) -> None:
-    run = RunDirectory(data / "run")
-    prepare(found_recipe(), run, data)
+def test_failed_preparation_keeps_the_previous_one(data: Path, run: RunDirectory) -> None:
     before = run.tokenizer.read_bytes()
     put(data, "one", [("7 8 9", "9 8 7")])
     (data / "held.x-digits").unlink()
@@ -138,41 +135,36 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path)
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
-def test_a_preparation_that_is_cut_short_leaves_the_one_before(
-    data: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+        (FULL, CannotWrite, r"run is full: .* about 1 MB are needed in all; make"),
+    ],
+)
+def test_interrupt_or_full_disk_leaves_the_preparation_before(
+    data: Path,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    raised: type[BaseException],
+    message: str | None,
 ) -> None:
-    run = RunDirectory(data / "run")
-    prepare(found_recipe(), run, data)
     before = contents_of(run)
-    monkeypatch.setattr(ShardWriter, "append", raiser(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(ShardWriter, "append", raiser(error))
+    with pytest.raises(raised, match=message):
         prepare(found_recipe(), run, data)
     assert contents_of(run) == before
 
 
 def test_interrupt_while_shards_are_replaced_leaves_no_shards(
-    data: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunDirectory(data / "run")
-    prepare(found_recipe(), run, data)
     monkeypatch.setattr(Path, "replace", raiser(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         prepare(found_recipe(), run, data)
     with pytest.raises(FileNotFoundError, match="prepare"):
         Shards.open(run.shards("train"))
-
-
-def test_full_disk_error_names_the_space_needed_and_keeps_the_old_files(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = RunDirectory(data / "run")
-    prepare(found_recipe(), run, data)
-    before = contents_of(run)
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(ShardWriter, "append", raiser(full))
-    with pytest.raises(CannotWrite, match=r"run is full: .* about 1 MB are needed in all; make"):
-        prepare(found_recipe(), run, data)
-    assert contents_of(run) == before
 
 
 def test_a_directory_that_cannot_be_is_refused(data: Path) -> None:
@@ -208,13 +200,10 @@ def test_bidirectional_run_has_both_directions_with_their_tags(data: Path) -> No
 
     def pairs(path: Path) -> list[tuple[int, str, str]]:
         shards = Shards.open(path)
+        sides = [(shards.source[i].tolist(), shards.target[i].tolist()) for i in range(len(shards))]
         return [
-            (
-                int(shards.source[i][0]),
-                tokenizer.decode(shards.source[i].tolist()),
-                tokenizer.decode(shards.target[i].tolist()),
-            )
-            for i in range(len(shards))
+            (source[0], tokenizer.decode(source), tokenizer.decode(target))
+            for source, target in sides
         ]
 
     assert pairs(run.shards("train")) == [
@@ -379,39 +368,30 @@ def contents_of(run: RunDirectory) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
 
 
-def raiser(error: BaseException) -> Callable[..., None]:
-    def raises(*_: object) -> None:
-        raise error
-
-    return raises
-
-
 def with_data(recipe: Recipe, **changes: Any) -> Recipe:
     return replace(recipe, data=replace(recipe.data, **changes))
 
 
 @pytest.mark.parametrize("kind", ["word", "unigram"])
-def test_trained_run_refuses_other_text_and_keeps_its_files(data: Path, kind: str) -> None:
-    run, recipe = RunDirectory(data / "run"), found_recipe()
-    prepare(recipe, run, data)
+def test_trained_run_refuses_other_text_and_keeps_its_files(
+    data: Path, run: RunDirectory, kind: str
+) -> None:
     before = contents_of(run)
     (run.path / "checkpoint-00000004.pt").touch()
     # The same text is the same run.
-    prepare(recipe, run, data)
+    prepare(found_recipe(), run, data)
     added = ("9 8 7", "7 8 9") if kind == "unigram" else ("1 3 2", "2 3 1")
     put(data, "one", [("1 2 3", "3 2 1"), added])
     with pytest.raises(CheckpointError, match="run has been trained on other text, or with other"):
-        prepare(recipe, run, data)
+        prepare(found_recipe(), run, data)
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_run_with_a_damaged_report_is_not_prepared(data: Path) -> None:
-    run, recipe = RunDirectory(data / "run"), found_recipe()
-    prepare(recipe, run, data)
-    assert is_prepared(recipe, run, data)
+def test_run_with_a_damaged_report_is_not_prepared(data: Path, run: RunDirectory) -> None:
+    assert is_prepared(found_recipe(), run, data)
     for damaged in ("{", "{}"):
         run.report.write_text(damaged, encoding="utf-8")
-        assert not is_prepared(recipe, run, data)
+        assert not is_prepared(found_recipe(), run, data)
 
 
 def test_new_preparation_removes_tuned_decoding_settings(data: Path) -> None:
@@ -435,11 +415,8 @@ def test_report_has_the_share_of_each_domain_and_the_largest_is_bounded(data: Pa
     put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(6)])
     put(data, "two", [(f"{i} 5", f"5 {i}") for i in range(2)])
     recipe = found_recipe()
-    corpora = tuple(
-        replace(corpus, domain=domain)
-        for corpus, domain in zip(recipe.data.train, ("talk", "news"), strict=True)
-    )
-    recipe = with_data(recipe, train=corpora)
+    one, two = recipe.data.train
+    recipe = with_data(recipe, train=(replace(one, domain="talk"), replace(two, domain="news")))
     report = prepare(recipe, RunDirectory(data / "run"), data)
     assert report["domains"] == {"talk": 0.75, "news": 0.25}
     bounded = with_data(recipe, largest_domain=0.5)

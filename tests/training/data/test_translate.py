@@ -174,28 +174,23 @@ def test_distilling_generated_or_back_translated_text_is_refused(
 
 
 def test_distill_performs_all_hops_and_saves_the_recipe(
-    data: Path, bundles: Path, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    data: Path, bundles: Path, tmp_path: Path, asked: Asked, taken: Callable[..., list[str]]
 ) -> None:
-    taken: list[str] = []
-
-    def taking(name: str) -> Callable[[object], None]:
-        return lambda options: taken.append(name)
-
-    for name in ("train", "average", "evaluate", "shortlist", "export"):
-        monkeypatch.setattr(f"training.commands.{name}.perform", taking(name))
+    hops = ("train", "average", "evaluate", "shortlist", "export")
+    performed = taken(*hops)
     places = [f"--data={data}", f"--runs={tmp_path / 'runs'}", f"--bundles={bundles}"]
     command = ["distill", "multi30k-de-en", "--reduced", "--corpus", "captions"]
     command += ["--set", "data.valid.name=held", "--set", "vocabulary.size=40", *places]
     command += ["--set", "vocabulary.kind=word"]
     assert main([*command, "--teacher", "tiny-de-en", "--name", "student"]) == 0
     assert asked == [("tiny-de-en", "de", "en", "captions.de")]
-    assert taken == ["train", "average", "evaluate", "shortlist", "export"]
+    assert performed == [*hops]
     run = RunDirectory(tmp_path / "runs" / "student")
     recipe = read_recipe(run.derived)
     assert recipe.data.train[0].translator == str(bundles / "tiny-de-en")
     assert recipe.vocabulary.size == 40
     shutil.rmtree(data)
-    monkeypatch.setattr("training.commands.prepare.perform", taking("prepare"))
+    taken("prepare")
     assert main([*command, "--teacher", "tiny-de-en", "--name", "student"]) == 2
     assert main([*command, "--teacher", "tiny-de-en", "--name", "multi30k-de-en"]) == 2
 

@@ -86,9 +86,7 @@ def test_without_sources_copies_are_unknown_and_buckets_use_reference_lengths() 
         max_size=8,
     )
 )
-def test_every_sentence_is_in_one_bucket_and_one_bar(
-    lines: list[tuple[str, str, str]],
-) -> None:
+def test_every_sentence_is_in_one_bucket_and_one_bar(lines: list[tuple[str, str, str]]) -> None:
     hypotheses, references, sources = zip(*lines, strict=True)
     found = diagnose(hypotheses, Bitext("x", "de", "en", references, sources))
     assert sum(bucket.sentences for bucket in found.buckets) == len(lines)

@@ -37,9 +37,7 @@ def test_scores_and_intervals_are_those_of_sacrebleus_own_command(tmp_path: Path
         assert measured.signature == expected["signature"]
 
 
-def test_intervals_are_deterministic_and_the_signature_has_the_seed(
-    few_samples: None,
-) -> None:
+def test_intervals_are_deterministic_and_the_signature_has_the_seed(few_samples: None) -> None:
     first, second = score(BAD, BITEXT), score(BAD, BITEXT)
     assert first == second
     assert all("bs:20|seed:12345" in each.signature for each in first)

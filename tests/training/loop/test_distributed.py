@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -15,11 +14,12 @@ import pytest
 import torch
 
 from tests.support.tiny_training import (
+    events,
     run_on,
     tiny_recipe,
     with_budget,
-    with_network,
     with_optimisation,
+    without_dropout,
 )
 from training import checkpoint
 from training.loop.distributed import join, leave
@@ -32,13 +32,6 @@ pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
 PATIENCE_SECONDS = 300.0
 RECIPE = with_budget(tiny_recipe(), steps=6, validate_every=3, keep_checkpoints=9)
-NO_DROPOUT = with_network(
-    RECIPE,
-    residual_dropout=0.0,
-    attention_dropout=0.0,
-    feed_forward_dropout=0.0,
-    embedding_dropout=0.0,
-)
 
 
 def train(recipe: Recipe, path: Path, rank: int, port: int) -> None:
@@ -75,11 +68,6 @@ def train_by_two(context: ForkServerContext, recipe: Recipe, run: RunDirectory) 
     assert [process.exitcode for process in processes] == [0, 0]
 
 
-def logged(run: RunDirectory, event: str) -> list[dict[str, Any]]:
-    lines = map(json.loads, run.log.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line["event"] == event]
-
-
 def last(run: RunDirectory) -> dict[str, Any]:
     return checkpoint.load(checkpoint.checkpoints(run.path)[-1])
 
@@ -92,7 +80,7 @@ def assert_alike(one: RunDirectory, other: RunDirectory) -> None:
     for name, weight in actual["network"].items():
         if not name.endswith("key.bias"):
             torch.testing.assert_close(weight, reference["network"][name], atol=2e-5, rtol=1e-3)
-    for line, expected in zip(logged(one, "train"), logged(other, "train"), strict=True):
+    for line, expected in zip(events(one, "train"), events(other, "train"), strict=True):
         assert line.pop("event") == expected.pop("event")
         assert line == pytest.approx(expected, rel=1e-3)
 
@@ -102,12 +90,12 @@ def test_two_processes_equal_one(
     context: ForkServerContext, data: RunDirectory, tmp_path: Path, accumulate: int
 ) -> None:
     """The processes get whole batches if their number is even, otherwise half of each."""
-    recipe = with_optimisation(NO_DROPOUT, accumulate=accumulate)
+    recipe = with_optimisation(without_dropout(RECIPE), accumulate=accumulate)
     together, alone = run_on(data, tmp_path / "together"), run_on(data, tmp_path / "alone")
     train_by_two(context, recipe, together)
     Trainer(recipe, alone, CPU).train()
     assert_alike(together, alone)
-    assert [line["step"] for line in logged(together, "valid")] == [3, 6]
+    assert [line["step"] for line in events(together, "valid")] == [3, 6]
 
 
 def test_two_processes_resume_bit_for_bit_with_dropout(
@@ -120,7 +108,7 @@ def test_two_processes_resume_bit_for_bit_with_dropout(
     actual, reference = last(broken), last(unbroken)
     for name, weight in actual["network"].items():
         assert torch.equal(weight, reference["network"][name])
-    assert logged(broken, "train") == logged(unbroken, "train")
+    assert events(broken, "train") == events(unbroken, "train")
     # Each process has its own dropout, and checkpoints hold the random state of both.
     states = [state["torch"] for state in actual["random"]]
     assert all(map(torch.equal, states, (state["torch"] for state in reference["random"])))

@@ -35,29 +35,15 @@ def scalars(directory: Path, tag: str) -> list[tuple[int, float]]:
     return [(event.step, event.value) for event in events.Scalars(tag)]
 
 
-def test_every_event_is_a_line_of_json(tmp_path: Path) -> None:
-    log = RunLog(tmp_path / "log.jsonl", 0)
-    log.write("train", 1, loss=2.5, learning_rate=1e-3)
-    log.write("valid", 1, bleu=31.25)
-    log.close()
+def test_every_event_is_at_once_a_line_of_json_with_exact_numbers(tmp_path: Path) -> None:
+    with RunLog(tmp_path / "log.jsonl", 0) as log:
+        log.write("train", 1, loss=0.1 + 0.2, learning_rate=1e-3)
+        assert len(lines(tmp_path / "log.jsonl")) == 1
+        log.write("valid", 1, bleu=31.25)
     assert lines(tmp_path / "log.jsonl") == [
-        {"event": "train", "step": 1, "loss": 2.5, "learning_rate": 1e-3},
+        {"event": "train", "step": 1, "loss": 0.1 + 0.2, "learning_rate": 1e-3},
         {"event": "valid", "step": 1, "bleu": 31.25},
     ]
-
-
-def test_a_line_is_readable_as_soon_as_it_is_written(tmp_path: Path) -> None:
-    log = RunLog(tmp_path / "log.jsonl", 0)
-    log.write("train", 1, loss=2.5)
-    assert len(lines(tmp_path / "log.jsonl")) == 1
-    log.close()
-
-
-def test_logged_numbers_are_exact(tmp_path: Path) -> None:
-    log = RunLog(tmp_path / "log.jsonl", 0)
-    log.write("train", 1, loss=0.1 + 0.2)
-    log.close()
-    assert lines(tmp_path / "log.jsonl")[0]["loss"] == 0.1 + 0.2
 
 
 def test_repeated_steps_are_logged_once(tmp_path: Path) -> None:

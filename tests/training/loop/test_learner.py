@@ -13,6 +13,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.transformer.transformer import Transformer
+from tests.support.raising import raiser
 from tests.support.tiny_training import tiny_network, tiny_recipe
 from training.data.batching import BatchLoader
 from training.data.portions import Portion, PortionLoader
@@ -206,10 +207,7 @@ def test_out_of_memory_error_suggests_settings_and_other_errors_are_unchanged(
 ) -> None:
     taking = learner(without_dropout())
 
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(taking.network, "encode", fail)
+    monkeypatch.setattr(taking.network, "encode", raiser(error))
     with pytest.raises(raised, match=message):
         taking.learn(portions(shards).next(), 1)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from models.transformer.config import TransformerConfig
+from tests.support.raising import raiser
 from training.loop.precision import Pass, Precision, layer_pass, precision_for
 from training.recipe import Optimisation
 
@@ -68,9 +69,7 @@ def test_slow_passes_are_repeated_less_often() -> None:
 
 
 def test_nothing_is_timed_without_bf16_instructions_or_with_a_named_precision() -> None:
-    def unexpected(precision: Precision) -> float:
-        raise AssertionError("timed")
-
+    unexpected = raiser(AssertionError("timed"))
     assert choose(unexpected, native=False) == "fp32"
     for precision in ("fp32", "bf16"):
         named = Optimisation(precision=precision)

@@ -6,7 +6,6 @@ forked from a server that has imported torch once.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from tests.support.tiny_training import run_on, tiny_recipe, with_budget, with_optimisation
+from tests.support.tiny_training import logged, run_on, tiny_recipe, with_budget, with_optimisation
 from training import checkpoint
 from training.loop.event_log import RunLog
 from training.loop.trainer import Trainer
@@ -172,8 +171,7 @@ def assert_equal_bit_for_bit(run: RunDirectory, unbroken: RunDirectory) -> None:
 
 def lines_of(run: RunDirectory) -> list[dict[str, Any]]:
     """Logged events other than speed, which differs between runs."""
-    lines = map(json.loads, run.log.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line["event"] != "speed"]
+    return [line for line in logged(run) if line["event"] != "speed"]
 
 
 def flattened(document: Any, name: str = "") -> dict[str, object]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +12,14 @@ import pytest
 import torch
 
 from tests.support.tiny_training import (
+    events,
     prepared,
+    run_on,
     tiny_recipe,
     with_budget,
     with_network,
     with_optimisation,
+    without_dropout,
 )
 from training import checkpoint
 from training.averaged import average, averaged_network, take_best
@@ -36,12 +38,6 @@ from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
 
 CPU = torch.device("cpu")
-NO_DROPOUT = {
-    "residual_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "feed_forward_dropout": 0.0,
-    "embedding_dropout": 0.0,
-}
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +49,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 @pytest.fixture
 def run(tmp_path: Path, tiny_run: RunDirectory) -> RunDirectory:
     """A directory of its own for a test that trains."""
-    for path in tiny_run.path.iterdir():
-        (tmp_path / path.name).symlink_to(path)
-    return RunDirectory(tmp_path)
-
-
-def events(run: RunDirectory, event: str) -> list[dict[str, Any]]:
-    lines = map(json.loads, run.log.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line["event"] == event]
+    return run_on(tiny_run, tmp_path)
 
 
 def stepped(recipe: Recipe, run: RunDirectory, rows: list[list[int]]) -> tuple[Trainer, float]:
@@ -73,7 +62,7 @@ def stepped(recipe: Recipe, run: RunDirectory, rows: list[list[int]]) -> tuple[T
 
 
 def test_accumulated_batches_are_one_large_batch(tiny_run: RunDirectory) -> None:
-    recipe = with_network(tiny_recipe(), **NO_DROPOUT)
+    recipe = without_dropout(tiny_recipe())
     whole, whole_loss = stepped(recipe, tiny_run, [[0, 1, 2, 3, 4, 5, 6]])
     parts, parts_loss = stepped(
         with_optimisation(recipe, accumulate=2), tiny_run, [[0, 1, 2, 3, 4], [5, 6]]
@@ -218,7 +207,7 @@ def test_a_resumed_run_keeps_the_precision_that_auto_chose(
 
 
 def test_weights_stay_fp32_when_products_are_bf16(tiny_run: RunDirectory) -> None:
-    recipe = with_network(tiny_recipe(), **NO_DROPOUT)
+    recipe = without_dropout(tiny_recipe())
     plain = Trainer(recipe, tiny_run, CPU)
     mixed = Trainer(with_optimisation(recipe, precision="bf16"), tiny_run, CPU)
     expected, _, _ = plain.train_step()
