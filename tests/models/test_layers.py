@@ -49,9 +49,7 @@ def test_a_shift_of_sinusoids_is_a_rotation() -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_embedding_is_scaled_by_root_width_plus_position(
-    positions: str,
-) -> None:
+def test_embedding_is_scaled_by_root_width_plus_position(positions: str) -> None:
     config = tiny_config(positions=positions)
     embedding = Embedding(nn.Embedding(15, 16), config).eval()
     embedded = embedding(torch.tensor([[5, 6]]), start=3)

@@ -15,13 +15,18 @@ def document() -> dict[str, Any]:
     return parsed
 
 
+def manifest_with(change: dict[str, Any]) -> Manifest:
+    """The manifest in which these fields are replaced, read from JSON."""
+    return Manifest.from_json(json.dumps(document() | change))
+
+
 def test_a_manifest_reads_back_as_it_was_written() -> None:
     assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
 
 
 def test_languages_are_read_in_their_canonical_form() -> None:
     directions = [{"source": "DEU", "target": "pt_br"}]
-    manifest = Manifest.from_json(json.dumps(document() | {"directions": directions}))
+    manifest = manifest_with({"directions": directions})
     assert manifest.directions == (Direction(source="de", target="pt-BR"),)
 
 
@@ -56,19 +61,13 @@ def test_missing_field_without_default_is_refused(missing: str) -> None:
 )
 def test_invalid_field_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidBundle, match=f"does not fit: .*{message}"):
-        Manifest.from_json(json.dumps(document() | change))
+        manifest_with(change)
 
 
 def test_all_invalid_fields_are_named_at_once() -> None:
     with pytest.raises(InvalidBundle, match=r"version: .*; directions\.0\.target: "):
         directions = [{"source": "de", "target": "zz"}]
-        Manifest.from_json(json.dumps(document() | {"version": "", "directions": directions}))
-
-
-def test_width_not_divisible_by_heads_is_refused() -> None:
-    dimensions = document()["dimensions"] | {"heads": 3}
-    with pytest.raises(InvalidBundle, match="a width of 8 does not divide into 3 heads"):
-        Manifest.from_json(json.dumps(document() | {"dimensions": dimensions}))
+        manifest_with({"version": "", "directions": directions})
 
 
 @pytest.mark.parametrize(
@@ -81,13 +80,38 @@ def test_width_not_divisible_by_heads_is_refused() -> None:
 )
 def test_token_id_outside_the_vocabulary_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidBundle, match=r"14 is not a token id of a .* vocabulary of 14"):
-        Manifest.from_json(json.dumps(document() | change))
+        manifest_with(change)
 
 
 TWO_WAYS = [
     {"source": "de", "target": "en", "source_prefix": [4], "target_prefix": []},
     {"source": "en", "target": "de", "source_prefix": [5], "target_prefix": [6, 7]},
 ]
+AGAIN = TWO_WAYS[0] | {"source": "DEU", "source_prefix": [5]}
+"""The first direction in another spelling."""
+DEPTH = document()["dimensions"]["decoder_layers"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"dimensions": document()["dimensions"] | {"heads": 3}},
+            "a width of 8 does not divide into 3 heads",
+        ),
+        (
+            {"directions": [TWO_WAYS[0], AGAIN], "examples": []},
+            "directions has de-en twice",
+        ),
+        (
+            {"alignment": {"layer": DEPTH}},
+            f"off layer {DEPTH}, counted from 0; the decoder has",
+        ),
+    ],
+)
+def test_contradicting_fields_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidBundle, match=message):
+        manifest_with(change)
 
 
 def test_a_bundle_may_translate_several_directions() -> None:
@@ -95,12 +119,6 @@ def test_a_bundle_may_translate_several_directions() -> None:
     manifest = Manifest.from_json(json.dumps(changed))
     assert [d.target_prefix for d in manifest.directions] == [(), (6, 7)]
     assert Manifest.from_json(manifest.to_json()) == manifest
-
-
-def test_duplicate_direction_in_another_spelling_is_refused() -> None:
-    twice = [TWO_WAYS[0], TWO_WAYS[0] | {"source": "DEU", "source_prefix": [5]}]
-    with pytest.raises(InvalidBundle, match="directions has de-en twice"):
-        Manifest.from_json(json.dumps(document() | {"directions": twice, "examples": []}))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +157,7 @@ def test_example_without_its_directions_prefix_is_refused(direction: int, messag
 
 
 def test_card_lists_directions_or_languages_if_there_are_many() -> None:
-    two = Manifest.from_json(json.dumps(document() | {"directions": TWO_WAYS, "examples": []}))
+    two = manifest_with({"directions": TWO_WAYS, "examples": []})
     assert "Translates German to English and English to German. " in render_card(two)
     codes = ["de", "en", "fr"]
     many = [Direction(source=s, target=t) for s in codes for t in codes]
@@ -155,15 +173,9 @@ def test_alignment_source_defaults_to_the_last_layer() -> None:
     silent = Manifest.from_json(json.dumps(document()))
     assert silent.alignment_source == AlignmentSource(layer=layers - 1, shifted=False)
     said = {"alignment": {"layer": 0, "shifted": True}}
-    manifest = Manifest.from_json(json.dumps(document() | said))
+    manifest = manifest_with(said)
     assert manifest.alignment_source == AlignmentSource(layer=0, shifted=True)
     assert Manifest.from_json(manifest.to_json()) == manifest
-
-
-def test_alignment_of_a_missing_layer_is_refused() -> None:
-    layers = document()["dimensions"]["decoder_layers"]
-    with pytest.raises(InvalidBundle, match=f"off layer {layers}, counted from 0; the decoder has"):
-        Manifest.from_json(json.dumps(document() | {"alignment": {"layer": layers}}))
 
 
 @pytest.mark.parametrize("name", ["copy_without_letters", "keep_figures"])
@@ -171,7 +183,7 @@ def test_copy_and_figure_options_are_none_true_or_false(name: str) -> None:
     assert getattr(MANIFEST.decoding, name) is None
     for value in (None, True, False):
         decoding = {"beam_size": 2, name: value}
-        manifest = Manifest.from_json(json.dumps(document() | {"decoding": decoding}))
+        manifest = manifest_with({"decoding": decoding})
         assert getattr(Manifest.from_json(manifest.to_json()).decoding, name) is value
 
 

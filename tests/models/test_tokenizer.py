@@ -107,19 +107,13 @@ def cut(text: str, spans: tuple[Span, ...]) -> list[str]:
     return [text[start:end] for start, end in spans]
 
 
-def test_spans_give_each_tokens_characters_in_the_source(tokenizer: Tokenizer) -> None:
-    text = "Hund  und Katze"
+# The last is one character, and two when it is written out.
+@pytest.mark.parametrize("text", ["Hund  und Katze", "Hund \u3327 und"])
+def test_spans_give_each_tokens_characters_in_the_source(tokenizer: Tokenizer, text: str) -> None:
     spans = tokenizer.spans(text)
     assert len(spans) == len(tokenizer.encode(text))
     assert "".join(cut(text, spans)) == text
     assert cut("①und 日", tokenizer.spans("①und 日"))[-1] == "日"
-
-
-def test_last_of_several_tokens_of_one_character_has_its_span(tokenizer: Tokenizer) -> None:
-    text = "Hund \u3327 und"  # Written out, it is two characters.
-    spans = tokenizer.spans(text)
-    assert len(spans) == len(tokenizer.encode(text))
-    assert "".join(cut(text, spans)) == text
 
 
 def test_decoded_spans_give_each_tokens_characters_in_the_target(tokenizer: Tokenizer) -> None:

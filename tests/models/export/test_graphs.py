@@ -3,7 +3,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -119,15 +119,15 @@ def graphs(tmp_path: Path, exported: Exported) -> Path:
     return Path(shutil.copytree(exported("usual")[1], tmp_path / "bundle"))
 
 
+def tensors_of(graphs: Path, precision: Precision) -> Iterator[onnx.TensorProto]:
+    """The weights of every graph."""
+    for graph in GRAPHS:
+        model = onnx.load(graphs / f"{graph}.{precision}.onnx", load_external_data=False)
+        yield from model.graph.initializer
+
+
 def tamper(graphs: Path, name: str, factor: float = 0.9, precision: Precision = "fp32") -> None:
-    weight = next(
-        tensor
-        for graph in GRAPHS
-        for tensor in onnx.load(
-            graphs / f"{graph}.{precision}.onnx", load_external_data=False
-        ).graph.initializer
-        if tensor.name == name
-    )
+    weight = next(tensor for tensor in tensors_of(graphs, precision) if tensor.name == name)
     place = {entry.key: entry.value for entry in weight.external_data}
     start, length = int(place["offset"]), int(place["length"])
     content = bytearray((graphs / place["location"]).read_bytes())
@@ -216,10 +216,7 @@ def test_the_graphs_of_a_precision_share_one_file_of_weights(graphs: Path) -> No
     for precision in PRECISIONS:
         locations = {
             entry.value
-            for graph in GRAPHS
-            for tensor in onnx.load(
-                graphs / f"{graph}.{precision}.onnx", load_external_data=False
-            ).graph.initializer
+            for tensor in tensors_of(graphs, precision)
             for entry in tensor.external_data
             if entry.key == "location"
         }

@@ -13,6 +13,7 @@ from huggingface_hub import constants, file_download
 from models.fetching.errors import FetchFailed
 from models.fetching.hub import fetch_repository
 from tests.support.hub import COMMIT, Hub, running_hub, use_hub
+from tests.support.raising import raiser
 
 NAME = "Helsinki-NLP/opus-mt-de-en"
 WEIGHTS = bytes(range(256)) * 2000
@@ -64,13 +65,11 @@ def test_broken_connection_is_resumed(hub: Hub, downloads: Path) -> None:
 def test_interrupted_command_continues_where_it_stopped(
     hub: Hub, downloads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
 
     hub.cut["model.safetensors"] = 200_000
     with monkeypatch.context() as patches, pytest.raises(KeyboardInterrupt):
         # Ctrl-C, while the library waits before it asks again.
-        patches.setattr(file_download.time, "sleep", interrupt)
+        patches.setattr(file_download.time, "sleep", raiser(KeyboardInterrupt()))
         fetch_repository(NAME, downloads)
     (part,) = downloads.rglob("*.part")
     kept = part.stat().st_size

@@ -195,53 +195,52 @@ def test_texts_need_a_known_language(m2m100: Path, text: Path, tmp_path: Path) -
     assert {example.direction for example in manifest.examples} <= {0}
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"model_type": "bart"}, "type 'bart'; marian, m2m_100 can be imported"),
-        ({"activation_function": "tanh"}, "activation 'tanh' is none of relu"),
-        ({"decoder_attention_heads": 2}, "encoder_attention_heads 4 and .* 2 differ"),
-        ({"decoder_ffn_dim": 8}, "encoder_ffn_dim 64 and decoder_ffn_dim 8 differ"),
-        ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "multiple of 5 heads"),
-        ({"d_model": None}, "d_model None, which is not a number"),
-        ({"d_model": 16}, r"implies \["),
-        ({"encoder_layers": 2}, r"has no tensor model\.encoder\.layers\.1"),
-        ({"decoder_layers": 0}, "no supported network has|at least"),
-        ({"encoder_layers": 10**6}, "it has 1000000 layers"),
-        ({"decoder_layers": 10**12}, "decoder_layers 1000000000000; at most 2000000"),
-        ({"max_position_embeddings": 10**6, "d_model": 10**6}, "1000000 positions of width"),
-        ({"vocab_size": 10**9, "decoder_vocab_size": 10**9}, "vocab_size 1000000000; at most"),
-        ({"vocab_size": 7}, "the configuration says that it has 7 ids"),
-        ({"eos_token_id": 5}, "calls .* 5 eos"),
-    ],
-)
-def test_unsupported_checkpoints_are_refused_by_name(
-    small_marian: Path, tmp_path: Path, change: dict[str, Any], complaint: str
-) -> None:
-    directory = tmp_path / "changed"
-    shutil.copytree(small_marian, directory)
-    rewritten(directory, "config.json", **change)
-    with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
-        read_checkpoint(directory)
+@pytest.fixture
+def changed(small_marian: Path, tmp_path: Path) -> Path:
+    """A copy of the checkpoint, to be changed."""
+    return Path(shutil.copytree(small_marian, tmp_path / "changed"))
+
+
+def configured(**changes: Any) -> Callable[[Path], None]:
+    return lambda directory: rewritten(directory, "config.json", **changes)
+
+
+def generating(**changes: Any) -> Callable[[Path], None]:
+    return lambda directory: rewritten(directory, "generation_config.json", **changes)
 
 
 @pytest.mark.parametrize(
     ("break_it", "complaint"),
     [
+        (configured(model_type="bart"), "type 'bart'; marian, m2m_100 can be imported"),
+        (configured(activation_function="tanh"), "activation 'tanh' is none of relu"),
+        (configured(decoder_attention_heads=2), "encoder_attention_heads 4 and .* 2 differ"),
+        (configured(decoder_ffn_dim=8), "encoder_ffn_dim 64 and decoder_ffn_dim 8 differ"),
+        (configured(encoder_attention_heads=5, decoder_attention_heads=5), "multiple of 5 heads"),
+        (configured(d_model=None), "d_model None, which is not a number"),
+        (configured(d_model=16), r"implies \["),
+        (configured(encoder_layers=2), r"has no tensor model\.encoder\.layers\.1"),
+        (configured(decoder_layers=0), "no supported network has|at least"),
+        (configured(encoder_layers=10**6), "it has 1000000 layers"),
+        (configured(decoder_layers=10**12), "decoder_layers 1000000000000; at most 2000000"),
+        (configured(max_position_embeddings=10**6, d_model=10**6), "1000000 positions of width"),
+        (configured(vocab_size=10**9, decoder_vocab_size=10**9), "vocab_size 1000000000; at most"),
+        (configured(vocab_size=7), "the configuration says that it has 7 ids"),
+        (configured(eos_token_id=5), "calls .* 5 eos"),
         (lambda d: (d / "target.spm").unlink(), r"has no target\.spm"),
         (lambda d: (d / "vocab.json").unlink(), r"has no vocab\.json"),
         (lambda d: (d / "vocab.json").write_text('{"a": 0}'), "has no <pad>"),
         (
-            lambda d: rewritten(d, "generation_config.json", bad_words_ids=[[1, 2]]),
+            generating(bad_words_ids=[[1, 2]]),
             "forbids sequences",
         ),
-        (lambda d: rewritten(d, "generation_config.json", num_beams=0), "generation configuration"),
+        (generating(num_beams=0), "generation configuration"),
         (
-            lambda d: rewritten(d, "generation_config.json", num_beams=10**9),
+            generating(num_beams=10**9),
             "less than or equal to 64",
         ),
         (
-            lambda d: rewritten(d, "generation_config.json", length_penalty=float("nan")),
+            generating(length_penalty=float("nan")),
             "finite number",
         ),
         (
@@ -250,24 +249,20 @@ def test_unsupported_checkpoints_are_refused_by_name(
         ),
     ],
 )
-def test_missing_or_inconsistent_files_are_named(
-    small_marian: Path, tmp_path: Path, break_it: Callable[[Path], object], complaint: str
+def test_unsupported_or_inconsistent_checkpoint_is_refused_by_name(
+    changed: Path, break_it: Callable[[Path], object], complaint: str
 ) -> None:
-    directory = tmp_path / "broken"
-    shutil.copytree(small_marian, directory)
-    break_it(directory)
+    break_it(changed)
     with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
-        read_checkpoint(directory)
+        read_checkpoint(changed)
 
 
-def test_tokenizer_that_sentencepiece_refuses_is_named(small_marian: Path, tmp_path: Path) -> None:
-    directory = tmp_path / "broken"
-    shutil.copytree(small_marian, directory)
-    model = parse((directory / "source.spm").read_bytes(), "source.spm")
+def test_tokenizer_that_sentencepiece_refuses_is_named(changed: Path, tmp_path: Path) -> None:
+    model = parse((changed / "source.spm").read_bytes(), "source.spm")
     model.trainer_spec.byte_fallback = True
-    (directory / "source.spm").write_bytes(model.SerializeToString())
+    (changed / "source.spm").write_bytes(model.SerializeToString())
     with pytest.raises(NotACheckpoint, match=r"SentencePiece refuses .* 256 byte pieces"):
-        import_model(directory, tmp_path, sources=["de"], targets=["en"])
+        import_model(changed, tmp_path, sources=["de"], targets=["en"])
 
 
 def test_refusal_is_one_line_on_the_command_line(
@@ -280,13 +275,9 @@ def test_refusal_is_one_line_on_the_command_line(
     assert main([*ADD, str(small_marian), "--languages", "de", "--to", "en"]) == 2
 
 
-def test_options_that_a_bundle_cannot_express_are_on_its_card(
-    small_marian: Path, tmp_path: Path
-) -> None:
-    directory = tmp_path / "changed"
-    shutil.copytree(small_marian, directory)
-    rewritten(directory, "generation_config.json", early_stopping=False, no_repeat_ngram_size=3)
-    unmapped = read_checkpoint(directory).unmapped
+def test_options_that_a_bundle_cannot_express_are_on_its_card(changed: Path) -> None:
+    generating(early_stopping=False, no_repeat_ngram_size=3)(changed)
+    unmapped = read_checkpoint(changed).unmapped
     assert unmapped == ("no_repeat_ngram_size 3", "early_stopping False")
 
 
