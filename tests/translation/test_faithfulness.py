@@ -160,10 +160,17 @@ async def test_copied_text_has_no_alternatives_and_no_score() -> None:
     assert all(np.isnan(translation.scores))
 
 
-async def test_prefix_begins_the_first_sentence_that_is_translated() -> None:
-    decoding = DecodingOverrides(target_prefix="so ")
-    translation = await translated("42\nein Hund", request={"decoding": decoding})
-    assert translation.text.startswith("42\nso ")
+@pytest.mark.parametrize(
+    ("text", "prefix", "ascii_only", "beginning"),
+    [("42\nein Hund", "so ", False, "42\nso "), ("ab!", "§ ", True, "§ ")],
+    ids=["after a copied sentence", "of characters that the tokenizer lacks"],
+)
+async def test_prefix_begins_the_first_sentence_that_is_translated(
+    text: str, prefix: str, ascii_only: bool, beginning: str
+) -> None:
+    decoding = DecodingOverrides(target_prefix=prefix)
+    translation = await translated(text, ascii_only=ascii_only, request={"decoding": decoding})
+    assert translation.text.startswith(beginning)
 
 
 async def test_copied_sentences_are_streamed_in_their_place() -> None:
@@ -196,11 +203,7 @@ async def test_private_use_language_is_translated_unless_its_bundle_copies(
     copies: bool | None, code: str, sentences: list[str]
 ) -> None:
     decoding = DecodingDefaults(beam_size=2, copy_without_letters=copies)
-    async with scripted(pairs=("x-digits_x-reversed",), decoding=decoding) as (
-        translator,
-        _,
-        _,
-    ):
+    async with scripted(pairs=("x-digits_x-reversed",), decoding=decoding) as (translator, *_):
         asked = TranslateRequest(("1 2", "b1"), "x-reversed", "x-digits")
         first, second = await translator.translate(asked)
     assert (sentences_of(first), second.text) == (sentences, code)
@@ -267,15 +270,22 @@ async def test_keep_figures_of_a_request_applies_to_the_first_leg_of_a_pivot() -
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "request_", "expected"),
     [
-        ("ein Hund", "EIN HUND"),
-        ("ein Hund!", "EIN HUND!."),
-        ("ein Hund\nzwei Hunde", "EIN HUND\nZWEI HUNDE"),
+        ("ein Hund", {}, "EIN HUND"),
+        ("ein Hund!", {}, "EIN HUND!."),
+        ("ein Hund\nzwei Hunde", {}, "EIN HUND\nZWEI HUNDE"),
+        ("ein <b>hund</b>", {"markup": Markup("html")}, "EIN <b>HUND</b>"),
+        # A full stop stays if scores are requested, or if it is of a prefix or a term.
+        ("hund", {"decoding": DecodingOverrides(return_scores=True)}, "HUND."),
+        ("hund", {"decoding": DecodingOverrides(target_prefix="hund.")}, "hund."),
+        ("hund", {"terms": (Term("hund", "Dog Inc."),)}, "Dog Inc."),
     ],
 )
-async def test_fragment_gains_no_full_stop(text: str, expected: str) -> None:
-    assert (await translated(text, script=stopping)).text == expected
+async def test_fragment_gains_no_full_stop_of_the_models_own(
+    text: str, request_: dict[str, Any], expected: str
+) -> None:
+    assert (await translated(text, script=stopping, request=request_)).text == expected
 
 
 async def test_alternatives_of_a_fragment_gain_no_full_stop() -> None:
@@ -284,47 +294,31 @@ async def test_alternatives_of_a_fragment_gain_no_full_stop() -> None:
     assert not any(text.endswith(".") for text in translation.hypotheses)
 
 
-async def test_full_stop_stays_if_scores_are_requested() -> None:
-    decoding = DecodingOverrides(return_scores=True)
-    translation = await translated("hund", script=stopping, request={"decoding": decoding})
-    assert translation.text == "HUND."
-
-
-async def test_full_stop_of_a_prefix_or_a_term_stays() -> None:
-    decoding = DecodingOverrides(target_prefix="hund.")
-    translation = await translated("hund", script=stopping, request={"decoding": decoding})
-    assert translation.text == "hund."
-    terms = (Term("hund", "Dog Inc."),)
-    assert (await translated("hund", script=stopping, request={"terms": terms})).text == "Dog Inc."
-
-
-async def test_tags_stay_around_a_fragment_whose_full_stop_is_removed() -> None:
-    translation = await translated(
-        "ein <b>hund</b>", script=stopping, request={"markup": Markup("html")}
-    )
-    assert translation.text == "EIN <b>HUND</b>"
-
-
 # Unknown tokens
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "request_", "expected"),
     [
-        ("ein § hund!", "EIN § HUND!"),
-        ("über die brücke!", "üBER DIE BRüCKE!"),
-        ("\u201ehund\u201c, ja!", "\u201eHUND\u201c, JA!"),
+        ("ein § hund!", {}, "EIN § HUND!"),
+        ("über die brücke!", {}, "üBER DIE BRüCKE!"),
+        ("\u201ehund\u201c, ja!", {}, "\u201eHUND\u201c, JA!"),
+        (
+            "ein <b>§ 5</b> &amp; <i>öl</i>!",
+            {"markup": Markup("html")},
+            "EIN <b>§ 5</b> &amp; <i>öL</i>!",
+        ),
+        (
+            "§ ein hund \u201eja\u201c!",
+            {"terms": (Term("hund", "DOG"),)},
+            "§ EIN DOG \u201eJA\u201c!",
+        ),
     ],
 )
-async def test_unknown_tokens_become_the_characters_of_the_source(text: str, expected: str) -> None:
-    assert (await translated(text, ascii_only=True)).text == expected
-
-
-async def test_unknown_tokens_of_marked_up_text_become_the_characters_of_the_source() -> None:
-    translation = await translated(
-        "ein <b>§ 5</b> &amp; <i>öl</i>!", ascii_only=True, request={"markup": Markup("html")}
-    )
-    assert translation.text == "EIN <b>§ 5</b> &amp; <i>öL</i>!"
+async def test_unknown_tokens_become_the_characters_of_the_source(
+    text: str, request_: dict[str, Any], expected: str
+) -> None:
+    assert (await translated(text, ascii_only=True, request=request_)).text == expected
 
 
 async def test_unknown_token_is_removed_if_the_source_has_no_such_characters() -> None:
@@ -350,19 +344,6 @@ async def test_attention_is_read_only_for_unknown_tokens() -> None:
         assert len(attention.calls) == 0
         await translator.translate(TranslateRequest(("ein § hund!",), "en", "de"))
         assert len(attention.calls) == 1
-
-
-async def test_prefix_keeps_characters_that_the_tokenizer_lacks() -> None:
-    decoding = DecodingOverrides(target_prefix="§ ")
-    translation = await translated("ab!", ascii_only=True, request={"decoding": decoding})
-    assert translation.text.startswith("§ ")
-
-
-async def test_glossary_term_is_written_beside_unknown_tokens() -> None:
-    translation = await translated(
-        "§ ein hund \u201eja\u201c!", ascii_only=True, request={"terms": (Term("hund", "DOG"),)}
-    )
-    assert translation.text == "§ EIN DOG \u201eJA\u201c!"
 
 
 async def test_kept_translation_is_aligned_with_its_final_text() -> None:

@@ -16,6 +16,7 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import LanguagePair
 from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
+from tests.support.waiting import until
 
 DE_EN = LanguagePair("de", "en")
 
@@ -25,6 +26,14 @@ async def repository(tmp_path: Path) -> AsyncIterator[ModelRepository]:
     repository = ModelRepository(lambda: discover(tmp_path), load_found)
     yield repository
     await repository.close()
+
+
+@pytest.fixture
+async def with_a(tmp_path: Path, repository: ModelRepository) -> ModelRepository:
+    """The repository after it has loaded the bundle ``a``."""
+    put_bundle(tmp_path, "a")
+    await repository.reload()
+    return repository
 
 
 def names(repository: ModelRepository) -> list[str]:
@@ -43,29 +52,27 @@ async def test_nothing_is_on_offer_before_the_first_load(repository: ModelReposi
         _ = repository.catalogue
 
 
-async def test_empty_directory_raises_not_ready(repository: ModelRepository) -> None:
+@pytest.mark.parametrize(
+    ("directory", "reason"),
+    [(".", "there is no bundle"), ("nowhere", "nowhere: No such file or directory")],
+)
+async def test_directory_without_bundles_raises_not_ready_with_the_reason(
+    tmp_path: Path, directory: str, reason: str
+) -> None:
+    repository = ModelRepository(lambda: discover(tmp_path / directory), load_found)
     await repository.reload()
-    with pytest.raises(NotReady, match="there is no bundle"):
-        _ = repository.catalogue
-
-
-async def test_missing_directory_raises_not_ready_naming_it(tmp_path: Path) -> None:
-    repository = ModelRepository(lambda: discover(tmp_path / "nowhere"), load_found)
-    await repository.reload()
-    with pytest.raises(NotReady, match="nowhere: No such file or directory"):
+    with pytest.raises(NotReady, match=reason):
         _ = repository.catalogue
 
 
 async def test_bundle_that_breaks_keeps_its_loaded_model_on_offer(
-    tmp_path: Path, repository: ModelRepository
+    tmp_path: Path, with_a: ModelRepository
 ) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
     put_broken_bundle(tmp_path, "a")
-    await repository.reload()
-    assert names(repository) == ["a"]
-    assert "a" in repository.failed
-    assert await works(repository.catalogue.models[0])
+    await with_a.reload()
+    assert names(with_a) == ["a"]
+    assert "a" in with_a.failed
+    assert await works(with_a.catalogue.models[0])
 
 
 async def test_changed_bundle_replaces_its_model(
@@ -80,16 +87,12 @@ async def test_changed_bundle_replaces_its_model(
     assert not before.engine.alive
 
 
-async def test_stopped_model_is_listed_and_replaced_by_a_reload(
-    tmp_path: Path, repository: ModelRepository
-) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
-    await repository.catalogue.models[0].engine.close()
-    assert list(repository.stopped) == ["a"]
-    await repository.reload()
-    assert list(repository.stopped) == []
-    assert await works(repository.catalogue.models[0])
+async def test_stopped_model_is_listed_and_replaced_by_a_reload(with_a: ModelRepository) -> None:
+    await with_a.catalogue.models[0].engine.close()
+    assert list(with_a.stopped) == ["a"]
+    await with_a.reload()
+    assert list(with_a.stopped) == []
+    assert await works(with_a.catalogue.models[0])
 
 
 async def test_stopped_model_is_kept_and_not_reloaded_at_every_poll(tmp_path: Path) -> None:
@@ -145,14 +148,12 @@ async def test_a_bundle_copied_in_pieces_is_tried_again_with_each_piece(tmp_path
 
 
 async def test_sentences_are_decoded_to_their_end_while_their_model_is_replaced(
-    tmp_path: Path, repository: ModelRepository
+    tmp_path: Path, with_a: ModelRepository
 ) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
     source = (*range(5, 60), EOS)
 
     async def work() -> int:
-        async with repository.lease(DE_EN) as (directed,):
+        async with with_a.lease(DE_EN) as (directed,):
             decoded = await directed.model.engine.decode(source, DecodingOptions(beam_size=1))
             return len(decoded.hypotheses[0].token_ids)
 
@@ -160,22 +161,20 @@ async def test_sentences_are_decoded_to_their_end_while_their_model_is_replaced(
     await asyncio.sleep(0)
     for version in range(5):
         put_bundle(tmp_path, "a", version=str(version) * 3)
-        await repository.reload()
+        await with_a.reload()
         working += [asyncio.create_task(work()) for _ in range(5)]
         await asyncio.sleep(0)
     assert set(await asyncio.gather(*working)) == {len(source) - 1}
 
 
 async def test_a_reload_does_not_disturb_work_in_flight(
-    tmp_path: Path, repository: ModelRepository
+    tmp_path: Path, with_a: ModelRepository
 ) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
-    async with repository.lease(DE_EN) as (directed,):
+    async with with_a.lease(DE_EN) as (directed,):
         shutil.rmtree(tmp_path / "a")
         put_bundle(tmp_path, "b")
-        await repository.reload()
-        assert names(repository) == ["b"]
+        await with_a.reload()
+        assert names(with_a) == ["b"]
         assert await works(directed.model)
     assert not directed.model.engine.alive
 
@@ -210,36 +209,29 @@ async def test_cancelled_reload_closes_the_models_it_loaded(tmp_path: Path) -> N
     put_bundle(tmp_path, "b", "en", "de")
     repository = ModelRepository(lambda: discover(tmp_path), load)
     reload = asyncio.create_task(repository.reload())
-    while not loaded:
-        await asyncio.sleep(0.001)
+    await until(lambda: loaded)
     reload.cancel()
     await asyncio.gather(reload, return_exceptions=True)
     assert not loaded[0].engine.alive
 
 
 async def test_close_withdraws_the_catalogue_and_stops_leased_models(
-    tmp_path: Path, repository: ModelRepository
+    with_a: ModelRepository,
 ) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
-    async with repository.lease(DE_EN) as (directed,):
-        await repository.close()
+    async with with_a.lease(DE_EN) as (directed,):
+        await with_a.close()
         assert not directed.model.engine.alive
     with pytest.raises(NotReady, match="shutting down"):
-        _ = repository.catalogue
+        _ = with_a.catalogue
 
 
-async def test_codes_are_found_in_any_spelling(tmp_path: Path, repository: ModelRepository) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
-    assert repository.catalogue.pair("DE", "eng") == DE_EN
+async def test_codes_are_found_in_any_spelling(with_a: ModelRepository) -> None:
+    assert with_a.catalogue.pair("DE", "eng") == DE_EN
 
 
 @pytest.mark.parametrize("code", ["zz", "fr", "", "x" * 1000, "\ud800", "de en"])
 async def test_unknown_language_is_refused_with_those_on_offer(
-    tmp_path: Path, repository: ModelRepository, code: str
+    with_a: ModelRepository, code: str
 ) -> None:
-    put_bundle(tmp_path, "a")
-    await repository.reload()
     with pytest.raises(UnknownLanguage, match="is not supported; on offer: de"):
-        repository.catalogue.pair(code, "en")
+        with_a.catalogue.pair(code, "en")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from models.bundle.tokenizer import Span
 from service.engine.errors import BackendFailed, SentenceTooLong
-from service.runtime.backend import Candidates, StepBatch
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
     DeadlineExceeded,
@@ -31,8 +30,10 @@ from service.translation.types import Detection, LanguagePair, Part, Term, Trans
 from tests.engine.watching import GatedBackend
 from tests.support.cycles import without_cycles
 from tests.support.offering import offering, translator_of
+from tests.support.raising import raiser
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
+from tests.support.waiting import until
 
 DE_EN = LanguagePair("de", "en")
 
@@ -61,6 +62,13 @@ async def translating(
 
 def gated() -> GatedBackend:
     return GatedBackend(shouting, make_limits())
+
+
+def broken(error: Exception) -> ScriptedBackend:
+    """A backend whose steps raise this error."""
+    backend = ScriptedBackend(shouting, make_limits())
+    backend.step = raiser(error)  # type: ignore[method-assign]
+    return backend
 
 
 def request(*texts: str, **decoding: int) -> TranslateRequest:
@@ -107,14 +115,12 @@ async def test_a_request_is_admitted_whole_or_not_at_all() -> None:
     backend = gated()
     async with translating(backend, max_tokens=8) as translator:
         first = asyncio.create_task(translator.translate(request("a\nb\nc")))
-        while translator.in_flight < 6:
-            await asyncio.sleep(0.001)
+        await until(lambda: translator.in_flight >= 6)
         with pytest.raises(Overloaded):
             await translator.translate(request("d\ne"))
         assert translator.in_flight == 6
         last = asyncio.create_task(translator.translate(request("f")))
-        while translator.in_flight < 8:
-            await asyncio.sleep(0.001)
+        await until(lambda: translator.in_flight >= 8)
         backend.gate.set()
         assert (await first)[0].text == "A\nB\nC"
         assert (await last)[0].text == "F"
@@ -138,8 +144,7 @@ async def test_wide_beams_and_minimum_lengths_count_as_more_tokens() -> None:
             (replace(request("abc", num_hypotheses=4), target="fr"), 4 + 8),
         ):
             task = asyncio.create_task(translator.translate(asked))
-            while not translator.in_flight:
-                await asyncio.sleep(0.001)
+            await until(lambda: translator.in_flight)
             assert translator.in_flight == tokens
             task.cancel()
             await asyncio.wait([task])
@@ -153,8 +158,7 @@ async def test_single_sentence_is_not_delayed_by_a_large_request() -> None:
     async with translating(backend, max_tokens=100_000) as translator:
         texts = [f"satz {number:4}" for number in range(1024)]
         large = asyncio.create_task(translator.translate(request(*texts, num_hypotheses=8)))
-        while len(backend.batch_sizes) < 30:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(backend.batch_sizes) >= 30)
         before = len(backend.batch_sizes)
         assert (await translator.translate(request("ein satz")))[0].text == "EIN SATZ"
         # Sentences admitted together finish after one step per token and one more. Then the single
@@ -169,8 +173,7 @@ async def test_cancelled_request_releases_its_tokens_and_slots() -> None:
     backend = gated()
     async with translating(backend) as translator:
         abandoned = asyncio.create_task(translator.translate(request("a" * 60 + "\nb")))
-        while translator.in_flight < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: translator.in_flight >= 2)
         abandoned.cancel()
         await asyncio.gather(abandoned, return_exceptions=True)
         assert translator.in_flight == 0
@@ -188,8 +191,7 @@ async def test_requests_leave_nothing_to_the_garbage_collector() -> None:
 
         async def cancelled() -> None:
             abandoned = asyncio.create_task(translator.translate(sentences))
-            while not translator.in_flight:
-                await asyncio.sleep(0.001)
+            await until(lambda: translator.in_flight)
             abandoned.cancel()
             with suppress(asyncio.CancelledError):
                 await abandoned
@@ -197,8 +199,7 @@ async def test_requests_leave_nothing_to_the_garbage_collector() -> None:
         async def closed() -> None:
             async with aclosing(translator.stream(sentences)) as stream:
                 waiting = asyncio.ensure_future(anext(stream))
-                while not translator.in_flight:
-                    await asyncio.sleep(0.001)
+                await until(lambda: translator.in_flight)
                 waiting.cancel()
                 with suppress(asyncio.CancelledError):
                     await waiting
@@ -216,11 +217,7 @@ async def test_requests_leave_nothing_to_the_garbage_collector() -> None:
 
 
 async def test_failed_request_leaves_nothing_to_the_garbage_collector() -> None:
-    class Broken(ScriptedBackend):
-        def step(self, batch: StepBatch) -> Candidates:
-            raise MemoryError
-
-    async with translating(Broken(shouting, make_limits())) as translator:
+    async with translating(broken(MemoryError())) as translator:
         with without_cycles(), suppress(BackendFailed):
             await translator.translate(request("a\nb\nc"))
 
@@ -239,11 +236,7 @@ async def test_missed_deadline_raises_deadline_exceeded_and_releases_tokens_and_
 
 
 async def test_several_failing_sentences_raise_one_backend_failed() -> None:
-    class Broken(ScriptedBackend):
-        def step(self, batch: StepBatch) -> Candidates:
-            raise RuntimeError("out of memory")
-
-    async with translating(Broken(shouting, make_limits())) as translator:
+    async with translating(broken(RuntimeError("out of memory"))) as translator:
         with pytest.raises(BackendFailed) as caught:
             await translator.translate(request("a\nb\nc"))
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -255,9 +248,7 @@ async def test_too_long_word_raises_sentence_too_long() -> None:
             await translator.translate(request("kurz " + "a" * 100))
 
 
-async def test_long_requests_are_prepared_in_a_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_long_requests_are_prepared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[str] = set()
 
     def noting(
@@ -312,8 +303,11 @@ async def test_recent_sentences_are_translated_without_tasks() -> None:
         assert created
 
 
-async def test_pair_without_a_direct_model_is_translated_through_a_pivot() -> None:
-    async with translating(pairs=["de-en", "en-fr"]) as translator:
+@pytest.mark.parametrize("others", [(), ("de-cs", "cs-fr")], ids=["only pivot", "preferred pivot"])
+async def test_pair_without_a_direct_model_is_translated_through_english(
+    others: tuple[str, ...],
+) -> None:
+    async with translating(pairs=[*others, "de-en", "en-fr"]) as translator:
         (translation,) = await translator.translate(TranslateRequest(("ja. so",), "fr", "de"))
     assert translation.text == "JA. SO"
     assert translation.model == "shout-de-en+shout-en-fr"
@@ -331,12 +325,6 @@ async def test_alternatives_at_a_token_cost_nothing_before_the_last_leg() -> Non
     async with translating(pairs=pairs, max_tokens=17) as translator:
         with pytest.raises(TextTooLarge, match="18 tokens"):
             await translator.translate(pivoted)
-
-
-async def test_english_is_the_preferred_pivot() -> None:
-    async with translating(pairs=["de-cs", "cs-fr", "de-en", "en-fr"]) as translator:
-        (translation,) = await translator.translate(TranslateRequest(("ja",), "fr", "de"))
-    assert translation.model == "shout-de-en+shout-en-fr"
 
 
 async def test_model_can_be_selected_by_name() -> None:
@@ -396,8 +384,7 @@ async def test_closing_a_stream_releases_its_tokens() -> None:
     async with translating(backend) as translator:
         stream = translator.stream(request("a" * 60))
         waiting = asyncio.ensure_future(anext(stream))
-        while not translator.in_flight:
-            await asyncio.sleep(0.001)
+        await until(lambda: translator.in_flight)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await stream.aclose()
