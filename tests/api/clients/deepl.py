@@ -6,7 +6,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from tests.api.clients.exchanges import FORM, JSON, Exchange
+from tests.api.clients.exchanges import DISPOSITION, FORM, JSON, PLAIN, Exchange, multipart, named
 
 _TRANSLATIONS = {"translations": [{"text": str, "detected_source_language": "DE"}]}
 _BILLED = {
@@ -69,22 +69,15 @@ def _made(path: str, content_type: str, body: str, reads: Any = _GLOSSARY) -> Ex
     return Exchange("POST", path, content_type, body, status=201, reads=reads, keeps=_KEEP_GLOSSARY)
 
 
-_JAVA_DOCUMENT = """--4c1b
-Content-Disposition: form-data; name="file"; filename="Brief.{extension}"
-Content-Type: {media_type}
-Content-Transfer-Encoding: binary
-
-hallo welt
---4c1b
-Content-Disposition: form-data; name="source_lang"
-
-de
---4c1b
-Content-Disposition: form-data; name="target_lang"
-
-en-US
---4c1b--
-"""
+_JAVA_DOCUMENT = multipart(
+    "4c1b",
+    (
+        f'{DISPOSITION}"file"; filename="Brief.{{extension}}"\nContent-Type: {{media_type}}\n'
+        "Content-Transfer-Encoding: binary",
+        "hallo welt",
+    ),
+    *named(source_lang="de", target_lang="en-US"),
+)
 
 JAVA = (
     Exchange("GET", "/v2/usage", reads=_USAGE),
@@ -169,22 +162,12 @@ JAVA = (
 _DOTNET_NAMES = (
     "filename=\"=?utf-8?B?w5xiZXIgdW5zLnR4dA==?=\"; filename*=utf-8''%C3%9Cber%20uns.txt"
 )
-_DOTNET_DOCUMENT = """--5e0c
-Content-Type: text/plain; charset=utf-8
-Content-Disposition: form-data; name=target_lang
-
-en-US
---5e0c
-Content-Type: text/plain; charset=utf-8
-Content-Disposition: form-data; name=source_lang
-
-de
---5e0c
-Content-Disposition: form-data; name=file; {names}
-
-hallo welt
---5e0c--
-""".replace("{names}", _DOTNET_NAMES)
+_DOTNET_DOCUMENT = multipart(
+    "5e0c",
+    (f"{PLAIN}\n{DISPOSITION}target_lang", "en-US"),
+    (f"{PLAIN}\n{DISPOSITION}source_lang", "de"),
+    (f"{DISPOSITION}file; {_DOTNET_NAMES}", "hallo welt"),
+)
 
 DOTNET = (
     Exchange("GET", "/v2/usage", accept=JSON, reads=_USAGE),
@@ -242,39 +225,18 @@ DOTNET = (
     Exchange("DELETE", "/v3/glossaries/{glossary}", status=204),
 )
 
-_CURL_DOCUMENT = """--------------------------a1
-Content-Disposition: form-data; name="target_lang"
-
-en-US
---------------------------a1
-Content-Disposition: form-data; name="source_lang"
-
-de
---------------------------a1
-Content-Disposition: form-data; name="file"; filename="brief.txt"
-Content-Type: application/octet-stream
-
-hallo welt
---------------------------a1--
-"""
-_PSR_DOCUMENT = """--b2
-Content-Disposition: form-data; name="file"; filename="brief.txt"
-Content-Length: 10
-Content-Type: text/plain
-
-hallo welt
---b2
-Content-Disposition: form-data; name="target_lang"
-Content-Length: 5
-
-en-US
---b2
-Content-Disposition: form-data; name="source_lang"
-Content-Length: 2
-
-de
---b2--
-"""
+_BRIEF = f'{DISPOSITION}"file"; filename="brief.txt"'
+_CURL_DOCUMENT = multipart(
+    "------------------------a1",
+    *named(target_lang="en-US", source_lang="de"),
+    (f"{_BRIEF}\nContent-Type: application/octet-stream", "hallo welt"),
+)
+_PSR_DOCUMENT = multipart(
+    "b2",
+    (f"{_BRIEF}\nContent-Length: 10\nContent-Type: text/plain", "hallo welt"),
+    (f'{DISPOSITION}"target_lang"\nContent-Length: 5', "en-US"),
+    (f'{DISPOSITION}"source_lang"\nContent-Length: 2', "de"),
+)
 
 PHP = (
     Exchange("GET", "/v2/usage", reads=_USAGE),
@@ -321,25 +283,11 @@ PHP = (
     Exchange("DELETE", "/v3/glossaries/{glossary}", status=204),
 )
 
-_RUBY_DOCUMENT = """--c3
-Content-Disposition: form-data; name="file"; filename="brief.txt"
-Content-Type: application/octet-stream
-
-hallo welt
---c3
-Content-Disposition: form-data; name="source_lang"
-
-DE
---c3
-Content-Disposition: form-data; name="target_lang"
-
-EN-GB
---c3
-Content-Disposition: form-data; name="filename"
-
-brief.txt
---c3--
-"""
+_RUBY_DOCUMENT = multipart(
+    "c3",
+    (f"{_BRIEF}\nContent-Type: application/octet-stream", "hallo welt"),
+    *named(source_lang="DE", target_lang="EN-GB", filename="brief.txt"),
+)
 
 RUBY = (
     # Options of GET and DELETE requests are in a JSON body.

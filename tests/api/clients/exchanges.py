@@ -7,6 +7,21 @@ from datetime import datetime
 from typing import Any
 
 JSON = "application/json"
+PLAIN = "Content-Type: text/plain; charset=utf-8"
+DISPOSITION = "Content-Disposition: form-data; name="
+
+
+def multipart(boundary: str, *parts: tuple[str, str]) -> str:
+    """The body of a form: the header of each part, and its content."""
+    bodies = "".join(f"--{boundary}\n{header}\n\n{content}\n" for header, content in parts)
+    return f"{bodies}--{boundary}--\n"
+
+
+def named(**fields: str) -> list[tuple[str, str]]:
+    """Parts whose header is their quoted name."""
+    return [(f'{DISPOSITION}"{name}"', content) for name, content in fields.items()]
+
+
 FORM = "application/x-www-form-urlencoded"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tests.api.clients.exchanges import FORM, JSON, Exchange
+from tests.api.clients.exchanges import DISPOSITION, FORM, JSON, PLAIN, Exchange, multipart, named
 
 _LANGUAGES = [{"code": str, "name": str}]
 _DETECTED = [{"language": str, "confidence": float}]
@@ -21,69 +21,29 @@ _SETTINGS = {
     "language": {"source": {"code": str, "name": str}, "target": {"code": str, "name": str}},
 }
 
-_DOTNET_FILE = """--5e0c
-Content-Type: text/plain; charset=utf-8
-Content-Disposition: form-data; name=source
-
-de
---5e0c
-Content-Type: text/plain; charset=utf-8
-Content-Disposition: form-data; name=target
-
-en
---5e0c
-Content-Type: text/plain; charset=utf-8
-Content-Disposition: form-data; name=api_key
-
-
---5e0c
-Content-Type: text/plain
-Content-Disposition: form-data; name="file"; filename="C:\\Texte\\brief.txt"
-
-hallo welt
---5e0c--
-"""
-_PHP_TEXT = """--------------------------a1
-Content-Disposition: form-data; name="q"
-
-hallo welt
---------------------------a1
-Content-Disposition: form-data; name="format"
-
-html
---------------------------a1
-Content-Disposition: form-data; name="source"
-
-de
---------------------------a1
-Content-Disposition: form-data; name="target"
-
-en
---------------------------a1
-Content-Disposition: form-data; name="api_key"
-
-
---------------------------a1--
-"""
-_PHP_FILE = """--------------------------a1
-Content-Disposition: form-data; name="file"; filename="brief.txt"
-Content-Type: application/octet-stream
-
-hallo welt
---------------------------a1
-Content-Disposition: form-data; name="format"
-
-html
---------------------------a1
-Content-Disposition: form-data; name="source"
-
-de
---------------------------a1
-Content-Disposition: form-data; name="target"
-
-en
---------------------------a1--
-"""
+_DOTNET_FILE = multipart(
+    "5e0c",
+    *(
+        (f"{PLAIN}\n{DISPOSITION}{name}", content)
+        for name, content in (("source", "de"), ("target", "en"), ("api_key", ""))
+    ),
+    (
+        f'Content-Type: text/plain\n{DISPOSITION}"file"; filename="C:\\Texte\\brief.txt"',
+        "hallo welt",
+    ),
+)
+_PHP_TEXT = multipart(
+    "------------------------a1",
+    *named(q="hallo welt", format="html", source="de", target="en", api_key=""),
+)
+_PHP_FILE = multipart(
+    "------------------------a1",
+    (
+        f'{DISPOSITION}"file"; filename="brief.txt"\nContent-Type: application/octet-stream',
+        "hallo welt",
+    ),
+    *named(format="html", source="de", target="en"),
+)
 _CURL = "multipart/form-data; boundary=------------------------a1"
 
 JAVA = (
