@@ -35,6 +35,7 @@ def restored_process_state() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
     sys.setswitchinterval(interval)
 
 

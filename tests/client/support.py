@@ -143,6 +143,10 @@ def ask(
     return asyncio.run(talk())
 
 
+def translate(client: Any) -> Any:
+    return client.translate("Ein Hund.", target="en")
+
+
 def read_stream(client: Any, *arguments: Any, **options: Any) -> Any:
     """The parts of a stream and its result, from either client."""
     if isinstance(client, Client):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import httpx
 import pytest
@@ -27,13 +26,9 @@ from dragoman import (
 )
 from dragoman.errors import error_of, retry_after
 from service.api.errors import KeyMissing
-from tests.client.support import Kind, Service, ask, ok, refused
+from tests.client.support import Kind, Service, ask, ok, refused, translate
 
 ONCE = Retries(limit=0)
-
-
-def translate(client: Any) -> Any:
-    return client.translate("Ein Hund.", target="en")
 
 
 @pytest.mark.parametrize(

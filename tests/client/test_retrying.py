@@ -22,7 +22,7 @@ from dragoman import (
     Unreachable,
 )
 from dragoman.retrying import Attempts
-from tests.client.support import Clock, Kind, Service, ask, ok, refused
+from tests.client.support import Clock, Kind, Service, ask, ok, refused, translate
 
 PASSING = st.sampled_from([Overloaded, RateLimited, Unreachable])
 SECONDS = st.floats(0, 1e6, allow_nan=False)
@@ -34,10 +34,6 @@ RETRIES = st.builds(
     draw=st.floats(0, 1).map(lambda drawn: lambda: drawn),
 )
 ASKED = st.none() | SECONDS
-
-
-def translate(client: Any) -> Any:
-    return client.translate("Ein Hund.", target="en")
 
 
 @given(RETRIES, st.integers(0, 60), PASSING, ASKED, st.floats(-10, 1e6))
@@ -131,9 +127,7 @@ def test_client_sleeps_for_retry_after(kind: Kind) -> None:
     assert clock.slept == [7.0, 11.0]
 
 
-def test_retry_after_beyond_timeout_raises_at_once(
-    kind: Kind,
-) -> None:
+def test_retry_after_beyond_timeout_raises_at_once(kind: Kind) -> None:
     clock = Clock()
     service = Service([refused(429, retry_after="61")])
     with pytest.raises(RateLimited) as caught:

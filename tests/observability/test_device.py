@@ -14,10 +14,12 @@ from service.loading import devices
 from service.observability.device import DeviceCollector, DeviceUnreadable
 from service.runtime import cuda
 from service.runtime.cuda import Gpu
-from service.runtime.sessions import Device, DeviceUnavailable
+from service.runtime.sessions import DeviceUnavailable
 from service.settings import Settings
 from tests.support.nvml import BUS_ID, GIB, UUID, FakeNvml, install
+from tests.support.raising import raiser
 from tests.support.shouting import load_shouting, put_bundle
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -94,12 +96,10 @@ def test_the_gpu_that_models_run_on_is_watched(monkeypatch: pytest.MonkeyPatch) 
 def test_service_on_a_cpu_has_no_device_series(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def unavailable(_: str) -> Device:
-        raise DeviceUnavailable("there is no GPU")
 
     registry = CollectorRegistry()
     devices.watch_devices(Settings(device="cpu"), registry)
-    monkeypatch.setattr(devices, "available_device", unavailable)
+    monkeypatch.setattr(devices, "available_device", raiser(DeviceUnavailable("there is no GPU")))
     devices.watch_devices(Settings(device="cuda"), registry)
     assert list(registry.collect()) == []
     assert not caplog.records
@@ -132,9 +132,7 @@ def test_service_on_a_gpu_exposes_gpu_metrics(
     async def shown() -> float | None:
         async with bootstrap.running(settings, load_shouting) as service:
             registry = service.metrics.registry
-            async with asyncio.timeout(5):
-                while value(registry, "nmt_device_utilization_ratio") is None:
-                    await asyncio.sleep(0.01)
+            await until(lambda: value(registry, "nmt_device_utilization_ratio") is not None)
             return value(registry, "nmt_device_memory_bytes", kind="total")
 
     assert asyncio.run(shown()) == 80 * GIB

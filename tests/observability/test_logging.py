@@ -43,7 +43,6 @@ def output(capsys: pytest.CaptureFixture[str]) -> Iterator[Output]:
     loggers = [logging.getLogger(name) for name in names]
     before = [(log, log.handlers[:], log.filters[:], log.level, log.propagate) for log in loggers]
     yield Output(capsys)
-    logging.captureWarnings(False)
     for log, handlers, filters, level, propagate in before:
         log.handlers[:], log.filters[:], log.propagate = handlers, filters, propagate
         log.setLevel(level)
@@ -63,9 +62,7 @@ def test_a_line_is_one_json_object_with_its_facts(output: Output) -> None:
     }
 
 
-def test_every_line_of_a_request_carries_its_id_and_no_other_line_does(
-    output: Output,
-) -> None:
+def test_every_line_of_a_request_carries_its_id_and_no_other_line_does(output: Output) -> None:
     configure("info", "json")
 
     async def serve(identifier: str) -> None:

@@ -4,8 +4,7 @@ import builtins
 import logging
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -161,25 +160,12 @@ async def test_probes_are_not_traced(
 async def test_log_lines_have_the_trace_id(
     client: httpx.AsyncClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with configured_log():
-        await client.post("/translate/5", headers=PARENT)
-        await client.get("/livez")
+    our_logging.configure("info", "console")
+    await client.post("/translate/5", headers=PARENT)
+    await client.get("/livez")
     lines = [line for line in capfd.readouterr().err.splitlines() if "service." in line]
     assert len(lines) == 2
     assert all(f"trace_id={TRACE}" in line for line in lines)
-
-
-@contextmanager
-def configured_log() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    our_logging.configure("info", "console")
-    try:
-        yield
-    finally:
-        logging.captureWarnings(False)
-        root.handlers[:] = handlers
-        root.setLevel(level)
 
 
 def test_tracing_is_off_by_default() -> None:

@@ -58,9 +58,7 @@ async def test_all_calls_run_on_one_thread_that_ends_with_the_database(tmp_path:
     assert not threads[0].is_alive()
 
 
-async def test_concurrent_connections_see_each_others_writes(
-    tmp_path: Path,
-) -> None:
+async def test_concurrent_connections_see_each_others_writes(tmp_path: Path) -> None:
     databases = [Database(tmp_path / FILE_NAME) for _ in range(8)]
     await asyncio.gather(*(database.open() for database in databases))
     for database in databases[:3]:

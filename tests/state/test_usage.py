@@ -14,12 +14,19 @@ from service.state.database import FILE_NAME, Database
 from service.state.errors import QuotaExceeded, StateFailed
 from service.state.usage import UsageLedger
 from tests.state.clocks import Clock, run
+from tests.support.raising import raiser
 
 CALLERS = st.sampled_from([None, "ann", "bob"])
 
 
 class WorkFailed(Exception):
     pass
+
+
+async def charge(ledger: UsageLedger, caller: str | None, characters: int, **limits: int) -> None:
+    """Charge for work that is done at once."""
+    async with ledger.charge(caller, characters, **limits):
+        pass
 
 
 async def used(ledger: UsageLedger, caller: str | None = None) -> tuple[int, int]:
@@ -31,10 +38,8 @@ async def test_usage_is_charged_to_the_caller(database: Database) -> None:
     ledger = UsageLedger(database)
     async with ledger.charge("ann", 10):
         assert await used(ledger, "ann") == (0, 0)
-    async with ledger.charge("ann", 5, documents=1):
-        pass
-    async with ledger.charge(None, 7):
-        pass
+    await charge(ledger, "ann", 5, documents=1)
+    await charge(ledger, None, 7)
     for _ in range(2):
         assert await used(ledger, "ann") == (15, 1)
         assert await used(ledger, "bob") == (0, 0)
@@ -42,9 +47,7 @@ async def test_usage_is_charged_to_the_caller(database: Database) -> None:
         await ledger.flush()
 
 
-async def test_failed_work_is_not_charged_and_releases_its_quota(
-    database: Database,
-) -> None:
+async def test_failed_work_is_not_charged_and_releases_its_quota(database: Database) -> None:
     ledger = UsageLedger(database)
     with pytest.raises(WorkFailed):
         async with ledger.charge("ann", 10, quota=10):
@@ -54,8 +57,7 @@ async def test_failed_work_is_not_charged_and_releases_its_quota(
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     assert await used(ledger, "ann") == (0, 0)
-    async with ledger.charge("ann", 10, quota=10):
-        pass
+    await charge(ledger, "ann", 10, quota=10)
     assert await used(ledger, "ann") == (10, 0)
 
 
@@ -76,8 +78,7 @@ async def test_a_request_over_the_quota_is_refused_before_it_is_translated(
         "Quota exceeded: 11 characters are more than the 10 left of 100 for this month; "
         "the next begins on 2026-12-01 (UTC)"
     )
-    async with ledger.charge("ann", 10, quota=100):
-        pass
+    await charge(ledger, "ann", 10, quota=100)
 
 
 @given(
@@ -153,8 +154,7 @@ async def test_usage_is_written_while_the_service_runs(
     monkeypatch.setattr(module, "_FLUSH_SECONDS", 0.001)
     ledger, elsewhere = UsageLedger(database), UsageLedger(database)
     ledger.start()
-    async with ledger.charge("ann", 10):
-        pass
+    await charge(ledger, "ann", 10)
     while await used(elsewhere, "ann") != (10, 0):
         await asyncio.sleep(0.001)
     await ledger.close()
@@ -165,14 +165,12 @@ async def test_usage_of_processes_sharing_a_file_adds_up(tmp_path: Path) -> None
     async with Database(tmp_path / FILE_NAME) as first, Database(tmp_path / FILE_NAME) as second:
         one, other = UsageLedger(first), UsageLedger(second)
         for ledger in (one, other):
-            async with ledger.charge("ann", 40, quota=100):
-                pass
+            await charge(ledger, "ann", 40, quota=100)
             await ledger.flush()
         assert await used(one, "ann") == await used(other, "ann") == (80, 0)
         for ledger in (one, other):
             with pytest.raises(QuotaExceeded):
-                async with ledger.charge("ann", 21, quota=100):
-                    pass
+                await charge(ledger, "ann", 21, quota=100)
 
 
 async def test_usage_resets_monthly_and_work_counts_in_its_starting_month(
@@ -186,8 +184,7 @@ async def test_usage_resets_monthly_and_work_counts_in_its_starting_month(
         assert usage.ends == datetime(2026, 12, 1, tzinfo=UTC)
         clock.seconds += 20 * 24 * 3600
         await ledger.flush()
-        async with ledger.charge("ann", 30, quota=100):
-            pass
+        await charge(ledger, "ann", 30, quota=100)
     usage = await ledger.of("ann")
     assert usage.begins == datetime(2026, 12, 1, tzinfo=UTC)
     assert usage.ends == datetime(2027, 1, 1, tzinfo=UTC)
@@ -201,14 +198,10 @@ async def test_usage_is_kept_and_written_after_a_failed_flush(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = UsageLedger(database)
-    async with ledger.charge("ann", 10):
-        pass
-
-    async def fail(*_: object) -> None:
-        raise StateFailed
+    await charge(ledger, "ann", 10)
 
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(Database, "write", fail)
+        patch.setattr(Database, "write", raiser(StateFailed()))
         with pytest.raises(StateFailed):
             await ledger.flush()
         await ledger.close()
@@ -224,8 +217,7 @@ async def test_stopping_while_usage_is_written_bills_it_once(
     monkeypatch.setattr(module, "_FLUSH_SECONDS", 0.0)
     for expected in range(1, 51):
         ledger = UsageLedger(database)
-        async with ledger.charge("ann", 1):
-            pass
+        await charge(ledger, "ann", 1)
         ledger.start()
         for _ in range(expected % 5):
             await asyncio.sleep(0)
