@@ -307,9 +307,7 @@ sys.exit(cli.main())
 
 
 @pytest.mark.slow
-def test_line_is_translated_before_next_input_and_interrupt_prints_nothing(
-    tmp_path: Path,
-) -> None:
+def test_line_is_translated_before_next_input_and_interrupt_prints_nothing(tmp_path: Path) -> None:
     put_bundle(tmp_path, "shout", "de", "en")
     languages = ("--from", "de", "--to", "en")
     with start("-c", SHOUTING, "translate", "-", *languages, "--bundles", str(tmp_path)) as process:

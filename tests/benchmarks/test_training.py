@@ -39,9 +39,7 @@ def test_the_plain_loop_learns(tmp_path: Path) -> None:
     assert losses[-1] < 0.95 * losses[0]
 
 
-def test_result_is_printed_as_table_and_json(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_result_is_printed_as_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--rounds", "2", "--steps", "1", "--warm-up", "1", "--device", "cpu"]
     assert training.main([*options, "--precision", "fp32"]) == 0
     table, document = capsys.readouterr().out.splitlines()

@@ -55,9 +55,7 @@ def killed_at(process: subprocess.Popen[bytes], unfinished: Path, size: int) -> 
 
 
 @pytest.mark.slow
-def test_a_large_file_survives_three_kills_with_constant_memory(
-    tmp_path: Path,
-) -> None:
+def test_a_large_file_survives_three_kills_with_constant_memory(tmp_path: Path) -> None:
     put_bundle(tmp_path / "bundles", "quick")
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     lines = [f"Zeile {number}" for number in range(80_000)]

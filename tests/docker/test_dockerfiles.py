@@ -81,9 +81,7 @@ def test_stages_copy_from_stages_that_exist(path: Path) -> None:
 
 
 @each_dockerfile
-def test_dependencies_are_installed_from_the_lock_before_the_code_is_copied(
-    path: Path,
-) -> None:
+def test_dependencies_are_installed_from_the_lock_before_the_code_is_copied(path: Path) -> None:
     (stage,) = [each for each in Dockerfile.read(path).stages if each.name == "build"]
     before = []
     for each in stage.instructions:

@@ -62,9 +62,7 @@ def test_captions_are_translated_in_both_directions(client: httpx.Client) -> Non
     assert "Schnee" in german
 
 
-def test_concurrent_sentences_are_batched_and_translate_as_if_alone(
-    client: httpx.Client,
-) -> None:
+def test_concurrent_sentences_are_batched_and_translate_as_if_alone(client: httpx.Client) -> None:
     # All different, since equal concurrent sentences are coalesced.
     texts = [f"{caption.rstrip('.')} ({number})." for caption in CAPTIONS for number in range(8)]
     alone = [translate(client, text) for text in texts]
