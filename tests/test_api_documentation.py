@@ -22,8 +22,8 @@ import httpx
 import pytest
 
 from benchmarks.server import serving
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parent.parent
 BUNDLES = ROOT / "bundles"
 DOCUMENTED = "127.0.0.1:8000"
 ANYTHING = "…"

@@ -8,7 +8,6 @@ import graphlib
 import importlib.metadata
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -18,7 +17,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.programs import ROOT, output_of, python
+
 OURS = {"dragoman", "service", "training", "models", "benchmarks", "tests"}
 
 MAY_IMPORT = {
@@ -409,11 +409,7 @@ def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
 )
 def test_heavy_distributions_are_not_imported_indirectly(program: str, absent: set[str]) -> None:
     check = f"{program}; import sys; print(sorted({absent!r} & set(sys.modules)))"
-    outcome = subprocess.run(
-        [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert outcome.returncode == 0, outcome.stderr
-    assert outcome.stdout.strip() == "[]"
+    assert python("-c", check).strip() == "[]"
 
 
 def test_lock_pins_every_direct_requirement() -> None:
@@ -430,9 +426,6 @@ def test_lock_pins_every_direct_requirement() -> None:
 def test_a_clone_is_small() -> None:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout, so nothing says which files belong to it")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
-    ).stdout
-    files = [ROOT / name.decode() for name in listed.split(b"\0") if name]
+    files = [ROOT / name for name in output_of("git", "ls-files", "-z").split("\0") if name]
     size = sum(file.lstat().st_size for file in files if file.is_symlink() or file.exists())
     assert size < 32 * 2**20, f"the tracked files have {size / 2**20:.1f} MiB together"

@@ -19,6 +19,7 @@ from service import cli
 from service.state.database import Database
 from service.state.keys import KeyStore
 from tests.models.tiny import MANIFEST, tiny_files
+from tests.support.programs import python
 from tests.support.shouting import put_broken_bundle, put_bundle
 
 
@@ -250,14 +251,7 @@ def test_numpy_has_one_thread() -> None:
         "main(); import numpy; print(len(os.listdir('/proc/self/task')))"
     )
     environment = {name: v for name, v in os.environ.items() if name != "OMP_NUM_THREADS"}
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
-    assert ran.stdout.splitlines()[-1] == "1"
+    assert python("-c", program, env=environment).splitlines()[-1] == "1"
 
 
 def start(*program: str) -> subprocess.Popen[bytes]:

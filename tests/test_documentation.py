@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,7 @@ from service.observability.device import DeviceCollector
 from service.observability.metrics import Metrics
 from service.settings import PREFIX, Settings
 from tests.support import nvml
-
-ROOT = Path(__file__).parent.parent
+from tests.support.programs import ROOT
 
 
 def documented_rows(page: str) -> set[str]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.programs import ROOT, output_of
 
 RIDDLES = re.compile(
     # An underscore ends a word, too.
@@ -25,9 +23,7 @@ PROSE = ("*.py", "*.md", "*.yml", "*.yaml", "*.toml", "*.js", "*.html", "*.css",
 def test_prose_has_no_pronoun_that_stands_for_a_part_of_the_system() -> None:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout, so the files of the project are unknown")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", *PROSE], cwd=ROOT, capture_output=True, check=True
-    ).stdout.decode()
+    listed = output_of("git", "ls-files", "-z", *PROSE)
     paths = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
     found = {
         f"{name}:{number}: {line.strip()}"

@@ -18,8 +18,8 @@ import uvicorn
 from service.bootstrap import running
 from service.server.http_protocol import PatientProtocol
 from service.settings import Settings
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parent.parent
 BUNDLE = ROOT / "bundles" / "general-de-en"
 IN_THE_BACKGROUND = {"service/state/database"}
 """Writes the ledger once a second, whatever is requested."""

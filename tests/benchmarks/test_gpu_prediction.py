@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu_prediction as prediction
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 H200 = prediction.GPUS["h200"]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pack_gpu import PACKAGES, PROVIDER, only, pack, write_parts
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 CODE = {75: b"turing" * 8, 90: b"hopper" * 8}
 
 

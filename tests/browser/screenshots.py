@@ -11,7 +11,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.browser.support import ARGUMENTS, ROOT, Visit, browser_path, serving, sync_api
+from tests.browser.support import ARGUMENTS, Visit, browser_path, serving, sync_api
+from tests.support.programs import ROOT
 
 PICTURES = ROOT / "docs" / "screenshots"
 TEXT = "Zwei junge Männer spielen Fußball auf einer grünen Wiese."

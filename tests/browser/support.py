@@ -17,11 +17,12 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.programs import ROOT
+
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
 )
 
-ROOT = Path(__file__).parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 ANSWERS_WITHIN = 60

@@ -15,9 +15,9 @@ import pytest
 
 from models.bundle.bundle import Bundle
 from tests.bulk.quick import translated
+from tests.support.programs import ROOT
 from tests.support.shouting import put_bundle
 
-ROOT = Path(__file__).parent.parent.parent
 BUNDLE = ROOT / "bundles" / "general-de-en"
 
 

@@ -7,10 +7,8 @@ replaces the sentences of docstrings that hold for one client only.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
-from tests.support.server import ROOT
+from tests.support.programs import ROOT, python
 
 SOURCE = ROOT / "dragoman" / "async_client.py"
 GENERATED = ROOT / "dragoman" / "client.py"
@@ -58,15 +56,8 @@ def synchronous() -> str:
         text = re.sub(pattern, replacement, text)
     text = HEADER + text[text.index("from __future__") :]
     for arguments in (["check", "--fix", "--select", "F401,I"], ["format"]):
-        ruff = [sys.executable, "-m", "ruff", *arguments, "--quiet"]
-        text = subprocess.run(
-            [*ruff, f"--stdin-filename={GENERATED}", "-"],
-            cwd=ROOT,
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        ruff = ("-m", "ruff", *arguments, "--quiet", f"--stdin-filename={GENERATED}", "-")
+        text = python(*ruff, input=text)
     return text
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import dragoman
 from dragoman import AsyncClient, Client, endpoints, inspection
 from dragoman.request import Call
 from tests.client.generation import GENERATED, synchronous
-from tests.support.server import ROOT
+from tests.support.programs import ROOT, python
 
 
 def test_synchronous_client_is_generated_from_the_asynchronous() -> None:
@@ -57,11 +55,4 @@ def test_client_and_service_do_not_import_each_other() -> None:
         ("dragoman", {"service", "models", "training", "pydantic", "fastapi", "onnxruntime"}),
         ("service.bootstrap", {"dragoman"}),
     ):
-        found = subprocess.run(
-            [sys.executable, "-c", program.format(module, absent)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert found.stdout.strip() == "[]"
+        assert python("-c", program.format(module, absent)).strip() == "[]"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import deep_translator.constants
 import httpx
 import pytest
 from deep_translator import DeeplTranslator
 
 from tests.contract.conftest import KEY
+from tests.support.programs import python
 
 GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
 pytestmark = pytest.mark.slow
@@ -83,7 +81,4 @@ def test_deep_translator_translates(deepl_url: str, monkeypatch: pytest.MonkeyPa
 
 def test_the_command_line_of_the_client_works(deepl_url: str) -> None:
     arguments = ["--auth-key", KEY, "--server-url", deepl_url, "text", "--to", "EN-US", GERMAN]
-    done = subprocess.run(
-        [sys.executable, "-m", "deepl", *arguments], capture_output=True, text=True, check=True
-    )
-    assert "two young men" in done.stdout.lower()
+    assert "two young men" in python("-m", "deepl", *arguments).lower()

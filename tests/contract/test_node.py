@@ -18,6 +18,7 @@ from benchmarks.server import serving
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
+from tests.support.programs import output_of
 
 HERE = Path(__file__).parent
 BUNDLES = HERE.parents[1] / "bundles"
@@ -30,12 +31,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("npm") is None, reason="needs Node and npm"),
 ]
-
-
-def run(directory: Path, *command: str) -> str:
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +62,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_every_operation_of_deepl_node_that_the_service_has_works(node: Path, url: str) -> None:
-    answers: dict[str, Any] = json.loads(run(node, "node", "deepl.mjs", url, KEY))
+    answers: dict[str, Any] = json.loads(output_of("node", "deepl.mjs", url, KEY, cwd=node))
     called = answers.keys()
     left = {
         name
@@ -103,10 +98,10 @@ def test_generated_typescript_client_compiles_and_calls_every_operation(
 ) -> None:
     document = httpx.get(f"{url}/openapi.json").json()
     (node / "openapi.json").write_text(json.dumps(document), encoding="utf-8")
-    said = run(node, "npx", "openapi-typescript", "openapi.json", "-o", "schema.d.ts")
+    said = output_of("npx", "openapi-typescript", "openapi.json", "-o", "schema.d.ts", cwd=node)
     assert "warn" not in said.lower()
-    run(node, "npx", "tsc", "-p", "tsconfig.json")
-    statuses: dict[str, int] = json.loads(run(node, "node", "built/client.js", url, KEY))
+    output_of("npx", "tsc", "-p", "tsconfig.json", cwd=node)
+    statuses: dict[str, int] = json.loads(output_of("node", "built/client.js", url, KEY, cwd=node))
     operations = {
         f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item
     }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -14,8 +12,8 @@ import pytest
 from benchmarks.server import serving
 from service.settings import Settings
 from tests.contract.keys import add_key
+from tests.support.programs import ROOT, python
 
-ROOT = Path(__file__).parents[2]
 BUNDLES = ROOT / "bundles"
 KEY, ADMIN_KEY = "a-key", "operator"
 MANY = 3_000
@@ -27,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPLACED) -> str:
     """Run all checks on deterministic cases; returns the report."""
-    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
+    command = ["-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
     command += ["--checks", "all", "--exclude-checks", without, "--continue-on-failure"]
     command += ["--generation-deterministic", "--no-color", "--request-timeout", "60"]
     command += ["--generation-with-security-parameters", "false", *arguments]
@@ -36,9 +34,7 @@ def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPL
         "SCHEMATHESIS_HOOKS": "tests.contract.openapi_hooks",
         "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return python(*command, cwd=directory, env=environment)
 
 
 def test_thousands_of_requests_are_answered_as_documented(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.docker.support import ROOT
+from tests.support.programs import ROOT
 
 PROGRAMS = ("buildah", "debootstrap", "nsenter", "unshare")
 SUITE = "bookworm"

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.programs import ROOT
+
 DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
 COMPOSE, COMPOSE_CPU = ROOT / "docker-compose.yml", ROOT / "docker-compose.cpu.yml"
 

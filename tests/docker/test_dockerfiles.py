@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import pytest
 
 import service
 from service.settings import Settings
-from tests.docker.support import DOCKERFILES, ROOT, Dockerfile, Ignored
+from tests.docker.support import DOCKERFILES, Dockerfile, Ignored
+from tests.support.programs import ROOT, output_of
 
 IGNORED = Ignored((ROOT / ".dockerignore").read_text(encoding="utf-8"))
 
@@ -20,14 +20,8 @@ each_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: 
 
 def in_repository() -> list[str]:
     """Files that a clone has, and those about to be added."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return listed.stdout.splitlines()
+    command = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    return output_of(*command).splitlines()
 
 
 @each_dockerfile

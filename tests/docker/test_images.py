@@ -15,9 +15,9 @@ import pytest
 
 from tests.docker import containers
 from tests.docker.containers import Builder, Container, Image
-from tests.docker.support import ROOT
 from tests.support.checkpoints import write_marian
 from tests.support.hub import running_hub
+from tests.support.programs import ROOT
 
 pytestmark = [
     pytest.mark.slow,

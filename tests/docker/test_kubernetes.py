@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from service.observability.metrics import Metrics
 from service.ray.options import FULL_BATCH, Arguments, plan_of
 from service.settings import PREFIX, Settings
 from tests.docker.kustomizing import Manifest, containers, loaded, rendered
+from tests.support.programs import ROOT, output_of
 
-ROOT = Path(__file__).parent.parent.parent
 KUBERNETES = ROOT / "docker" / "kubernetes"
 RAY = ROOT / "docker" / "ray"
 OVERLAYS = {"gpu": KUBERNETES, "cpu": KUBERNETES / "cpu"}
@@ -74,8 +73,7 @@ def test_every_object_conforms_to_the_kubernetes_schema(overlay: str) -> None:
 @every_overlay
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_kubectl_renders_the_same(overlay: str) -> None:
-    command = ["kubectl", "kustomize", OVERLAYS[overlay]]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = output_of("kubectl", "kustomize", str(OVERLAYS[overlay]), timeout=60)
     by_kubectl = {each["kind"]: each for each in yaml.safe_load_all(shown)}
     assert by_kubectl == {each["kind"]: each for each in rendered(OVERLAYS[overlay])}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import yaml
 from service.observability.device import DeviceCollector
 from service.observability.metrics import Metrics
 from tests.support import nvml
+from tests.support.programs import output_of
 from tests.support.watching import (
     PROMETHEUS,
     ROOT,
@@ -152,10 +152,7 @@ def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:
 )
 def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
     assert PROMTOOL is not None
-    outcome = subprocess.run(
-        [PROMTOOL, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
-    )
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    output_of(PROMTOOL, *arguments, cwd=PROMETHEUS)
 
 
 def test_grafana_is_provisioned_with_the_source_and_the_dashboards() -> None:

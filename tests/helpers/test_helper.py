@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from service.helpers.helper import HelperFailed, HelperOutOfMemory, Helpers, HelperTooSlow
+from tests.support.programs import ROOT
 from tests.support.waiting import until, wait_until
 
-ROOT = Path(__file__).parent.parent.parent
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce it")
 
 

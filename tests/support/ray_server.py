@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.programs import ROOT
 
 MARK = "DRAGOMANS_TESTS_OF_RAY"
 """Environment variable that marks every process of a run."""

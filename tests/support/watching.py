@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.programs import ROOT
+
 PROMETHEUS = ROOT / "docker" / "prometheus"
 DASHBOARDS = ROOT / "docker" / "grafana" / "dashboards"
 

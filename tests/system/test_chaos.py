@@ -36,7 +36,8 @@ from tests.support.books import (
     read_books,
     series,
 )
-from tests.support.server import ROOT, Server, running
+from tests.support.programs import ROOT
+from tests.support.server import Server, running
 from tests.support.shouting import put_broken_bundle, put_bundle
 from tests.system.chaos.requests import MARK, shouted
 from tests.system.sampler import Series

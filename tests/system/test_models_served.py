@@ -20,7 +20,8 @@ from service.commands.models import DOWNLOADS
 from tests.support.checkpoints import sentences, write_marian
 from tests.support.ctranslate2_models import package
 from tests.support.hub import Hub, running_hub
-from tests.support.server import ROOT, running
+from tests.support.programs import ROOT
+from tests.support.server import running
 
 NAME = "Helsinki-NLP/opus-mt-fr-en"
 WEIGHTS = "model.safetensors"

@@ -26,7 +26,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from service.observability.device import DeviceCollector
 from service.observability.model_series import unit_of
 from tests.support import nvml
-from tests.support.server import ROOT, Server, running
+from tests.support.programs import ROOT
+from tests.support.server import Server, running
 from tests.support.shouting import put_broken_bundle
 from tests.support.watching import PROMETHEUS, PanelQuery, operands, queries, rules, variables
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ray_server import ROOT, ray_environment
+from tests.support.programs import ROOT
+from tests.support.ray_server import ray_environment
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 pyarrow = pytest.importorskip("pyarrow")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -12,19 +10,18 @@ import pytest
 
 from benchmarks.server import serving
 from models.bundle.bundle import Bundle
+from tests.support.programs import python
 from training.data.generated import generate
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("reverse")
-    command = [sys.executable, "-m", "training", "run", "reverse", "--precisions", "fp32", "int8"]
+    command = ["-m", "training", "run", "reverse", "--precisions", "fp32", "int8"]
     command += ["--runs", str(directory / "runs"), "--bundles", str(directory / "bundles")]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr[-4000:]
+    python(*command)
     return directory
 
 

@@ -17,6 +17,7 @@ from models.bundle.manifest import Precision
 from models.bundle.shortlist import Shortlist
 from models.export.builder import WeightFile
 from models.export.weights import collect_weights
+from tests.support.programs import ROOT, python
 from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import VOCABULARY_SIZE, tiny_recipe
 from training import checkpoint
@@ -27,7 +28,6 @@ from training.commands.run import HOPS
 from training.recipes import RECIPES
 from training.run_directory import RunDirectory
 
-ROOT = Path(__file__).parents[2]
 Command = Callable[..., int]
 
 pytestmark = pytest.mark.usefixtures("few_samples")
@@ -151,10 +151,7 @@ def test_help_imports_no_heavy_distribution() -> None:
         "    except SystemExit: pass\n"
         "print('imported', *sorted({'torch', 'pydantic', 'matplotlib', 'onnx'} & {*sys.modules}))"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert finished.stdout.splitlines()[-1] == "imported"
+    assert python("-c", program).splitlines()[-1] == "imported"
 
 
 def test_precisions_of_the_command_line_are_those_of_bundles() -> None:

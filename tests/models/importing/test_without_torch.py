@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from models.bundle.bundle import Bundle
 from tests.support.checkpoints import sentences, write_m2m100, write_marian
+from tests.support.programs import python
 
-ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import sys
 
@@ -33,15 +31,7 @@ def test_models_are_imported_where_torch_cannot_be_imported(tmp_path: Path, kind
         write_marian(tmp_path / "model", safe=False, encoder_layers=1, decoder_layers=1)
         (tmp_path / "text").write_text("\n".join(sentences("source", 12)), encoding="utf-8")
         arguments += ["--calibrate", str(tmp_path / "text")]
-    outcome = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert outcome.returncode == 0, outcome.stderr
-    assert "published" in outcome.stdout
+    assert "published" in python("-c", PROGRAM, *arguments)
     manifest = Bundle.open(tmp_path / "bundles" / "model").manifest
     expected = ("fp32", "fp16") if kind == "M2M100" else ("int8", "fp16")
     assert manifest.precisions == expected

@@ -12,17 +12,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 
 from benchmarks.server import serving
 from tests.support.books import Books, read_books, series
+from tests.support.programs import ROOT
 from tests.system.hostile.attacks import Attack
 from tests.system.hostile.target import Target
 from tests.system.sampler import Series
 
-ROOT = Path(__file__).parents[3]
 _QUIET_SECONDS = 150.0
 """Longer than any request or helper process of the service works."""
 

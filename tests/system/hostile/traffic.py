@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from tests.support.books import Books, outcomes
+from tests.support.programs import ROOT
 from tests.system.hostile.attacks import ATTACKS
-from tests.system.hostile.campaign import ROOT, Service, attacked, load
+from tests.system.hostile.campaign import Service, attacked, load
 from tests.system.hostile.target import Target
 from tests.system.sampler import Series
 

@@ -1,4 +1,4 @@
-"""Fixture of the tests of batches: shards whose sentences can be told apart."""
+"""Fixture of the tests of batches: shards in which no sentence equals another."""
 
 from __future__ import annotations
 

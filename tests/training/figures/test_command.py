@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.support.programs import python
 from tests.support.tiny_training import tiny_config
 from training.cli import main
 from training.figures import registry
 from training.figures.registry import FIGURES
 from training.run_directory import RunDirectory
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +42,8 @@ def test_a_second_run_writes_the_same_bytes(tiny_run: RunDirectory, tmp_path: Pa
     # A second process, in which sets iterate in another order.
     program = "import sys; from training.cli import main\n"
     program += "for format in ('svg', 'png'): assert main([*sys.argv[1:], '--format', format]) == 0"
-    subprocess.run(
-        [sys.executable, "-c", program, *command, str(tmp_path / "second")],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"},
-        check=True,
-        capture_output=True,
-    )
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"}
+    python("-c", program, *command, str(tmp_path / "second"), env=environment)
     first = {path.name: path.read_bytes() for path in (tmp_path / "first").iterdir()}
     assert len(first) == 2
     assert first == {path.name: path.read_bytes() for path in (tmp_path / "second").iterdir()}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.programs import python
 from tests.support.tiny_training import (
     events,
     run_on,
@@ -124,14 +123,7 @@ def test_torchrun_trains_and_one_process_prints(data: RunDirectory, tmp_path: Pa
     run = run_on(data, tmp_path / "tiny")
     launcher = f"torch.distributed.run --nproc-per-node 2 --master-port {free_port()}"
     program = "tests.support.tiny_training train tiny --steps 4 --threads 1 --device cpu --runs"
-    outcome = subprocess.run(
-        [sys.executable, "-m", *launcher.split(), "-m", *program.split(), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert outcome.returncode == 0, outcome.stderr
-    (spoken,) = outcome.stdout.splitlines()
+    arguments = ("-m", *launcher.split(), "-m", *program.split(), str(tmp_path))
+    (spoken,) = python(*arguments, timeout=PATIENCE_SECONDS).splitlines()
     assert "for 4 steps" in spoken
     assert len(last(run)["random"]) == 2

@@ -1,0 +1,24 @@
+"""Other programs that tests run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+"""Of the repository."""
+
+
+def output_of(program: str, *arguments: str, cwd: Path = ROOT, **options: Any) -> str:
+    """What a program prints that must end without an error; its errors are shown otherwise."""
+    command = [program, *arguments]
+    ended = subprocess.run(command, cwd=cwd, capture_output=True, text=True, **options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def python(*arguments: str, **options: Any) -> str:
+    """What the interpreter of the tests prints for arguments."""
+    return output_of(sys.executable, *arguments, **options)
