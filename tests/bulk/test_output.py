@@ -143,20 +143,20 @@ def test_resuming_with_other_settings_is_refused_and_names_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("journal", "message"),
-    [(b"{", "cannot be read"), (b"[]", "cannot be read"), (b'{"journal": 2}', "another version")],
+    ("suffix", "content", "message"),
+    [
+        ("journal", b"{", "cannot be read"),
+        ("journal", b"[]", "cannot be read"),
+        ("journal", b'{"journal": 2}', "another version"),
+        ("unfinished", b"ZEILE", r"out\.txt\.unfinished is shorter"),
+    ],
 )
-def test_a_damaged_journal_is_refused(tmp_path: Path, journal: bytes, message: str) -> None:
+def test_a_damaged_journal_or_an_output_shorter_than_it_is_refused(
+    tmp_path: Path, suffix: str, content: bytes, message: str
+) -> None:
     source, target = begun(tmp_path)
-    (tmp_path / "out.txt.journal").write_bytes(journal)
+    (tmp_path / f"out.txt.{suffix}").write_bytes(content)
     with pytest.raises(UnusableJournal, match=message):
-        again(source, target)
-
-
-def test_an_output_shorter_than_its_journal_is_refused(tmp_path: Path) -> None:
-    source, target = begun(tmp_path)
-    (tmp_path / "out.txt.unfinished").write_bytes(b"ZEILE")
-    with pytest.raises(UnusableJournal, match=r"out\.txt\.unfinished is shorter"):
         again(source, target)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +28,7 @@ from tests.engine.options import any_options
 from tests.engine.reference import reference_decode
 from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
 from tests.support.networks import CONFIG, random_network, write_bundle
-from tests.support.prefix_decoder import PrefixDecoder
+from tests.support.prefix_decoder import Attending, PrefixDecoder
 
 SLOTS, ROWS = 4, 5
 SCORE_TOLERANCE = 1e-4
@@ -135,19 +134,6 @@ def test_fp32_translation_in_any_batch_equals_pytorch_on_the_sentence_alone(
             assert found.token_ids == expected[0].token_ids
 
 
-class Attending:
-    """Adapter for the reference search: next-token logits and last-layer cross-attention."""
-
-    def __init__(self, source_ids: tuple[int, ...]) -> None:
-        self._source = torch.tensor([source_ids])
-
-    def __call__(self, prefix: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-        target = torch.tensor([[SPECIAL_IDS.bos, *prefix]])
-        with torch.inference_mode():
-            logits, maps = NETWORK.attention_maps(self._source, target)
-        return logits[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(0).numpy()
-
-
 @settings(max_examples=20)
 @given(
     requests=st.lists(st.tuples(sources, any_options(st.integers(4, 29))), min_size=1, max_size=6),
@@ -166,7 +152,7 @@ def test_every_decoding_option_scores_as_the_reference_search_in_pytorch(
     for i, (source_ids, wanted) in enumerate(requests):
         allowed = set(SHORTLIST.ids_for(source_ids).tolist()) if restricted else None
         expected = reference_decode(
-            Attending(source_ids),
+            Attending(NETWORK, source_ids),
             wanted,
             eos=SPECIAL_IDS.eos,
             unk=SPECIAL_IDS.unk,
@@ -199,52 +185,45 @@ def test_int8_scores_do_not_depend_on_batch_composition(
         assert results[i].hypotheses[0].score == pytest.approx(expected[0].score, abs=0.05)
 
 
-def test_nan_left_in_a_slot_does_not_reach_its_next_sentence(bundle: Bundle) -> None:
-    backend = make_backend(bundle, "fp32")
-    backend.encode(EncodeBatch(0, [(5, 6, 3), (7, 8, 9, 10, 3)]))
+def spoil(backend: OnnxBackend, slots: slice) -> None:
+    """Fills the caches of slots with NaN, as if sentences with such values had had them."""
     for pool in (backend._own, backend._cross):
         pool.resize(16, 2)
         for _, address in pool.arrays():
             size = SLOTS * pool.heads * pool.length * pool.width
             whole = np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))
-            whole[size // SLOTS :] = float("nan")
+            whole.reshape(SLOTS, -1)[slots] = float("nan")
+
+
+def step(backend: OnnxBackend, tokens: list[int], position: int) -> FloatArray:
+    """Log-probabilities after a step of one row for each sentence."""
+    return backend.step(
+        StepBatch(
+            parents_BK=np.zeros((len(tokens), 1), np.int32),
+            tokens_BK=np.array([[token] for token in tokens], np.int32),
+            positions_B=np.full(len(tokens), position, np.int32),
+            num_candidates=4,
+        )
+    ).log_probs_BKN
+
+
+def test_nan_left_in_a_slot_does_not_reach_its_next_sentence(bundle: Bundle) -> None:
+    backend = make_backend(bundle, "fp32")
+    backend.encode(EncodeBatch(0, [(5, 6, 3), (7, 8, 9, 10, 3)]))
+    spoil(backend, slice(1, SLOTS))
     backend.encode(EncodeBatch(1, [(7, 3)]))
     for position in range(3):
-        candidates = backend.step(
-            StepBatch(
-                parents_BK=np.zeros((2, 1), np.int32),
-                tokens_BK=np.array([[5], [6]], np.int32),
-                positions_B=np.full(2, position, np.int32),
-                num_candidates=4,
-            )
-        )
-        assert np.isfinite(candidates.log_probs_BKN).all()
+        assert np.isfinite(step(backend, [5, 6], position)).all()
 
 
 def test_sentence_moved_into_a_slot_with_nan_stays_finite(bundle: Bundle) -> None:
     backend = make_backend(bundle, "fp32")
     backend.encode(EncodeBatch(0, [(7, 8, 9, 10, 11, 3), (5, 6, 3)]))
-    for pool in (backend._own, backend._cross):
-        pool.resize(16, 2)
-        for _, address in pool.arrays():
-            size = pool.heads * pool.length * pool.width
-            first = np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))
-            first[:] = float("nan")
-
-    def step(sentences: int, position: int) -> FloatArray:
-        return backend.step(
-            StepBatch(
-                parents_BK=np.zeros((sentences, 1), np.int32),
-                tokens_BK=np.full((sentences, 1), 5, np.int32),
-                positions_B=np.full(sentences, position, np.int32),
-                num_candidates=4,
-            )
-        ).log_probs_BKN
-
-    poisoned, healthy = np.isnan(step(2, 0)).all(axis=(1, 2))
+    spoil(backend, slice(1))
+    poisoned, healthy = np.isnan(step(backend, [5, 5], 0)).all(axis=(1, 2))
     assert poisoned and not healthy
     backend.move(1, 0)
-    assert np.isfinite(step(1, 1)).all()
+    assert np.isfinite(step(backend, [5], 1)).all()
 
 
 def test_graph_that_disagrees_with_the_manifest_raises_invalid_bundle(

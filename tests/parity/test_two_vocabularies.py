@@ -24,6 +24,7 @@ from service.runtime.onnx import OnnxBackend
 from tests.engine.batch_runner import decode_arriving
 from tests.engine.reference import log_softmax, reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.prefix_decoder import Attending
 
 SOURCE_PIECES = 50
 NETWORK = random_network(
@@ -70,18 +71,6 @@ def backends(bundle: Bundle) -> dict[tuple[Precision, bool], OnnxBackend]:
         for precision in precisions
         for restricted in (False, True)
     }
-
-
-class Logits:
-    def __init__(self, source_ids: tuple[int, ...]) -> None:
-        self._source = torch.tensor([source_ids])
-
-    def __call__(self, prefix: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-        with torch.inference_mode():
-            logits, maps = NETWORK.attention_maps(
-                self._source, torch.tensor([[SPECIAL_IDS.bos, *prefix]])
-            )
-        return logits[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(0).numpy()
 
 
 class Int8LogProbs:
@@ -146,7 +135,7 @@ def test_sentences_translate_as_in_pytorch(
             found = results[i].hypotheses[0].score
             if precision == "fp32":
                 expected = reference_decode(
-                    Logits(source_ids),
+                    Attending(NETWORK, source_ids),
                     wanted[i],
                     eos=SPECIAL_IDS.eos,
                     unk=SPECIAL_IDS.unk,

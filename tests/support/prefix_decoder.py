@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from models.bundle.tokenizer import SPECIAL_IDS
 from models.transformer.transformer import Transformer
 
 
@@ -39,3 +40,17 @@ class PrefixDecoder:
         log_probs_NV = self._network.project(hidden_NTW[:, -1]).log_softmax(-1)
         best = log_probs_NV.topk(min(count, log_probs_NV.size(1)))
         return best.indices.numpy(), best.values.numpy()
+
+
+class Attending:
+    """Adapter for the reference search: next-token logits and last-layer cross-attention."""
+
+    def __init__(self, network: Transformer, source_ids: tuple[int, ...]) -> None:
+        self._network = network
+        self._source = torch.tensor([source_ids])
+
+    @torch.inference_mode()
+    def __call__(self, prefix: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        target = torch.tensor([[SPECIAL_IDS.bos, *prefix]])
+        logits, maps = self._network.attention_maps(self._source, target)
+        return logits[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(0).numpy()
