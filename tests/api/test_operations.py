@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 from fastapi import FastAPI, HTTPException, Request
@@ -35,6 +36,14 @@ async def shown_ready(client: httpx.AsyncClient) -> float:
     return (await samples(client))["nmt_ready", frozenset()]
 
 
+async def refused_readiness(client: httpx.AsyncClient) -> dict[str, Any]:
+    """What says why the service is not ready."""
+    response = await client.get("/readyz")
+    assert response.status_code == 503
+    assert await shown_ready(client) == 0
+    return dict(response.json())
+
+
 async def test_health_has_libretranslates_body(client: httpx.AsyncClient) -> None:
     for path in ("/health", "/livez"):
         response = await client.request("GET", path, json={})
@@ -64,10 +73,7 @@ async def test_the_service_answers_while_it_loads(settings: Settings) -> None:
     service = build(settings, load)
     async with service.app.router.lifespan_context(service.app), client_of(service.app) as client:
         assert (await client.get("/livez")).status_code == 200
-        readiness = await client.get("/readyz")
-        assert readiness.status_code == 503
-        assert readiness.json()["reasons"] == ["the models are being loaded"]
-        assert await shown_ready(client) == 0
+        assert (await refused_readiness(client))["reasons"] == ["the models are being loaded"]
         refused = await client.post("/translate", json={"q": "a", **DE_EN})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
         assert (await client.get("/models")).json() == {"models": [], "failed": {}}
@@ -90,10 +96,8 @@ async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
 async def test_readiness_without_bundles_names_the_reason(tmp_path: Path) -> None:
     settings = Settings(bundles=tmp_path)
     async with running(settings, load_shouting) as service, client_of(service.app) as client:
-        response = await client.get("/readyz")
-        assert response.status_code == 503
-        assert response.json()["reasons"] == ["no model is on offer: there is no bundle"]
-        assert await shown_ready(client) == 0
+        reasons = ["no model is on offer: there is no bundle"]
+        assert (await refused_readiness(client))["reasons"] == reasons
         assert (await client.get("/languages")).status_code == 503
 
 
@@ -101,10 +105,7 @@ async def test_a_dead_engine_turns_readiness_off(
     service: Service, client: httpx.AsyncClient
 ) -> None:
     await service.repository.catalogue.models[0].engine.close()
-    response = await client.get("/readyz")
-    assert response.status_code == 503
-    assert response.json()["reasons"] == ["model shout-de-en has stopped"]
-    assert await shown_ready(client) == 0
+    assert (await refused_readiness(client))["reasons"] == ["model shout-de-en has stopped"]
     assert (await client.get("/livez")).status_code == 200
 
 
@@ -150,11 +151,8 @@ async def test_reload_requires_admin_and_updates_models(
 
 async def test_readiness_is_off_while_draining(service: Service, client: httpx.AsyncClient) -> None:
     service.drain.begin()
-    response = await client.get("/readyz")
-    assert response.status_code == 503
-    assert response.json()["status"] == "draining"
-    assert response.json()["models"] == OFFERED
-    assert await shown_ready(client) == 0
+    readiness = await refused_readiness(client)
+    assert (readiness["status"], readiness["models"]) == ("draining", OFFERED)
     assert (await client.get("/livez")).status_code == 200
 
 

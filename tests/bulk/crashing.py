@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -68,6 +68,13 @@ class CrashingDisk(Disk):
             return True
         raise PowerCut
 
+    @contextmanager
+    def _doing(self) -> Iterator[None]:
+        cut = self._deed()
+        yield
+        if cut:
+            raise PowerCut
+
     def open(self, path: Path) -> int:
         descriptor = max(self.opened, default=2) + 1
         self.opened[descriptor] = self.names.setdefault(path, Contents())
@@ -85,16 +92,12 @@ class CrashingDisk(Disk):
         self.opened[descriptor].seen += content
 
     def truncate(self, descriptor: int, size: int) -> None:
-        cut = self._deed()
-        self.opened[descriptor].seen = self.opened[descriptor].seen[:size]
-        if cut:
-            raise PowerCut
+        with self._doing():
+            self.opened[descriptor].seen = self.opened[descriptor].seen[:size]
 
     def sync(self, descriptor: int) -> None:
-        cut = self._deed()
-        self.opened[descriptor].safe = self.opened[descriptor].seen
-        if cut:
-            raise PowerCut
+        with self._doing():
+            self.opened[descriptor].safe = self.opened[descriptor].seen
 
     def close(self, descriptor: int) -> None:
         self.opened.pop(descriptor).locked = False
@@ -109,16 +112,12 @@ class CrashingDisk(Disk):
         return self.names[path].seen if path in self.names else None
 
     def rename(self, old: Path, new: Path) -> None:
-        cut = self._deed()
-        self.names[new] = self.names.pop(old)
-        if cut:
-            raise PowerCut
+        with self._doing():
+            self.names[new] = self.names.pop(old)
 
     def remove(self, path: Path) -> None:
-        cut = self._deed()
-        self.names.pop(path, None)
-        if cut:
-            raise PowerCut
+        with self._doing():
+            self.names.pop(path, None)
 
 
 def run(

@@ -86,6 +86,11 @@ class Bench:
             await until(lambda: not job.unfinished)
         return job
 
+    async def done(self, **wanted: Any) -> DocumentJob:
+        """A job that is let through and has ended."""
+        self.work.gate.set()
+        return await self.ended(await self.jobs.accept(order(**wanted), self.charge()))
+
     async def used(self) -> int:
         return (await self.access.usage(CALLER)).characters
 
@@ -156,7 +161,7 @@ async def test_full_queue_refuses_documents_without_charge(
         b.work.gate.set()
         for job in jobs:
             await b.jobs.forget(await b.ended(job))
-        await b.ended(await b.jobs.accept(order(), b.charge()))
+        await b.done()
         assert await b.used() == 15
 
 
@@ -176,8 +181,7 @@ async def test_waiting_documents_count_towards_the_quota(tmp_path: Path) -> None
 async def test_failed_job_reports_its_error_and_is_not_charged(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         b.work.failure = NotReady("the models are being loaded")
-        b.work.gate.set()
-        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        job = await b.done()
         assert (job.state, job.error) == ("error", b.work.failure)
         assert b.jobs.status(job.id, job.key) is job
         with pytest.raises(DocumentNotFound):
@@ -221,7 +225,7 @@ async def test_translations_are_removed_after_kept_seconds(tmp_path: Path) -> No
         b.work.gate.set()
         await b.ended(old)
         b.clock.seconds += 59
-        late = await b.ended(await b.jobs.accept(order(), b.charge()))
+        late = await b.done()
         await b.jobs.sweep()
         assert old.path.exists()
         b.clock.seconds += 1
@@ -266,8 +270,7 @@ async def test_files_of_crashed_processes_are_removed_and_those_of_live_ones_kep
 
 async def test_close_cancels_jobs_and_removes_files(tmp_path: Path) -> None:
     async with bench(tmp_path, running=1) as b:
-        b.work.gate.set()
-        done = await b.ended(await b.jobs.accept(order(), b.charge()))
+        done = await b.done()
         b.work.gate.clear()
         await b.jobs.accept(order(), b.charge())
         await b.jobs.accept(order(), b.charge())
@@ -302,8 +305,7 @@ async def test_full_disk_fails_the_job_without_charge_or_partial_file(
 
     monkeypatch.setattr(Path, "write_bytes", half)
     async with bench(tmp_path) as b:
-        b.work.gate.set()
-        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        job = await b.done()
         assert isinstance(job.error, StateFailed)
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]
         assert await b.used() == 0
@@ -311,8 +313,7 @@ async def test_full_disk_fails_the_job_without_charge_or_partial_file(
 
 async def test_stray_files_are_removed(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        b.work.gate.set()
-        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        job = await b.done()
         stray = job.path.with_name("stray")
         stray.write_bytes(b"written after cancellation")
         await b.jobs.sweep()
@@ -322,8 +323,7 @@ async def test_stray_files_are_removed(tmp_path: Path) -> None:
 
 async def test_externally_removed_translation_is_not_found(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
-        b.work.gate.set()
-        job = await b.ended(await b.jobs.accept(order(), b.charge()))
+        job = await b.done()
         job.path.unlink()
         with pytest.raises(DocumentNotFound):
             b.jobs.result(job.name)
@@ -364,8 +364,7 @@ async def test_documents_being_read_count_towards_the_limit_until_cancelled(tmp_
             upload.cancel()
         await asyncio.wait(uploads[:2])
         gate.set()
-        b.work.gate.set()
-        assert (await b.ended(await b.jobs.accept(order(), b.charge()))).state == "done"
+        assert (await b.done()).state == "done"
         assert (await uploads[2]).state == "done"
         assert await b.used() == 10
 
@@ -392,12 +391,11 @@ async def test_one_caller_fills_only_its_share_of_the_queue(
 
 async def done_at(b: Bench, caller: str, seconds: float) -> DocumentJob:
     b.clock.seconds = seconds
-    return await b.ended(await b.jobs.accept(order(caller=caller), b.charge()))
+    return await b.done(caller=caller)
 
 
 async def test_oldest_translation_of_a_caller_makes_room_for_its_next(tmp_path: Path) -> None:
     async with bench(tmp_path, kept_bytes=20) as b:
-        b.work.gate.set()
         other = await done_at(b, "other", 1)
         first, second, third = [await done_at(b, "greedy", at) for at in (2, 3, 4)]
         for kept in (other, second, third):
@@ -408,7 +406,6 @@ async def test_oldest_translation_of_a_caller_makes_room_for_its_next(tmp_path: 
 
 async def test_documents_of_the_caller_with_most_bytes_are_evicted(tmp_path: Path) -> None:
     async with bench(tmp_path, kept_bytes=20) as b:
-        b.work.gate.set()
         poor = await done_at(b, "poor", 1)
         greedy = [await done_at(b, "greedy", at) for at in (2, 3)]
         await done_at(b, "third", 4)

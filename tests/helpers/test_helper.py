@@ -38,6 +38,22 @@ async def helper_pid(helpers: Helpers) -> int:
     return int(number)
 
 
+@asynccontextmanager
+async def replacing(**limits: Any) -> AsyncIterator[tuple[Helpers, int]]:
+    """Helpers of which one runs, with its process; another must run at the end."""
+    async with helping(**limits) as helpers:
+        first = await helper_pid(helpers)
+        yield helpers, first
+        assert await helper_pid(helpers) != first
+
+
+async def asleep(helpers: Helpers) -> asyncio.Task[list[bytes]]:
+    """A call that a helper has begun and will not end soon."""
+    asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
+    await asyncio.sleep(0)
+    return asked
+
+
 async def test_an_answer_has_its_parts_and_no_printed_text() -> None:
     async with helping() as helpers:
         assert await helpers.ask(b"say", b"", b"a" * 200_000, b"b") == [b"", b"a" * 200_000, b"b"]
@@ -85,51 +101,40 @@ async def test_at_most_count_helpers_are_started() -> None:
 
 @pytest.mark.parametrize("how", [b"leave", b"lie", b"fail"])
 async def test_a_helper_without_an_answer_fails_one_call_and_is_replaced(how: bytes) -> None:
-    async with helping() as helpers:
-        first = await helper_pid(helpers)
+    async with replacing() as (helpers, _):
         with pytest.raises(HelperFailed) as failed:
             await helpers.ask(how, b"secret")
         assert "secret" not in str(failed.value)
-        assert await helper_pid(helpers) != first
 
 
 async def test_a_helper_killed_at_work_raises_with_the_signal_and_is_replaced() -> None:
-    async with helping() as helpers:
-        first = await helper_pid(helpers)
-        asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
-        await asyncio.sleep(0)
+    async with replacing() as (helpers, first):
+        asked = await asleep(helpers)
         os.kill(first, signal.SIGKILL)
         with pytest.raises(HelperFailed, match="SIGKILL"):
             await asked
-        assert await helper_pid(helpers) != first
 
 
 async def test_a_helper_killed_while_idle_is_replaced_without_an_error() -> None:
-    async with helping() as helpers:
-        first = await helper_pid(helpers)
+    async with replacing() as (helpers, first):
         os.kill(first, signal.SIGKILL)
         process = helpers._all[0]._process
         assert process is not None
         await process.wait()
-        assert await helper_pid(helpers) != first
 
 
 @ON_LINUX
 async def test_a_helper_over_its_memory_limit_fails_and_is_replaced() -> None:
-    async with helping(memory_bytes=64 << 20) as helpers:
-        first = await helper_pid(helpers)
+    async with replacing(memory_bytes=64 << 20) as (helpers, _):
         assert await helpers.ask(b"take", b"%d" % (32 << 20)) == [b"33554432"]
         with pytest.raises(HelperOutOfMemory):
             await helpers.ask(b"take", b"%d" % (96 << 20))
-        assert await helper_pid(helpers) != first
 
 
 async def test_a_helper_with_high_peak_memory_answers_and_exits() -> None:
-    async with helping() as helpers:
-        first = await helper_pid(helpers)
+    async with replacing() as (helpers, _):
         assert await helpers.ask(b"take", b"%d" % (300 << 20)) == [b"314572800"]
         assert helpers.processes == []
-        assert await helper_pid(helpers) != first
 
 
 async def test_a_helper_over_its_time_limit_is_killed() -> None:
@@ -147,21 +152,17 @@ async def test_an_oversized_answer_is_not_read() -> None:
 
 
 async def test_cancelling_a_call_kills_its_helper() -> None:
-    async with helping() as helpers:
-        first = await helper_pid(helpers)
-        asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
-        await asyncio.sleep(0)
+    async with replacing() as (helpers, _):
+        asked = await asleep(helpers)
         asked.cancel()
         await asyncio.wait([asked])
         assert asked.cancelled()
-        assert await helper_pid(helpers) != first
 
 
 async def test_closing_fails_pending_calls() -> None:
     async with helping() as helpers:
         await helper_pid(helpers)
-        asked = asyncio.create_task(helpers.ask(b"sleep", b"60"))
-        await asyncio.sleep(0)
+        asked = await asleep(helpers)
         await helpers.close()
         with pytest.raises(HelperFailed):
             await asked

@@ -6,33 +6,31 @@ import pytest
 import torch
 from torch import nn
 
-from models.transformer.config import Activation
+from models.transformer.config import Activation, Positions
 from models.transformer.layers import Embedding, FeedForward, Residual, sinusoids
 from tests.support.tiny_training import tiny_config
 
 
-def test_sinusoids_match_the_paper() -> None:
-    table = sinusoids(length=50, width=8)
+@pytest.mark.parametrize(
+    ("kind", "exponent", "step", "cosine"),
+    [("sinusoidal", 2 / 8, 2, 1), ("sinusoidal_tensor2tensor", 1 / 3, 1, 4)],
+)
+def test_sinusoids_match_the_paper_or_span_a_factor_of_ten_thousand(
+    kind: Positions, exponent: float, step: int, cosine: int
+) -> None:
+    table = sinusoids(50, 8, kind)
     for position in (0, 1, 7, 49):
         for i in range(4):
-            angle = position / 10_000 ** (2 * i / 8)
-            assert float(table[position, 2 * i]) == pytest.approx(math.sin(angle), abs=1e-5)
-            assert float(table[position, 2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-5)
+            angle = position / 10_000 ** (i * exponent)
+            assert float(table[position, step * i]) == pytest.approx(math.sin(angle), abs=1e-5)
+            cosine_at = float(table[position, step * i + cosine])
+            assert cosine_at == pytest.approx(math.cos(angle), abs=1e-5)
 
 
 def test_halves_hold_the_same_sinusoids_sines_first() -> None:
     table, halves = sinusoids(length=50, width=8), sinusoids(50, 8, "sinusoidal_halves")
     torch.testing.assert_close(halves[:, :4], table[:, 0::2])
     torch.testing.assert_close(halves[:, 4:], table[:, 1::2])
-
-
-def test_tensor2tensor_sinusoids_span_a_factor_of_ten_thousand() -> None:
-    table = sinusoids(50, 8, "sinusoidal_tensor2tensor")
-    for position in (0, 1, 7, 49):
-        for i in range(4):
-            angle = position / 10_000 ** (i / 3)
-            assert float(table[position, i]) == pytest.approx(math.sin(angle), abs=1e-5)
-            assert float(table[position, 4 + i]) == pytest.approx(math.cos(angle), abs=1e-5)
 
 
 def test_sinusoids_can_begin_at_a_later_position() -> None:

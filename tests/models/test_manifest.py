@@ -66,8 +66,7 @@ def test_invalid_field_is_named(change: dict[str, Any], message: str) -> None:
 
 def test_all_invalid_fields_are_named_at_once() -> None:
     with pytest.raises(InvalidBundle, match=r"version: .*; directions\.0\.target: "):
-        directions = [{"source": "de", "target": "zz"}]
-        manifest_with({"version": "", "directions": directions})
+        manifest_with({"version": "", "directions": [{"source": "de", "target": "zz"}]})
 
 
 @pytest.mark.parametrize(
@@ -99,14 +98,8 @@ DEPTH = document()["dimensions"]["decoder_layers"]
             {"dimensions": document()["dimensions"] | {"heads": 3}},
             "a width of 8 does not divide into 3 heads",
         ),
-        (
-            {"directions": [TWO_WAYS[0], AGAIN], "examples": []},
-            "directions has de-en twice",
-        ),
-        (
-            {"alignment": {"layer": DEPTH}},
-            f"off layer {DEPTH}, counted from 0; the decoder has",
-        ),
+        ({"directions": [TWO_WAYS[0], AGAIN], "examples": []}, "directions has de-en twice"),
+        ({"alignment": {"layer": DEPTH}}, f"off layer {DEPTH}, counted from 0; the decoder has"),
     ],
 )
 def test_contradicting_fields_are_refused(change: dict[str, Any], message: str) -> None:
@@ -115,8 +108,7 @@ def test_contradicting_fields_are_refused(change: dict[str, Any], message: str) 
 
 
 def test_a_bundle_may_translate_several_directions() -> None:
-    changed = document() | {"directions": TWO_WAYS, "examples": []}
-    manifest = Manifest.from_json(json.dumps(changed))
+    manifest = manifest_with({"directions": TWO_WAYS, "examples": []})
     assert [d.target_prefix for d in manifest.directions] == [(), (6, 7)]
     assert Manifest.from_json(manifest.to_json()) == manifest
 
@@ -135,13 +127,9 @@ def test_a_bundle_may_translate_several_directions() -> None:
 )
 def test_invalid_prefix_is_refused(change: dict[str, Any], message: str) -> None:
     sizes = {"vocabulary_size": 10, "source_vocabulary_size": 14}
-    changed = document() | {
-        "dimensions": document()["dimensions"] | sizes,
-        "directions": [TWO_WAYS[0] | change],
-        "examples": [],
-    }
+    dimensions, directions = document()["dimensions"] | sizes, [TWO_WAYS[0] | change]
     with pytest.raises(InvalidBundle, match=message):
-        Manifest.from_json(json.dumps(changed))
+        manifest_with({"dimensions": dimensions, "directions": directions, "examples": []})
 
 
 @pytest.mark.parametrize(
@@ -150,10 +138,9 @@ def test_invalid_prefix_is_refused(change: dict[str, Any], message: str) -> None
 )
 def test_example_without_its_directions_prefix_is_refused(direction: int, message: str) -> None:
     one = document()["examples"][0] | {"source_ids": [4, 8, 3]}
-    whole = document() | {"directions": TWO_WAYS}
-    Manifest.from_json(json.dumps(whole | {"examples": [one]}))
+    manifest_with({"directions": TWO_WAYS, "examples": [one]})
     with pytest.raises(InvalidBundle, match=message):
-        Manifest.from_json(json.dumps(whole | {"examples": [one | {"direction": direction}]}))
+        manifest_with({"directions": TWO_WAYS, "examples": [one | {"direction": direction}]})
 
 
 def test_card_lists_directions_or_languages_if_there_are_many() -> None:
@@ -170,10 +157,8 @@ def test_card_lists_directions_or_languages_if_there_are_many() -> None:
 
 def test_alignment_source_defaults_to_the_last_layer() -> None:
     layers = document()["dimensions"]["decoder_layers"]
-    silent = Manifest.from_json(json.dumps(document()))
-    assert silent.alignment_source == AlignmentSource(layer=layers - 1, shifted=False)
-    said = {"alignment": {"layer": 0, "shifted": True}}
-    manifest = manifest_with(said)
+    assert manifest_with({}).alignment_source == AlignmentSource(layer=layers - 1, shifted=False)
+    manifest = manifest_with({"alignment": {"layer": 0, "shifted": True}})
     assert manifest.alignment_source == AlignmentSource(layer=0, shifted=True)
     assert Manifest.from_json(manifest.to_json()) == manifest
 
@@ -182,8 +167,7 @@ def test_alignment_source_defaults_to_the_last_layer() -> None:
 def test_copy_and_figure_options_are_none_true_or_false(name: str) -> None:
     assert getattr(MANIFEST.decoding, name) is None
     for value in (None, True, False):
-        decoding = {"beam_size": 2, name: value}
-        manifest = manifest_with({"decoding": decoding})
+        manifest = manifest_with({"decoding": {"beam_size": 2, name: value}})
         assert getattr(Manifest.from_json(manifest.to_json()).decoding, name) is value
 
 

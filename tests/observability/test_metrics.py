@@ -48,6 +48,12 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, {"device": "cpu", **labels})
 
 
+def cache_of(metrics: Metrics) -> tuple[float | None, float | None]:
+    """Bytes that the caches have, and their limit."""
+    names = ("nmt_kv_cache_bytes", "nmt_kv_cache_limit_bytes")
+    return value(metrics, names[0], model=MODEL), value(metrics, names[1], model=MODEL)
+
+
 async def test_joins_and_retires_show_continuous_batching() -> None:
     metrics, backend = Metrics(), GatedBackend(copying_model, LIMITS)
     scheduler = Scheduler(LIMITS, SPECIAL_IDS)
@@ -107,11 +113,9 @@ def test_caches_of_two_engines_add_up_until_one_is_gone() -> None:
     draining, successor = metrics.observer(MODEL), metrics.observer(MODEL)
     for observer, taken in ((draining, 700), (successor, 100), (draining, 500)):
         observer.iterated(Iteration(cache=CacheUse(taken, 1000)))
-    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 600
-    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 2000
+    assert cache_of(metrics) == (600, 2000)
     draining.iterated(Iteration(cache=CacheUse(0, 0)))
-    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 100
-    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 1000
+    assert cache_of(metrics) == (100, 1000)
 
 
 async def test_engine_exposes_busy_time_and_cache_bytes() -> None:
@@ -121,16 +125,14 @@ async def test_engine_exposes_busy_time_and_cache_bytes() -> None:
     call = asyncio.create_task(engine.decode((3, 4, 5), DecodingOptions(beam_size=1)))
     assert await asyncio.to_thread(backend.stepping.wait, 5)
     limit = backend.cache_use().limit
-    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 0
-    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == limit > 0
+    assert cache_of(metrics) == (0, limit) and limit > 0
     assert value(metrics, "nmt_engine_busy_seconds_total", model=MODEL) == 0
     backend.gate.set()
     await call
     await until(lambda: value(metrics, "nmt_kv_cache_bytes", model=MODEL), 0)
     assert value(metrics, "nmt_engine_busy_seconds_total", model=MODEL)
     await engine.close()
-    assert value(metrics, "nmt_kv_cache_bytes", model=MODEL) == 0
-    assert value(metrics, "nmt_kv_cache_limit_bytes", model=MODEL) == 0
+    assert cache_of(metrics) == (0, 0)
     assert value(metrics, "nmt_engine_deaths_total", model=MODEL) == 0
 
 
@@ -221,17 +223,8 @@ def test_series_follow_prometheus_naming() -> None:
         for sample in family.samples:
             labels = set(sample.labels)
             assert labels <= {
-                *(
-                    "model",
-                    "device",
-                    "version",
-                    "route",
-                    "outcome",
-                    "reason",
-                    "batch",
-                    "finish_reason",
-                ),
-                *("result", "source", "target", "precision", "sha256", "le"),
+                *("model", "device", "version", "route", "outcome", "reason", "batch"),
+                *("finish_reason", "result", "source", "target", "precision", "sha256", "le"),
             }
 
 
