@@ -107,21 +107,27 @@ async def test_words_are_aligned(client: httpx.AsyncClient, kept: str) -> None:
     assert response.text == "0-0 1-1 2-2\n"
 
 
+def searched(document: Any) -> tuple[dict[int, Any], list[str]]:
+    """The candidates of a search by their ids, and the pieces of its winner."""
+    every = {each["id"]: each for step in document["steps"] for each in step["candidates"]}
+    winner, pieces = document["winner"], list[str]()
+    while winner:
+        pieces.append(every[winner]["piece"])
+        winner = every[winner]["parent"]
+    return every, pieces[::-1]
+
+
 async def test_search_of_a_kept_sentence_ends_with_its_translation(
     client: httpx.AsyncClient, kept: str
 ) -> None:
     document = (await get(client, f"{kept}/search", text=1, sentence=1)).json()
     assert document["source"] == [*"Wie geht es?", "</s>"]
     assert (document["model"], document["reproduced"]) == ("shout-de-en", True)
-    every = {each["id"]: each for step in document["steps"] for each in step["candidates"]}
+    every, pieces = searched(document)
     assert list(every) == list(range(1, len(every) + 1))
     assert max(len(step["candidates"]) for step in document["steps"]) == 4
-    winner, pieces = document["winner"], []
-    assert every[winner]["fate"] == "finished"
-    while winner:
-        pieces.append(every[winner]["piece"])
-        winner = every[winner]["parent"]
-    assert pieces[::-1] == [*"WIE GEHT ES?", "</s>"]
+    assert every[document["winner"]]["fate"] == "finished"
+    assert pieces == [*"WIE GEHT ES?", "</s>"]
     for each in every.values():
         before = every[each["parent"]]["sum"] if each["parent"] else 0.0
         assert each["sum"] == pytest.approx(before + each["log_probability"], abs=1e-5)
@@ -146,11 +152,7 @@ async def test_search_repeats_the_options_of_the_translation(
     translated = (await client.post("/translate", json=body)).json()
     document = (await get(client, f"{translated['id']}/search")).json()
     assert document["reproduced"]
-    every = {each["id"]: each for step in document["steps"] for each in step["candidates"]}
-    winner, text = document["winner"], ""
-    while winner:
-        text = every[winner]["piece"].replace("</s>", "") + text
-        winner = every[winner]["parent"]
+    text = "".join(searched(document)[1]).replace("</s>", "")
     assert text == translated["translatedText"]
 
 

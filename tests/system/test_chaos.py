@@ -95,9 +95,8 @@ class Aftermath:
 def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     directory = tmp_path_factory.mktemp("chaos")
     bundles, trouble = directory / "bundles", directory / "trouble"
-    put_bundle(bundles, "shout-de-en", "de", "en", copy_without_letters=False)
-    put_bundle(bundles, "shout-en-de", "en", "de", copy_without_letters=False)
-    put_bundle(bundles, "shout-en-fr", "en", "fr", copy_without_letters=False)
+    for pair in ("de-en", "en-de", "en-fr"):
+        _put(bundles, pair)
     asyncio.run(_add_key(directory / "state"))
     settings: dict[str, Any] = {
         "slots": SLOTS,
@@ -243,18 +242,20 @@ def _reload_until_done(
     return reloads
 
 
+def _put(bundles: Path, pair: str, **options: Any) -> None:
+    put_bundle(bundles, f"shout-{pair}", *pair.split("-"), copy_without_letters=False, **options)
+
+
 def _change(bundles: Path, number: int) -> None:
     """Replace one model's version every time; sometimes add, remove or break another bundle."""
-    put_bundle(
-        bundles, "shout-en-de", "en", "de", version=str(number + 2), copy_without_letters=False
-    )
+    _put(bundles, "en-de", version=str(number + 2))
     match number % 6:
         case 1:
             shutil.rmtree(bundles / "shout-en-fr")
         case 2:
             put_broken_bundle(bundles, "broken")
         case 4:
-            put_bundle(bundles, "shout-en-fr", "en", "fr", copy_without_letters=False)
+            _put(bundles, "en-fr")
         case 5:
             shutil.rmtree(bundles / "broken")
 
@@ -372,7 +373,7 @@ def test_no_error_goes_unhandled(aftermath: Aftermath) -> None:
 
 def test_reloads_leak_neither_threads_nor_files(tmp_path: Path) -> None:
     bundles = tmp_path / "bundles"
-    put_bundle(bundles, "shout-de-en", "de", "en", copy_without_letters=False)
+    _put(bundles, "de-en")
     with (
         running(bundles, reload_seconds=0, admin_key=ADMIN_KEY) as server,
         Operator(server) as operator,
@@ -384,14 +385,7 @@ def test_reloads_leak_neither_threads_nor_files(tmp_path: Path) -> None:
 
         def reload(versions: range) -> None:
             for version in versions:
-                put_bundle(
-                    bundles,
-                    "shout-de-en",
-                    "de",
-                    "en",
-                    version=str(version),
-                    copy_without_letters=False,
-                )
+                _put(bundles, "de-en", version=str(version))
                 assert operator.reload()["loaded"] == ["shout-de-en"]
 
         # The event loop's thread pool grows, now and then by one, to its limit.

@@ -273,15 +273,14 @@ def _html(text: str, **fields: object) -> Request:
     return translate(text, format="html", **fields)
 
 
-def _xml(text: str, **fields: object) -> Request:
+def _deepl(*texts: str, **fields: object) -> Request:
     return as_json(
-        "/v2/translate",
-        text=[text],
-        source_lang="DE",
-        target_lang="EN-GB",
-        tag_handling="xml",
-        **fields,
+        "/v2/translate", text=list(texts), source_lang="DE", target_lang="EN-GB", **fields
     )
+
+
+def _xml(text: str, **fields: object) -> Request:
+    return _deepl(text, tag_handling="xml", **fields)
 
 
 for _name, _make in (
@@ -428,26 +427,14 @@ sending(
 
 
 # Glossaries.
-def _glossary(entries: str, name: str = "a", entries_format: str = "tsv") -> Request:
-    return as_json(
-        "/v2/glossaries",
-        name=name,
-        source_lang="DE",
-        target_lang="EN",
-        entries=entries,
-        entries_format=entries_format,
-    )
+def _glossary(entries: str, name: str = "a", **fields: object) -> Request:
+    languages = {"source_lang": "DE", "target_lang": "EN"}
+    given = {"entries": entries, "entries_format": "tsv", **fields}
+    return as_json("/v2/glossaries", name=name, **languages | given)
 
 
 def _with_glossary(identifier: str, *texts: str, **fields: object) -> Request:
-    return as_json(
-        "/v2/translate",
-        text=list(texts),
-        source_lang="DE",
-        target_lang="EN-GB",
-        glossary_id=identifier,
-        **fields,
-    )
+    return _deepl(*texts, glossary_id=identifier, **fields)
 
 
 def _nested_terms() -> tuple[str, str]:
@@ -472,8 +459,7 @@ async def _five_glossaries(target: Target) -> None:
     ]
     ids = [each["glossary_id"] for each in made]
     texts = [" ".join(f"w{n} {n % 5}" for n in range(k, k + 40)) for k in range(200)]
-    fields = {"source_lang": "DE", "target_lang": "EN-GB", "glossary_ids": ids}
-    await target.send_all([as_json("/v2/translate", text=texts, **fields)] * 4)
+    await target.send_all([_deepl(*texts, glossary_ids=ids)] * 4)
 
 
 @attack("glossary", "a term for every word, 100 sentences, eight hypotheses")
@@ -533,14 +519,7 @@ for _name, _requests in {
         [
             _glossary("a\tb", "n" * 1_000_000),
             _glossary(""),
-            as_json(
-                "/v2/glossaries",
-                name="a",
-                source_lang="X" * 60,
-                target_lang="EN",
-                entries="a\tb",
-                entries_format="tsv",
-            ),
+            _glossary("a\tb", source_lang="X" * 60),
         ]
         * 20
     ),
