@@ -17,15 +17,8 @@ import yaml
 
 from service.commands.models import add_command
 from service.settings import PREFIX, Settings
-from tests.docker.support import (
-    COMPOSE,
-    COMPOSE_CPU,
-    ROOT,
-    Dockerfile,
-    compose,
-    filled_in,
-    variables,
-)
+from tests.docker.support import COMPOSE, COMPOSE_CPU, Dockerfile, compose, filled_in, variables
+from tests.support.programs import ROOT
 
 PROJECT = compose(COMPOSE)
 PROJECT_CPU = compose(COMPOSE, COMPOSE_CPU)

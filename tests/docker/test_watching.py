@@ -14,16 +14,8 @@ import yaml
 from service.observability.device import DeviceCollector
 from service.observability.metrics import Metrics
 from tests.support import nvml
-from tests.support.programs import output_of
-from tests.support.watching import (
-    PROMETHEUS,
-    ROOT,
-    dashboards,
-    operands,
-    queries,
-    rules,
-    variables,
-)
+from tests.support.programs import ROOT, output_of
+from tests.support.watching import PROMETHEUS, dashboards, operands, queries, rules, variables
 
 GRAFANA = ROOT / "docker" / "grafana"
 PROMTOOL = shutil.which("promtool")

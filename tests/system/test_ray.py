@@ -22,21 +22,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.translation.errors import NotReady
-from tests.support.ray_server import (
-    MARK,
-    ROOT,
-    RayServer,
-    processes_of,
-    running,
-)
+from tests.support.programs import ROOT
+from tests.support.ray_server import MARK, RayServer, processes_of, running
 from tests.support.waiting import wait_until
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 REQUESTS, CLIENTS, REPLICAS = 200, 16, 2
 PATIENCE = 120.0
