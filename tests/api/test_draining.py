@@ -12,7 +12,7 @@ from starlette.routing import Route
 from service.api.draining import Drain
 from service.api.middleware import RefuseWhileDraining, RequestLog
 from service.observability.metrics import Metrics
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 
 class Slow:
@@ -127,7 +127,6 @@ async def test_disconnect_is_not_counted_as_shutdown() -> None:
     async with slow.client() as client:
         waiting = asyncio.create_task(client.post("/wait"))
         await slow.until_running(1)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await cancelled(waiting)
     assert (slow.failures("shutdown"), slow.failures("disconnect")) == (0, 1)
     assert slow.drain.running == 0

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from benchmarks.client import LOST, Plan, send
+from tests.support.waiting import cancelled
 
 REFUSED = "refuse me"
 
@@ -51,9 +52,7 @@ def slow_server(seconds: float) -> Iterator[str]:
         for _ in range(10):
             await asyncio.sleep(0)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
         await asyncio.sleep(0)
 
     try:

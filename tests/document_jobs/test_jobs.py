@@ -26,7 +26,7 @@ from service.state.rates import RateLimits
 from service.state.usage import UsageLedger
 from service.translation.errors import DeadlineExceeded, NotReady
 from service.translation.types import LanguagePair
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 CALLER = Caller("client", "key client", characters_per_month=100)
 
@@ -360,9 +360,7 @@ async def test_documents_being_read_count_towards_the_limit_until_cancelled(tmp_
         await asyncio.sleep(0)
         with pytest.raises(DocumentsFull):
             await b.jobs.accept(order(), b.charge())
-        for upload in uploads[:2]:
-            upload.cancel()
-        await asyncio.wait(uploads[:2])
+        await cancelled(*uploads[:2])
         gate.set()
         assert (await b.done()).state == "done"
         assert (await uploads[2]).state == "done"

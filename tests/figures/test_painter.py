@@ -11,7 +11,7 @@ from service.engine.errors import BackendFailed
 from service.figures.painter import MOST_WAITING, Painter
 from service.translation.errors import Overloaded
 from tests.figures.test_heatmap import make
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 
 @pytest.fixture
@@ -61,6 +61,5 @@ async def test_drawing_failure_raises_and_next_picture_is_drawn(painter: Painter
 async def test_next_picture_is_drawn_after_a_cancelled_one(painter: Painter) -> None:
     abandoned = asyncio.create_task(painter.heatmap(make()))
     await until(lambda: painter._helpers.processes, 0)
-    abandoned.cancel()
-    await asyncio.gather(abandoned, return_exceptions=True)
+    await cancelled(abandoned)
     assert (await painter.heatmap(make())).startswith(b"\x89PNG")

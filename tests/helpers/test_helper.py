@@ -17,7 +17,7 @@ import pytest
 
 from service.helpers.helper import HelperFailed, HelperOutOfMemory, Helpers, HelperTooSlow
 from tests.support.programs import ROOT
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import cancelled, until, wait_until
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce it")
 
@@ -74,9 +74,7 @@ async def test_one_caller_never_occupies_all_helpers() -> None:
         await until(lambda: helpers.processes, 0)
         for caller in ("other", None):
             assert await helpers.ask(b"say", b"done", caller=caller) == [b"done"]
-        for task in slow:
-            task.cancel()
-        await asyncio.wait(slow)
+        await cancelled(*slow)
         assert await helpers.ask(b"say", b"done", caller="greedy") == [b"done"]
 
 
@@ -154,8 +152,7 @@ async def test_an_oversized_answer_is_not_read() -> None:
 async def test_cancelling_a_call_kills_its_helper() -> None:
     async with replacing() as (helpers, _):
         asked = await asleep(helpers)
-        asked.cancel()
-        await asyncio.wait([asked])
+        await cancelled(asked)
         assert asked.cancelled()
 
 

@@ -46,7 +46,7 @@ from tests.support.shouting import (
     put_bundle,
     shouting,
 )
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 SETTINGS = Settings()
 TOKENIZER = ByteTokenizer()
@@ -183,8 +183,7 @@ async def test_bundle_opened_after_cancellation_is_closed() -> None:
     opened = Slow(with_examples())
     loading = asyncio.create_task(load(opened))
     await asyncio.sleep(0.01)
-    loading.cancel()
-    await asyncio.gather(loading, return_exceptions=True)
+    await cancelled(loading)
     gate.set()
     async with asyncio.timeout(5):
         await until(lambda: opened.backend.closed)

@@ -16,7 +16,7 @@ from service.observability.metrics import Metrics
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 NEVER, AT_ONCE = 0, 0.001
 
@@ -128,8 +128,7 @@ async def test_cancelled_call_does_not_stop_the_reload(tmp_path: Path) -> None:
         put_bundle(tmp_path, "a")
         waiting = asyncio.create_task(watched.reloader.reload())
         await until(lambda: watched.tried == ["a"])
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await cancelled(waiting)
         watched.gate.set()
         await until(lambda: watched.value("nmt_reloads_total", outcome="changed") == 1)
         assert watched.names() == ["a"]

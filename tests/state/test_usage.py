@@ -15,6 +15,7 @@ from service.state.errors import QuotaExceeded, StateFailed
 from service.state.usage import UsageLedger
 from tests.state.clocks import Clock, run
 from tests.support.raising import raiser
+from tests.support.waiting import cancelled
 
 CALLERS = st.sampled_from([None, "ann", "bob"])
 
@@ -54,8 +55,7 @@ async def test_failed_work_is_not_charged_and_releases_its_quota(database: Datab
             raise WorkFailed
     work = asyncio.create_task(hang(ledger))
     await asyncio.sleep(0)
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
+    await cancelled(work)
     assert await used(ledger, "ann") == (0, 0)
     await charge(ledger, "ann", 10, quota=10)
     assert await used(ledger, "ann") == (10, 0)

@@ -1,10 +1,11 @@
-"""Waits for a condition, and fails the test if it does not come to hold."""
+"""Waits for a condition, which fails the test if it does not come to hold, or for tasks to end."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 PATIENCE_SECONDS = 120.0
 
@@ -21,3 +22,10 @@ def wait_until(holds: Callable[[], object], pause: float = 0.02) -> None:
     while not holds():
         assert time.monotonic() < deadline, "the condition does not come to hold"
         time.sleep(pause)
+
+
+async def cancelled(*tasks: asyncio.Future[Any]) -> None:
+    """Cancels tasks and waits for their ends, whatever these are."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -29,6 +29,7 @@ from tests.support import nvml
 from tests.support.programs import ROOT
 from tests.support.server import Server, running
 from tests.support.shouting import put_broken_bundle
+from tests.support.waiting import cancelled
 from tests.support.watching import PROMETHEUS, PanelQuery, operands, queries, rules, variables
 
 pytestmark = [
@@ -229,9 +230,7 @@ async def overfill(client: httpx.AsyncClient, sentence: str) -> None:
         refused = any(task.result() == [503] for task in done)
     assert refused, "no request was refused"
     assert left
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await cancelled(*left)
 
 
 async def translate(client: httpx.AsyncClient, texts: list[str]) -> list[int]:

@@ -13,7 +13,7 @@ from service.runtime.backend import AttentionMaps
 from service.translation.attention_reader import AttentionReader, TargetTooLong
 from tests.support.scripted import ScriptedAttention
 from tests.support.shouting import BOS, EOS, shouting
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 LIMITS = SentenceLimits(source_length=4, target_length=3)
 SOURCE, TARGET = (101, EOS), (69,)
@@ -118,8 +118,7 @@ async def test_cancelled_read_is_removed_from_the_queue(
     first = asyncio.create_task(reader.read(SOURCE, TARGET))
     second = asyncio.create_task(reader.read(SOURCE, ()))
     await asyncio.sleep(0.01)
-    second.cancel()
-    await asyncio.gather(second, return_exceptions=True)
+    await cancelled(second)
     model.gate.set()
     await first
     await reader.read(SOURCE, TARGET)

@@ -33,7 +33,7 @@ from service.translation.store import TranslationStore, UnknownTranslation
 from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
 from tests.support.scripted import log_softmax
 from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 TOKENIZER = ByteTokenizer()
 DE_EN = LanguagePair("de", "en")
@@ -166,8 +166,7 @@ async def test_cancelled_search_leaves_the_engine(
         (engine,) = directed.model.engine._general
         searching = asyncio.create_task(inspector.search(Place(kept)))
         await until(lambda: engine.load, 0)
-        searching.cancel()
-        await asyncio.gather(searching, return_exceptions=True)
+        await cancelled(searching)
         assert engine.load == 0
 
 

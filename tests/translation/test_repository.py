@@ -16,7 +16,7 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import LanguagePair
 from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 DE_EN = LanguagePair("de", "en")
 
@@ -210,8 +210,7 @@ async def test_cancelled_reload_closes_the_models_it_loaded(tmp_path: Path) -> N
     repository = ModelRepository(lambda: discover(tmp_path), load)
     reload = asyncio.create_task(repository.reload())
     await until(lambda: loaded)
-    reload.cancel()
-    await asyncio.gather(reload, return_exceptions=True)
+    await cancelled(reload)
     assert not loaded[0].engine.alive
 
 

@@ -33,7 +33,7 @@ from tests.support.offering import offering, translator_of
 from tests.support.raising import raiser
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 DE_EN = LanguagePair("de", "en")
 
@@ -146,8 +146,7 @@ async def test_wide_beams_and_minimum_lengths_count_as_more_tokens() -> None:
             task = asyncio.create_task(translator.translate(asked))
             await until(lambda: translator.in_flight)
             assert translator.in_flight == tokens
-            task.cancel()
-            await asyncio.wait([task])
+            await cancelled(task)
         with pytest.raises(TextTooLarge, match="counts as 104 tokens; at most 100"):
             await translator.translate(request("a" * 51, beam_size=4))
         backend.gate.set()
@@ -165,8 +164,7 @@ async def test_single_sentence_is_not_delayed_by_a_large_request() -> None:
         # sentence is admitted.
         assert len(backend.batch_sizes) - before <= 4 * len("satz 1024")
         assert not large.done()
-        large.cancel()
-        await asyncio.wait([large])
+        await cancelled(large)
 
 
 async def test_cancelled_request_releases_its_tokens_and_slots() -> None:
@@ -174,8 +172,7 @@ async def test_cancelled_request_releases_its_tokens_and_slots() -> None:
     async with translating(backend) as translator:
         abandoned = asyncio.create_task(translator.translate(request("a" * 60 + "\nb")))
         await until(lambda: translator.in_flight >= 2)
-        abandoned.cancel()
-        await asyncio.gather(abandoned, return_exceptions=True)
+        await cancelled(abandoned)
         assert translator.in_flight == 0
         backend.gate.set()
         await translator.translate(request("b"))
@@ -189,7 +186,7 @@ async def test_requests_leave_nothing_to_the_garbage_collector() -> None:
         sentences = request("a\nb c\nd")
         await translator.translate(sentences)
 
-        async def cancelled() -> None:
+        async def leave() -> None:
             abandoned = asyncio.create_task(translator.translate(sentences))
             await until(lambda: translator.in_flight)
             abandoned.cancel()
@@ -208,7 +205,7 @@ async def test_requests_leave_nothing_to_the_garbage_collector() -> None:
             await translator.translate(sentences)
         backend.gate.clear()
         with without_cycles():
-            await cancelled()
+            await leave()
         with without_cycles():
             await closed()
         with without_cycles(), suppress(DeadlineExceeded):
@@ -385,8 +382,7 @@ async def test_closing_a_stream_releases_its_tokens() -> None:
         stream = translator.stream(request("a" * 60))
         waiting = asyncio.ensure_future(anext(stream))
         await until(lambda: translator.in_flight)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await cancelled(waiting)
         await stream.aclose()
         assert translator.in_flight == 0
         backend.gate.set()

@@ -65,6 +65,14 @@ def _fetched(content_type: str, body: str) -> tuple[Exchange, Exchange]:
     )
 
 
+_OWN = "/v3/glossaries/{glossary}"
+_PAIR = "?source_lang=de&target_lang=en"
+
+
+def _replaced(content_type: str, body: str) -> Exchange:
+    return Exchange("PUT", f"{_OWN}/dictionaries", content_type, body, reads=_DICTIONARY)
+
+
 def _made(path: str, content_type: str, body: str, reads: Any = _GLOSSARY) -> Exchange:
     return Exchange("POST", path, content_type, body, status=201, reads=reads, keeps=_KEEP_GLOSSARY)
 
@@ -128,35 +136,20 @@ JAVA = (
         "&dictionaries%5B1%5D.entries=dog%09Hund&dictionaries%5B1%5D.entries_format=tsv",
         reads={"glossary_id": str, "creation_time": datetime, "dictionaries": [{"entry_count": 1}]},
     ),
-    Exchange(
-        "DELETE",
-        "/v3/glossaries/{glossary}/dictionaries?source_lang=en&target_lang=de",
-        FORM,
-        status=204,
-    ),
-    Exchange(
-        "PUT",
-        "/v3/glossaries/{glossary}/dictionaries",
-        FORM,
-        "source_lang=de&target_lang=en&entries=Hund%09puppy&entries_format=tsv",
-        reads=_DICTIONARY,
-    ),
-    Exchange("PATCH", "/v3/glossaries/{glossary}", FORM, "name=Haus+%26+Hof", reads=_MULTILINGUAL),
+    Exchange("DELETE", f"{_OWN}/dictionaries?source_lang=en&target_lang=de", FORM, status=204),
+    _replaced(FORM, "source_lang=de&target_lang=en&entries=Hund%09puppy&entries_format=tsv"),
+    Exchange("PATCH", _OWN, FORM, "name=Haus+%26+Hof", reads=_MULTILINGUAL),
     Exchange(
         "PATCH",
-        "/v3/glossaries/{glossary}",
+        _OWN,
         FORM,
         "dictionaries%5B0%5D.source_lang=de&dictionaries%5B0%5D.target_lang=en"
         "&dictionaries%5B0%5D.entries=Katze%2Ccat&dictionaries%5B0%5D.entries_format=csv",
         reads={"name": "Haus & Hof", "dictionaries": [{"entry_count": 2}]},
     ),
-    Exchange(
-        "GET",
-        "/v3/glossaries/{glossary}/entries?source_lang=de&target_lang=en",
-        reads=_ENTRIES,
-    ),
+    Exchange("GET", f"{_OWN}/entries{_PAIR}", reads=_ENTRIES),
     Exchange("GET", "/v3/glossaries", reads={"glossaries": [_MULTILINGUAL]}),
-    Exchange("DELETE", "/v3/glossaries/{glossary}", FORM, status=204),
+    Exchange("DELETE", _OWN, FORM, status=204),
 )
 
 _DOTNET_NAMES = (
@@ -202,27 +195,12 @@ DOTNET = (
         "&dictionaries%5B0%5D.entries=Hund%2Cdog&dictionaries%5B0%5D.entries_format=csv&name=Tiere",
         reads=_MULTILINGUAL,
     ),
-    Exchange(
-        "PUT",
-        "/v3/glossaries/{glossary}/dictionaries",
-        FORM,
-        "source_lang=de&target_lang=en&entries_format=tsv&entries=Hund%09puppy",
-        reads=_DICTIONARY,
-    ),
-    Exchange("PATCH", "/v3/glossaries/{glossary}", FORM, "name=Haus", reads=_MULTILINGUAL),
-    Exchange("GET", "/v3/glossaries/{glossary}", accept=JSON, reads=_MULTILINGUAL),
-    Exchange(
-        "GET",
-        "/v3/glossaries/{glossary}/entries?source_lang=de&target_lang=en",
-        accept=JSON,
-        reads=_ENTRIES,
-    ),
-    Exchange(
-        "DELETE",
-        "/v3/glossaries/{glossary}/dictionaries?source_lang=de&target_lang=en",
-        status=204,
-    ),
-    Exchange("DELETE", "/v3/glossaries/{glossary}", status=204),
+    _replaced(FORM, "source_lang=de&target_lang=en&entries_format=tsv&entries=Hund%09puppy"),
+    Exchange("PATCH", _OWN, FORM, "name=Haus", reads=_MULTILINGUAL),
+    Exchange("GET", _OWN, accept=JSON, reads=_MULTILINGUAL),
+    Exchange("GET", f"{_OWN}/entries{_PAIR}", accept=JSON, reads=_ENTRIES),
+    Exchange("DELETE", f"{_OWN}/dictionaries{_PAIR}", status=204),
+    Exchange("DELETE", _OWN, status=204),
 )
 
 _BRIEF = f'{DISPOSITION}"file"; filename="brief.txt"'
@@ -269,18 +247,13 @@ PHP = (
         r'"entries_format":"csv","entries":"Hund,dog"}]}',
         reads=_MULTILINGUAL,
     ),
-    Exchange("PATCH", "/v3/glossaries/{glossary}", JSON, '{"name":"Haus"}', reads=_MULTILINGUAL),
-    Exchange(
-        "PUT",
-        "/v3/glossaries/{glossary}/dictionaries",
+    Exchange("PATCH", _OWN, JSON, '{"name":"Haus"}', reads=_MULTILINGUAL),
+    _replaced(
         JSON,
         r'{"source_lang":"de","target_lang":"en","entries":"Hund\tpuppy","entries_format":"tsv"}',
-        reads=_DICTIONARY,
     ),
-    Exchange(
-        "GET", "/v3/glossaries/{glossary}/entries?source_lang=de&target_lang=en", reads=_ENTRIES
-    ),
-    Exchange("DELETE", "/v3/glossaries/{glossary}", status=204),
+    Exchange("GET", f"{_OWN}/entries{_PAIR}", reads=_ENTRIES),
+    Exchange("DELETE", _OWN, status=204),
 )
 
 _RUBY_DOCUMENT = multipart(

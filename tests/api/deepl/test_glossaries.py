@@ -40,6 +40,14 @@ async def created(client: httpx.AsyncClient, **fields: Any) -> str:
     return identifier
 
 
+async def made(client: httpx.AsyncClient, **sent: Any) -> tuple[dict[str, Any], str]:
+    """A glossary of several languages, and its path."""
+    response = await client.post("/v3/glossaries", **sent)
+    assert response.status_code == 201, response.text
+    glossary: dict[str, Any] = response.json()
+    return glossary, f"/v3/glossaries/{glossary['glossary_id']}"
+
+
 async def translated(client: httpx.AsyncClient, text: str, **fields: Any) -> str:
     body = {"text": [text], "source_lang": "DE", "target_lang": "EN-US"} | fields
     found: str = (await answered(client.post("/v2/translate", json=body)))["translations"][0][
@@ -171,10 +179,8 @@ async def test_glossaries_of_another_key_are_hidden(settings: Settings, keys: Ke
 async def test_a_glossary_of_several_languages_is_made_changed_and_deleted(
     client: httpx.AsyncClient,
 ) -> None:
-    made = await client.post("/v3/glossaries", json=BOTH)
-    assert made.status_code == 201, made.text
-    path = f"/v3/glossaries/{made.json()['glossary_id']}"
-    counts = {(d["source_lang"], d["entry_count"]) for d in made.json()["dictionaries"]}
+    glossary, path = await made(client, json=BOTH)
+    counts = {(d["source_lang"], d["entry_count"]) for d in glossary["dictionaries"]}
     assert counts == {("de", 1), ("en", 1)}
 
     changed = await client.patch(path, json={"name": "renamed", "dictionaries": [MORE]})
@@ -195,7 +201,7 @@ async def test_a_glossary_of_several_languages_is_made_changed_and_deleted(
 async def test_a_glossary_of_several_languages_is_applied_by_pair(
     client: httpx.AsyncClient,
 ) -> None:
-    identifier = (await client.post("/v3/glossaries", json=BOTH)).json()["glossary_id"]
+    identifier = (await made(client, json=BOTH))[0]["glossary_id"]
     assert "LAWN" in await translated(client, "die wiese", glossary_id=identifier)
     back = {"source_lang": "EN", "target_lang": "DE", "glossary_id": identifier}
     assert "RASEN" in await translated(client, "the lawn", **back)
@@ -209,11 +215,9 @@ async def test_a_glossary_of_several_languages_is_applied_by_pair(
 async def test_glossary_without_dictionaries_is_made_and_gets_them_later(
     client: httpx.AsyncClient, form: dict[str, Any]
 ) -> None:
-    made = await client.post("/v3/glossaries", **form)
-    assert made.status_code == 201
-    assert made.json()["dictionaries"] == []
-    path = f"/v3/glossaries/{made.json()['glossary_id']}"
-    assert (await client.get(path)).json() == made.json()
+    glossary, path = await made(client, **form)
+    assert glossary["dictionaries"] == []
+    assert (await client.get(path)).json() == glossary
     assert (await client.get("/v2/glossaries")).json()["glossaries"] == []
     assert (await client.put(f"{path}/dictionaries", json=DICTIONARY)).status_code == 200
     assert len((await client.get(path)).json()["dictionaries"]) == 1
@@ -230,11 +234,8 @@ def as_form(fields: dict[str, Any]) -> dict[str, str]:
 async def test_form_with_bracketed_names_makes_and_changes_a_glossary(
     client: httpx.AsyncClient,
 ) -> None:
-    made = await client.post("/v3/glossaries", data=as_form(BOTH))
-    assert made.status_code == 201, made.text
-    as_json = (await client.post("/v3/glossaries", json=BOTH)).json()
-    assert made.json()["dictionaries"] == as_json["dictionaries"]
-    path = f"/v3/glossaries/{made.json()['glossary_id']}"
+    glossary, path = await made(client, data=as_form(BOTH))
+    assert glossary["dictionaries"] == (await made(client, json=BOTH))[0]["dictionaries"]
     change = {"name": "renamed", "dictionaries": [MORE]}
     changed = (await client.patch(path, data=as_form(change))).json()
     assert changed["name"] == "renamed"
@@ -247,8 +248,7 @@ async def test_dictionaries_keep_the_order_in_which_they_were_made(
     client: httpx.AsyncClient,
 ) -> None:
     back = {"name": "x", "dictionaries": [BACK, DICTIONARY]}
-    made = (await client.post("/v3/glossaries", json=back)).json()
-    assert [d["source_lang"] for d in made["dictionaries"]] == ["en", "de"]
-    path = f"/v3/glossaries/{made['glossary_id']}"
+    glossary, path = await made(client, json=back)
+    assert [d["source_lang"] for d in glossary["dictionaries"]] == ["en", "de"]
     await client.put(f"{path}/dictionaries", json=back["dictionaries"][0])
-    assert (await client.get(path)).json()["dictionaries"] == made["dictionaries"]
+    assert (await client.get(path)).json()["dictionaries"] == glossary["dictionaries"]
