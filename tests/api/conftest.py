@@ -10,7 +10,7 @@ import pytest
 
 from service.bootstrap import Service, running
 from service.settings import Settings
-from tests.support.asgi import client_of
+from tests.support.asgi import client_of, connected
 from tests.support.loop_monitor import responsive_loop
 from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
 
@@ -45,4 +45,10 @@ async def service(settings: Settings) -> AsyncIterator[Service]:
 @pytest.fixture
 async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(service.app) as client:
+        yield client
+
+
+@pytest.fixture
+async def suggesting(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    async with connected(settings, suggestions=True) as client:
         yield client

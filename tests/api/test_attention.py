@@ -11,13 +11,12 @@ from service.api.errors import headers_of, refusal_of
 from service.bootstrap import Service
 from service.runtime.backend import AttentionMaps
 from service.settings import Settings
-from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
 from service.translation.attention_reader import AttentionReader, TargetTooLong
 from service.translation.inspection import ModelGone
 from service.translation.store import UnknownTranslation
 from tests.api.answers import as_ascii_json, refused
 from tests.support.asgi import connected
+from tests.support.keys import add_key
 
 DE_EN = {"source": "de", "target": "en"}
 PAIR = {**DE_EN, "source_text": "ja, das", "target_text": "JA, DAS"}
@@ -380,8 +379,7 @@ async def test_openapi_document_describes_the_attention_routes(client: httpx.Asy
 async def test_requests_about_a_kept_translation_need_a_required_key(
     settings: Settings, path: str
 ) -> None:
-    async with Database(settings.state / FILE_NAME) as database:
-        key = await KeyStore(database).add("client")
+    key = await add_key(settings.state, "client")
     async with connected(settings, api_keys="required") as client:
         body = {"q": "ja, das", "attention": True, "api_key": key, **DE_EN}
         kept = (await client.post("/translate", json=body)).json()["id"]

@@ -1,28 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import httpx
 import pytest
 
-from service.settings import Settings
 from tests.api.answers import refused
-from tests.support.asgi import connected
 
 SUGGESTION = {"q": "Ein Hund.", "s": "A dog.", "source": "de", "target": "en"}
 
 
-@pytest.fixture
-async def collecting(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    async with connected(settings, suggestions=True) as client:
-        yield client
-
-
-async def test_suggestion_is_accepted_where_enabled(collecting: httpx.AsyncClient) -> None:
+async def test_suggestion_is_accepted_where_enabled(suggesting: httpx.AsyncClient) -> None:
     for sent in ({"json": SUGGESTION}, {"data": SUGGESTION}):
-        response = await collecting.post("/suggest", **sent)  # type: ignore[arg-type]
+        response = await suggesting.post("/suggest", **sent)  # type: ignore[arg-type]
         assert (response.status_code, response.json()) == (200, {"success": True})
-    assert (await collecting.get("/frontend/settings")).json()["suggestions"] is True
+    assert (await suggesting.get("/frontend/settings")).json()["suggestions"] is True
 
 
 async def test_suggestions_are_disabled_by_default(client: httpx.AsyncClient) -> None:
@@ -41,7 +31,7 @@ async def test_suggestions_are_disabled_by_default(client: httpx.AsyncClient) ->
     ],
 )
 async def test_invalid_suggestion_is_refused(
-    collecting: httpx.AsyncClient, wrong: dict[str, str], error: str
+    suggesting: httpx.AsyncClient, wrong: dict[str, str], error: str
 ) -> None:
-    message = await refused(collecting.post("/suggest", json={**SUGGESTION, **wrong}))
+    message = await refused(suggesting.post("/suggest", json={**SUGGESTION, **wrong}))
     assert message.startswith(error)

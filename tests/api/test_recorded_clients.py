@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
-from service.settings import Settings
 from tests.api.clients import deepl, libretranslate
 from tests.api.clients.exchanges import Exchange, assert_read
-from tests.support.asgi import connected
 
 _CLIENTS = [
     pytest.param(exchanges, id=f"{api}-{language}")
     for api, clients in (("deepl", deepl.CLIENTS), ("libretranslate", libretranslate.CLIENTS))
     for language, exchanges in clients.items()
 ]
-
-
-@pytest.fixture
-async def suggesting(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    async with connected(settings, suggestions=True) as client:
-        yield client
 
 
 async def _answer(

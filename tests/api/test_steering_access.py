@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from service.settings import Settings
-from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
 from tests.api.answers import refused
 from tests.support.asgi import connected
+from tests.support.keys import add_key
 
 DE_EN = {"source": "de", "target": "en"}
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
@@ -47,8 +46,8 @@ async def test_rate_limit_counts_them(settings: Settings, path: str, body: dict[
 async def test_quota_counts_the_text_and_no_failed_request(
     settings: Settings, path: str, body: dict[str, Any]
 ) -> None:
-    async with Database(settings.state / FILE_NAME) as database:
-        body = {**body, "api_key": await KeyStore(database).add("client", characters_per_month=9)}
+    key = await add_key(settings.state, "client", characters_per_month=9)
+    body = {**body, "api_key": key}
     async with connected(settings, api_keys="optional") as client:
         refused = await client.post(path, json={**body, "target": "xx"})
         assert refused.status_code == 400

@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from dragoman import AccessDenied, AsyncClient, Client, Overloaded, QuotaSpent, Retries, TooLarge
-from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
+from tests.support.keys import add_key
 from tests.support.server import Server, running
 from tests.support.shouting import put_bundle
 from tests.support.waiting import wait_until
@@ -128,17 +127,11 @@ def test_too_large_text_raises_too_large(slow: Server) -> None:
         client.translate("a" * 2000, source="de", target="en")
 
 
-async def add_keys(state: Path) -> None:
-    async with Database(state / FILE_NAME) as database:
-        keys = KeyStore(database)
-        await keys.add("tester", "a-key")
-        await keys.add("poor", "poor", characters_per_month=10)
-
-
 def test_valid_key_is_accepted_and_missing_key_is_named(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    asyncio.run(add_keys(state))
+    asyncio.run(add_key(state, "tester", "a-key"))
+    asyncio.run(add_key(state, "poor", "poor", characters_per_month=10))
     with running(bundles_in(tmp_path), api_keys="required", state=state) as server:
 
         def ask(key: str | None) -> str:

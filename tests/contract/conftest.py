@@ -10,27 +10,19 @@ import httpx
 import pytest
 
 from benchmarks.server import serving
-from service.settings import Settings
-from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
+from tests.support.keys import add_key
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
 KEY = "a-key"
 POOR = "a-key-with-little-left"
 
 
-async def _add_keys(state: Path) -> None:
-    async with Database(state / FILE_NAME) as database:
-        keys = KeyStore(database)
-        await keys.add("tester", KEY)
-        await keys.add("poor", POOR, characters_per_month=60)
-
-
 @pytest.fixture(scope="session")
 def deepl_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = Settings(state=tmp_path_factory.mktemp("state"))
-    asyncio.run(_add_keys(settings.state))
-    with serving(BUNDLES, SLOTS="16", STATE=str(settings.state), API_KEYS="required") as (url, _):
+    state = tmp_path_factory.mktemp("state")
+    asyncio.run(add_key(state, "tester", KEY))
+    asyncio.run(add_key(state, "poor", POOR, characters_per_month=60))
+    with serving(BUNDLES, SLOTS="16", STATE=str(state), API_KEYS="required") as (url, _):
         yield url
 
 

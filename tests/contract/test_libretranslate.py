@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,7 @@ from deep_translator.exceptions import AuthorizationException, ServerException
 from libretranslatepy import LibreTranslateAPI
 
 from benchmarks.server import serving
-from service.settings import Settings
-from tests.contract.keys import add_key
+from tests.support.keys import add_key
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
 GERMAN = "Ein Hund läuft durch den Schnee."
@@ -39,13 +39,8 @@ def client(url: str) -> Iterator[httpx.Client]:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service that requires keys; ``a-key`` is valid."""
     state = tmp_path_factory.mktemp("guarded")
-    add_key(Settings(state=state), "tester", "a-key")
-    with serving(
-        BUNDLES,
-        SLOTS="16",
-        STATE=str(state),
-        API_KEYS="required",
-    ) as (url, _):
+    asyncio.run(add_key(state, "tester", "a-key"))
+    with serving(BUNDLES, SLOTS="16", STATE=str(state), API_KEYS="required") as (url, _):
         yield url
 
 

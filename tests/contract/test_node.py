@@ -15,9 +15,7 @@ import httpx
 import pytest
 
 from benchmarks.server import serving
-from service.settings import Settings
-from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
+from tests.support.keys import add_key
 from tests.support.programs import output_of
 
 HERE = Path(__file__).parent
@@ -48,16 +46,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = Settings(state=tmp_path_factory.mktemp("state"))
-
-    async def add_key() -> None:
-        async with Database(settings.state / FILE_NAME) as database:
-            await KeyStore(database).add("tester", KEY)
-
-    asyncio.run(add_key())
+    state = tmp_path_factory.mktemp("state")
+    asyncio.run(add_key(state, "tester", KEY))
     # The admin key is also that of a caller, because a generated client has one key for all.
     keys = {"API_KEYS": "required", "ADMIN_KEY": KEY}
-    with serving(BUNDLES, STATE=str(settings.state), SUGGESTIONS="true", **keys) as (url, _):
+    with serving(BUNDLES, STATE=str(state), SUGGESTIONS="true", **keys) as (url, _):
         yield url
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
@@ -10,8 +11,7 @@ import httpx
 import pytest
 
 from benchmarks.server import serving
-from service.settings import Settings
-from tests.contract.keys import add_key
+from tests.support.keys import add_key
 from tests.support.programs import ROOT, python
 
 BUNDLES = ROOT / "bundles"
@@ -53,7 +53,7 @@ def test_thousands_of_requests_are_answered_as_documented(tmp_path: Path) -> Non
 
 
 def test_keys_are_needed_on_the_operations_that_document_them(tmp_path: Path) -> None:
-    add_key(Settings(state=tmp_path), "tester", KEY)
+    asyncio.run(add_key(tmp_path, "tester", KEY))
     settings = {"STATE": str(tmp_path), "API_KEYS": "required", "ADMIN_KEY": ADMIN_KEY}
     with serving(BUNDLES, SLOTS="16", SUGGESTIONS="true", **settings) as (url, _):
         document = httpx.get(f"{url}/openapi.json").json()

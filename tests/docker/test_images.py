@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,7 +16,7 @@ from tests.docker import containers
 from tests.docker.containers import Builder, Container, Image
 from tests.support.checkpoints import write_marian
 from tests.support.hub import running_hub
-from tests.support.programs import ROOT
+from tests.support.programs import ROOT, free_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,12 +68,6 @@ def service(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with containers.running(image, log, DRAGOMAN_PORT=str(free_port())) as container:
         wait(container, "/readyz", 200)
         yield container
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def address(container: Container) -> str:

@@ -6,27 +6,20 @@ Tags are bytes that never occur in UTF-8, so that a tag in a text would be visib
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
 from models.bundle.manifest import Direction, Manifest
 from models.bundle.tokenizer import Span
-from service.engine.types import MOST_ALTERNATIVES
-from service.loading.loader import ModelObserver
 from service.runtime.backend import FloatArray
-from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
-from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import (
     BOS,
     EOS,
     ByteTokenizer,
-    make_limits,
+    load_shouting,
     make_manifest,
-    make_model,
     shouting,
 )
 
@@ -65,17 +58,8 @@ def two_directions() -> Manifest:
     )
 
 
-async def load_directed(
-    path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
-) -> LoadedModel:
-    """Replaces ``service.loading.loader.load_model``; a bundle of one direction upper-cases."""
-    manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
-    script = directed if len(manifest.directions) > 1 else shouting
-    backend = ScriptedBackend(
-        script, make_limits(settings.slots or 8, max(settings.max_beam_size, MOST_ALTERNATIVES))
-    )
-    observer = observer_for(manifest.name)
-    return await make_model(manifest, backend, observer, settings.result_megabytes << 20)
+load_directed = partial(load_shouting, several=directed)
+"""Replaces ``service.loading.loader.load_model``; a bundle of one direction upper-cases."""
 
 
 class ShiftedTokenizer(ByteTokenizer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,3 +23,9 @@ def output_of(program: str, *arguments: str, cwd: Path = ROOT, **options: Any) -
 def python(*arguments: str, **options: Any) -> str:
     """What the interpreter of the tests prints for arguments."""
     return output_of(sys.executable, *arguments, **options)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

@@ -182,12 +182,19 @@ def make_limits(slots: int = 8, rows_per_slot: int = 4) -> Limits:
 
 
 async def load_shouting(
-    path: Path, settings: Settings, observer_for: Callable[[str], ModelObserver]
+    path: Path,
+    settings: Settings,
+    observer_for: Callable[[str], ModelObserver],
+    several: Script | None = None,
 ) -> LoadedModel:
-    """Replaces ``service.loading.loader.load_model``: uses the manifest, but no weights."""
+    """Replaces ``service.loading.loader.load_model``: uses the manifest, but no weights.
+
+    ``several`` is the model of a bundle of several directions.
+    """
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
+    script = several if several and len(manifest.directions) > 1 else shouting
     limits = make_limits(settings.slots or 8, max(settings.max_beam_size, MOST_ALTERNATIVES))
-    backend = ScriptedBackend(shouting, limits)
+    backend = ScriptedBackend(script, limits)
     observer = observer_for(manifest.name)
     return await make_model(manifest, backend, observer, settings.result_megabytes << 20)
 

@@ -26,8 +26,6 @@ from typing import Any
 import httpx
 import pytest
 
-from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
 from tests.support.books import (
     Books,
     accepted,
@@ -36,6 +34,7 @@ from tests.support.books import (
     read_books,
     series,
 )
+from tests.support.keys import add_key
 from tests.support.programs import ROOT
 from tests.support.server import Server, running
 from tests.support.shouting import put_broken_bundle, put_bundle
@@ -97,7 +96,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     bundles, trouble = directory / "bundles", directory / "trouble"
     for pair in ("de-en", "en-de", "en-fr"):
         _put(bundles, pair)
-    asyncio.run(_add_key(directory / "state"))
+    asyncio.run(add_key(directory / "state", "friend", KEY))
     settings: dict[str, Any] = {
         "slots": SLOTS,
         "max_queue_tokens": CAPACITY,
@@ -197,11 +196,6 @@ class Operator:
                 # Each answer keeps the event loop from the engine.
                 time.sleep(0.1)
         return answer.result(), most
-
-
-async def _add_key(state: Path) -> None:
-    async with Database(state / FILE_NAME) as database:
-        await KeyStore(database).add("friend", KEY)
 
 
 def _start_clients(server: Server) -> subprocess.Popen[bytes]:

@@ -6,17 +6,15 @@ Each is bounded: it sends a fixed number of requests, or is stopped by its calle
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import random
-import zipfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import docx
 
-from tests.documents.word import NAMESPACES, entries, saved
+from tests.documents.word import NAMESPACES, entries, saved, zip_of
 from tests.system.chaos.wire import Connection, Request
 from tests.system.hostile.target import Target, as_json, form, translate, upload
 
@@ -328,19 +326,11 @@ for _name, _make in (
 
 
 # Documents and archives.
-def _zipped(entries: Iterable[tuple[str, bytes]]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in entries:
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
 def _docx(body: str, first: str = "") -> bytes:
     """A Word file with this body, and XML before its root."""
     document = f"{first}<w:document {NAMESPACES}><w:body>{body}</w:body></w:document>"
     parts = entries(saved(docx.Document())) | {"word/document.xml": document.encode()}
-    return _zipped(parts.items())
+    return zip_of(**parts)
 
 
 for _filename, _name, _content in (
@@ -353,8 +343,8 @@ for _filename, _name, _content in (
         "1 MB of link definitions",
         lambda: b"".join(b"[a%d]: x\n" % n for n in range(90_000)),
     ),
-    ("a.docx", "zip bomb of 250 MB", lambda: _zipped([("word/document.xml", bytes(250 << 20))])),
-    ("a.docx", "20,000 entries", lambda: _zipped((f"e{n}", b"") for n in range(20_000))),
+    ("a.docx", "zip bomb of 250 MB", lambda: zip_of(**{"word/document.xml": bytes(250 << 20)})),
+    ("a.docx", "20,000 entries", lambda: zip_of(**{f"e{n}": b"" for n in range(20_000)})),
     (
         "a.docx",
         "200,000 runs",

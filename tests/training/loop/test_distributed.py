@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.programs import python
+from tests.support.programs import free_port, python
 from tests.support.tiny_training import (
     events,
     run_on,
@@ -46,13 +45,6 @@ def train(recipe: Recipe, path: Path, rank: int, port: int) -> None:
         Trainer(recipe, RunDirectory(path), CPU, world=world).train()
     finally:
         leave(world)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def train_by_two(context: ForkServerContext, recipe: Recipe, run: RunDirectory) -> None:
