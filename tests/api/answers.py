@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+DE_EN = {"source": "de", "target": "en"}
 JSON = {"content-type": "application/json"}
 
 

@@ -12,12 +12,11 @@ from service.settings import Settings
 from service.translation.text_reader import TextReader
 from service.translation.types import Detection
 from tests.api import answers
-from tests.api.answers import answered, as_ascii_json
+from tests.api.answers import DE_EN, answered, as_ascii_json
 from tests.support.asgi import connected
 from tests.support.shouting import load_shouting, put_bundle
 
 pytestmark = pytest.mark.anyio
-DE_EN = {"source": "de", "target": "en"}
 
 
 async def found(client: httpx.AsyncClient, **fields: Any) -> Any:

@@ -14,11 +14,10 @@ from service.settings import Settings
 from service.translation.attention_reader import AttentionReader, TargetTooLong
 from service.translation.inspection import ModelGone
 from service.translation.store import UnknownTranslation
-from tests.api.answers import as_ascii_json, refused
+from tests.api.answers import DE_EN, as_ascii_json, refused
 from tests.support.asgi import connected
 from tests.support.keys import add_key
 
-DE_EN = {"source": "de", "target": "en"}
 PAIR = {**DE_EN, "source_text": "ja, das", "target_text": "JA, DAS"}
 
 

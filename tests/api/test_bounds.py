@@ -21,11 +21,10 @@ from service.api.bounds import (
     TAGS,
 )
 from service.settings import Settings
-from tests.api.answers import parts_of, refused
+from tests.api.answers import DE_EN, parts_of, refused
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 IN_TABLE = {field for bound in BOUNDS for field in bound.fields}
-DE_EN = {"source": "de", "target": "en"}
 
 
 def unbounded(name: str, schema: dict[str, Any]) -> Iterator[str]:

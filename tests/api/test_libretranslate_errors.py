@@ -9,10 +9,7 @@ from service.bootstrap import Service
 from service.translation.errors import Overloaded
 from service.translation.loaded_model import LoadedModel
 from service.translation.translator import Translator
-from tests.api.answers import JSON, as_ascii_json, refused
-
-DE_EN = {"source": "de", "target": "en"}
-
+from tests.api.answers import DE_EN, JSON, as_ascii_json, refused
 
 MISSING = "Invalid request: missing {} parameter"
 BAD = [
@@ -35,46 +32,45 @@ BAD = [
         "French (fr) is not available as a target language from German (de); "
         "on offer: English (en)",
     ),
-    ({"q": "a", **DE_EN, "format": "x" * 9999}, "x" * 40 + " format is not supported"),
-    (
-        {"q": "a", **DE_EN, "alternatives": "many"},
-        "Invalid request: alternatives parameter is not a number",
-    ),
-    (
-        {"q": "a", **DE_EN, "alternatives": -1},
-        "Invalid request: alternatives parameter must be greater than or equal to 0",
-    ),
-    (
-        {"q": "a", **DE_EN, "alternatives": 4},
-        "Invalid request: alternatives parameter must be at most 3",
-    ),
-    ({"q": "a", **DE_EN, "keep_figures": "sometimes"}, "Invalid request: keep_figures parameter"),
-    ({"q": "a", **DE_EN, "stream": "yes"}, "Invalid request: stream parameter must be a valid b"),
-    ({"q": "a", **DE_EN, "api_key": 5}, "Invalid request: api_key parameter must be a valid str"),
-    ({"q": "a", **DE_EN, "model": ""}, "Invalid request: model parameter"),
-    (
-        {"q": "a", **DE_EN, "model": "shout-en-de"},
-        "English (en) is not available as a target language from German (de) with shout-en-de",
-    ),
     ({"q": "?!", "source": "auto", "target": "zz"}, "zz is not supported"),
-    ({"q": "a", **DE_EN, "beam_size": True}, "Invalid request: beam_size parameter is not a"),
-    ({"q": "a", **DE_EN, "beam_size": 0}, "Invalid request: beam_size parameter must be greater"),
-    ({"q": "a", **DE_EN, "beam_size": 9}, "beam_size is 9; this model is loaded for at most 4"),
-    (
-        {"q": "a", **DE_EN, "beam_size": 1, "num_hypotheses": 2},
-        "num_hypotheses must not be larger than beam_size * patience",
-    ),
-    ({"q": "a", **DE_EN, "length_penalty": "long"}, "Invalid request: length_penalty parameter"),
-    ({"q": "a", **DE_EN, "length_penalty": 99}, "Invalid request: length_penalty parameter must"),
-    ({"q": "a", **DE_EN, "max_decoding_length": 0}, "Invalid request: max_decoding_length"),
     ({"q": "x" * 5001, **DE_EN}, "Invalid request: request (5001) exceeds text limit (5000)"),
     ({"q": ["a"] * 61, **DE_EN}, "Invalid request: request (61) exceeds text limit (60)"),
     ({"q": "\ud83d", **DE_EN}, "text 1 is not valid Unicode: it has a lone surrogate"),
     ({"q": ["a", "\ud83d"], **DE_EN}, "text 2 is not valid Unicode: it has a lone surrogate"),
 ]
+BAD_OPTIONS = [
+    ({"format": "x" * 9999}, "x" * 40 + " format is not supported"),
+    ({"alternatives": "many"}, "Invalid request: alternatives parameter is not a number"),
+    (
+        {"alternatives": -1},
+        "Invalid request: alternatives parameter must be greater than or equal to 0",
+    ),
+    ({"alternatives": 4}, "Invalid request: alternatives parameter must be at most 3"),
+    ({"keep_figures": "sometimes"}, "Invalid request: keep_figures parameter"),
+    ({"stream": "yes"}, "Invalid request: stream parameter must be a valid b"),
+    ({"api_key": 5}, "Invalid request: api_key parameter must be a valid str"),
+    ({"model": ""}, "Invalid request: model parameter"),
+    (
+        {"model": "shout-en-de"},
+        "English (en) is not available as a target language from German (de) with shout-en-de",
+    ),
+    ({"beam_size": True}, "Invalid request: beam_size parameter is not a"),
+    ({"beam_size": 0}, "Invalid request: beam_size parameter must be greater"),
+    ({"beam_size": 9}, "beam_size is 9; this model is loaded for at most 4"),
+    (
+        {"beam_size": 1, "num_hypotheses": 2},
+        "num_hypotheses must not be larger than beam_size * patience",
+    ),
+    ({"length_penalty": "long"}, "Invalid request: length_penalty parameter"),
+    ({"length_penalty": 99}, "Invalid request: length_penalty parameter must"),
+    ({"max_decoding_length": 0}, "Invalid request: max_decoding_length"),
+]
 
 
-@pytest.mark.parametrize(("body", "error"), BAD)
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [*BAD, *(({"q": "a", **DE_EN, **options}, error) for options, error in BAD_OPTIONS)],
+)
 async def test_invalid_request_returns_400_with_the_reason(
     client: httpx.AsyncClient, body: dict[str, Any], error: str
 ) -> None:

@@ -11,9 +11,7 @@ import pytest
 
 from service.engine.errors import BackendFailed
 from service.translation.result_cache import ResultCache
-from tests.api.answers import answered, refused
-
-DE_EN = {"source": "de", "target": "en"}
+from tests.api.answers import DE_EN, answered, refused
 
 
 async def translated(client: httpx.AsyncClient, **fields: Any) -> Any:

@@ -9,12 +9,11 @@ import pytest
 from service.bootstrap import running
 from service.documents import open_document
 from service.settings import Settings
-from tests.api.answers import answered, refused
+from tests.api.answers import DE_EN, answered, refused
 from tests.documents.test_every_format import FILES, HOSTILE, hostile
 from tests.support.asgi import client_of, connected
 from tests.support.shouting import load_shouting
 
-DE_EN = {"source": "de", "target": "en"}
 DEEPL_DE_EN = {"source_lang": "DE", "target_lang": "EN-US"}
 TEXT = "eins ist da.\r\n\r\n  zwei ist da.\n"
 

@@ -26,11 +26,9 @@ from service.api.middleware import (
 from service.bootstrap import Service
 from service.observability.metrics import Metrics
 from service.translation.types import Timing
-from tests.api.answers import refused
+from tests.api.answers import DE_EN, refused
 from tests.support.cycles import without_cycles
 from tests.support.worker_processes import WORKERS
-
-DE_EN = {"source": "de", "target": "en"}
 
 
 async def test_every_answer_carries_an_id_and_its_time(client: httpx.AsyncClient) -> None:

@@ -15,10 +15,10 @@ from service.bootstrap import Service, build, running
 from service.loading.loader import ModelObserver
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
+from tests.api.answers import DE_EN
 from tests.support.asgi import client_of
 from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
-DE_EN = {"source": "de", "target": "en"}
 OFFERED = ["shout-de-en", "shout-en-de", "shout-fr-en"]
 
 

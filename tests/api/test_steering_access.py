@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from service.settings import Settings
-from tests.api.answers import refused
+from tests.api.answers import DE_EN, refused
 from tests.support.asgi import connected
 from tests.support.keys import add_key
 
-DE_EN = {"source": "de", "target": "en"}
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("/alternatives", {"q": "zu ab", "position": 0, **DE_EN}),
     ("/translate", {"q": "zu ab", "confidence": True, **DE_EN}),
