@@ -30,9 +30,6 @@ from service.translation.unknown_tokens import spelled_out
 
 DeliverSentence = Callable[[int, int, str], None]
 """Callback for a finished sentence: text number, sentence number, translation."""
-_MOST_WITHOUT_TASKS = 64
-"""So many sentences with kept results are translated in one callback of the event loop. Their tasks
-would cost a tenth of the request (docs/log.md)."""
 Turn = AbstractAsyncContextManager[None]
 """Held from before the first sentence is queued until the last is decoded."""
 
@@ -77,23 +74,12 @@ async def run_leg(
                 tasks = [group.create_task(one(*place)) for place in places]
                 await _given()
         done = [task.result() for task in tasks]
-    elif 1 < len(places) <= _MOST_WITHOUT_TASKS and all(
-        _is_known(directed, sentence, standing) for _, _, sentence in places
-    ):
-        done = [await one(*place) for place in places]
     else:
         done = await results_of([one(*place) for place in places])
     results = iter(done)
     return [
         joined_leg(directed, text, list(islice(results, len(text.sentences)))) for text in texts
     ]
-
-
-def _is_known(directed: DirectedModel, sentence: Sentence, standing: Standing) -> bool:
-    """Whether a sentence without markup and terms has a kept result."""
-    return not (sentence.marked.marked or sentence.occurrences) and directed.model.results.keeps(
-        sentence.source_ids, sentence.options, standing.cache_scope
-    )
 
 
 async def _given() -> None:

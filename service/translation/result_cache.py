@@ -46,10 +46,6 @@ class ResultCache:
         self._bytes = 0
         self._running: dict[tuple[_Question, Priority], _Running] = {}
 
-    def keeps(self, source_ids: tuple[int, ...], options: DecodingOptions, scope: str) -> bool:
-        """Whether ``decode`` would return a kept result, at once."""
-        return (source_ids, options, scope) in self._kept
-
     async def decode(
         self,
         source_ids: tuple[int, ...],

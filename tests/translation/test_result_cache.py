@@ -60,14 +60,38 @@ async def test_identical_calls_in_flight_are_decoded_once() -> None:
 
 
 async def test_a_result_is_kept_for_its_options_and_scope_only() -> None:
+    engine, lookups = Engine(), list[Lookup]()
+    engine.go.set()
+    results = ResultCache(engine.decode, 1 << 20, lookups.append)
+    for options, scope in (
+        (GREEDY, ""),
+        (GREEDY, ""),
+        (GREEDY, "another"),
+        (DecodingOptions(beam_size=2), ""),
+    ):
+        await results.decode((1,), options, "interactive", scope=scope)
+    assert lookups == ["miss", "hit", "miss", "miss"]
+
+
+async def test_first_failure_of_a_request_cancels_its_other_sentences() -> None:
     engine = Engine()
-    results = ResultCache(engine.decode, 1 << 20)
-    async with asking(results, (1,)):
-        assert not results.keeps((1,), GREEDY, "")
+
+    async def decode(
+        source_ids: tuple[int, ...], options: DecodingOptions, origin: Origin
+    ) -> Decoded:
+        if source_ids == (0,):
+            raise BackendFailed("no")
+        return await engine.decode(source_ids, options, origin)
+
+    results = ResultCache(decode)
+    async with asking(results, (1,)) as (other,):
+        with pytest.raises(BackendFailed):
+            await results.decode_all([((n,), GREEDY) for n in (1, 2, 0, 3)], Origin())
+        await asyncio.sleep(0)
+        # The sentence that another call waits for goes on.
+        assert (engine.asked, engine.cancelled) == ([(1,), (2,), (3,)], 2)
+        assert not other.done()
         engine.go.set()
-    assert results.keeps((1,), GREEDY, "")
-    assert not results.keeps((1,), GREEDY, "another")
-    assert not results.keeps((1,), DecodingOptions(beam_size=2), "")
 
 
 async def test_decoding_continues_while_one_call_waits() -> None:

@@ -36,7 +36,6 @@ from service.api.deepl.languages import language, shown
 from service.api.metering import MeteredTranslator
 from service.api.options import DecodingParameters, Key, LanguageCode, Name
 from service.api.parameters import Fields
-from service.api.request_route import RequestRoute
 from service.api.responses import json_bytes
 from service.api.schemas import Answer, answer_of
 from service.api.short_path import ShortRequest
@@ -215,7 +214,7 @@ class TranslationsAnswer(Answer):
 def create_router(
     metered: MeteredTranslator, access: Access, repository: ModelRepository, store: GlossaryStore
 ) -> APIRouter:
-    router = APIRouter(tags=["translation"], route_class=RequestRoute)
+    router = APIRouter(tags=["translation"])
     responses = {200: answer_of(TranslationsAnswer), **answers(404, 456, 504)}
 
     @router.get(

@@ -26,7 +26,6 @@ from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
 from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name
 from service.api.parameters import ROOT, Fields, read_fields
-from service.api.request_route import RequestRoute
 from service.api.responses import json_bytes, refusals, refused
 from service.api.schemas import Answer, answer_of
 from service.api.short_path import ShortRequest
@@ -310,7 +309,7 @@ class TranslateForm:
 def create_translate_router(
     metered: MeteredTranslator, repository: ModelRepository, access: Access, store: TranslationStore
 ) -> APIRouter:
-    router = APIRouter(tags=["translation"], route_class=RequestRoute)
+    router = APIRouter(tags=["translation"])
 
     @router.post(
         "/translate",
