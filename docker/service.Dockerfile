@@ -21,11 +21,12 @@ RUN --mount=type=cache,target=/var/cache/pip \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile \
         -c requirements.lock ".[${EXTRA},tracing]" \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate
-# Remove files the image does not need: tests, samples, training tools; headers, static libraries
-# and a second compiler from CUDA's wheels. Byte-compile the remaining modules, since the file system is
+# Remove files the image does not need: tests, samples, training tools, sources in C and Cython;
+# headers, static libraries and a second compiler from CUDA's wheels. Byte-compile the remaining modules, since the file system is
 # read-only at run time.
 RUN cd /opt/dragoman/lib/python3*/site-packages \
     && find . -type d \( -name tests -o -path './nvidia/*/include' \) -prune -exec rm -r {} + \
+    && find . -type f \( -name '*.c' -o -name '*.cc' -o -name '*.h' -o -name '*.pyx' -o -name '*.pxd' \) -delete \
     && find . -path './nvidia/*' \( -name '*.a' -o -name '*.alt.so.*' \) -delete \
     && rm -r matplotlib/mpl-data/sample_data onnx/backend/test \
         onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \

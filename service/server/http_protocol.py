@@ -10,7 +10,7 @@ import sys
 from typing import Any, ClassVar, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +111,8 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._waiting: asyncio.TimerHandle | None = None
         self._active = self.loop.time()
+        self._answered: RequestResponseCycle | None = None
+        """The request that is being answered, or was last. Pipelined ones wait behind it."""
         self._in_head = True
         """Whether the first byte of a request came and its last line did not, or nothing came."""
         self._received = self._content = self._pieces = 0
@@ -165,14 +167,20 @@ class PatientProtocol(HttpToolsProtocol):
         return b"\r\n".join((*lines, b"", b""))
 
     def send_400_response(self, msg: str) -> None:
-        # The request with the invalid body may not have been answered yet, and no longer can be.
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-            if self.cycle.response_started:
-                self.transport.close()
-                return
-        super().send_400_response(msg)
+        # Requests that have not been answered yet, such as that with the invalid body, cannot be.
+        answered = self._answered
+        if answered is not None and not answered.response_complete:
+            answered.disconnected = True
+            answered.message_event.set()
+        self.pipeline.clear()
+        if answered is not None and answered.response_started and not answered.response_complete:
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

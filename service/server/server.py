@@ -70,6 +70,8 @@ def serve(
         app,
         http=protocol,
         backlog=accepts or accept_backlog(),
+        # Not whatever loop is installed: those differ in what a closed connection may be sent.
+        loop="asyncio",
         log_config=None,
         access_log=False,
         server_header=False,

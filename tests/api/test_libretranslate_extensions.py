@@ -199,7 +199,7 @@ async def test_invalid_stream_request_returns_an_error_status(client: httpx.Asyn
 async def test_failure_during_a_stream_is_its_last_event(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode = ResultCache.decode
+    decode = ResultCache.decode_all
 
     async def failing(self: ResultCache, source_ids: tuple[int, ...], *rest: Any) -> Any:
         decoded = await decode(self, source_ids, *rest)
@@ -218,13 +218,13 @@ async def test_keep_figures_reaches_the_search(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    decode = ResultCache.decode
+    decode = ResultCache.decode_all
 
-    async def noting(self: ResultCache, ids: Any, options: Any, *rest: Any) -> Any:
-        asked.append(options.all_finished)
-        return await decode(self, ids, options, *rest)
+    async def noting(self: ResultCache, sentences: Any, *rest: Any) -> Any:
+        asked.extend(options.all_finished for _, options in sentences)
+        return await decode(self, sentences, *rest)
 
-    monkeypatch.setattr(ResultCache, "decode", noting)
+    monkeypatch.setattr(ResultCache, "decode_all", noting)
     await translated(client, q="hund 1")
     await translated(client, q="hund 1", keep_figures=False)
     await translated(client, q="hund 1", return_scores=True)
