@@ -187,6 +187,7 @@ def build(
         models=repository,
         decode=metered.decode_prepared,
         around=around_answers(metrics, drain, tracing),
+        refuse_if_full=admission.refuse_if_full,
     )
     return Service(app, repository, translator, metrics, drain, reloader, decode_server, loaded)
 

@@ -109,10 +109,12 @@ class ShortPath:
         decode: Decode,
         around: Callable[[ASGIApp], ASGIApp],
         serves: Callable[[PreparedRequest], bool] = lambda _: True,
+        refuse_if_full: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``forms`` maps paths to forms. ``around`` adds the middleware of answers.
 
-        Requests that ``serves`` refuses are passed on.
+        Requests that ``serves`` refuses are passed on, and so are those of a caller for which
+        ``refuse_if_full`` raises ``Overloaded``: a full service tokenises nothing.
         """
         self._app = app
         self._forms = forms
@@ -121,6 +123,7 @@ class ShortPath:
         self._models = models
         self._decode = decode
         self._serves = serves
+        self._refuse_if_full = refuse_if_full
         self._answering = around(self._answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,6 +170,7 @@ class ShortPath:
             if short is None or not is_plain(short.wanted):
                 return None
             wanted, characters = self._meter.checked(request, caller, short.wanted)
+            self._refuse_if_full(wanted.caller)
             prepared = await prepare_plain(wanted, catalogue, self._reader)
         # The app behind finds the same error, and counts, logs and answers it.
         except EXPECTED:
@@ -176,7 +180,8 @@ class ShortPath:
         return _Read(form, caller, characters, wanted, short.answer, prepared)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        read: _Read = scope["state"][_SHORT]
+        # An open connection keeps the scope of its last request.
+        read: _Read = scope["state"].pop(_SHORT)
         request = Request(scope)
         # The body has been read: from here on, the middleware watches for a hang-up.
         await receive()

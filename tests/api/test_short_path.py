@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from service.bootstrap import Service
 from service.translation.plain import finish_plain
 from tests.support.asgi import connected
 from tests.support.books import read_books
+from tests.support.cycles import without_cycles
 
 DE_EN = {"source": "de", "target": "en"}
 DEEPL = {"source_lang": "DE", "target_lang": "EN"}
@@ -43,6 +45,19 @@ async def both_answers(
         await client.post(path, json=body),
         await client.post(path, json=body, params={"passed": "on"}),
     )
+
+
+def scope_of(body: bytes, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
+    return {
+        **{"type": "http", "method": "POST", "path": "/translate", "raw_path": b"/translate"},
+        **{"query_string": b"", "root_path": "", "client": ("127.0.0.1", 1), "server": None},
+        **{"scheme": "http", "http_version": "1.1", "asgi": {"version": "3.0"}, "state": {}},
+        "headers": [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            *headers,
+        ],
+    }
 
 
 PLAIN: list[tuple[str, dict[str, Any]]] = [
@@ -151,15 +166,7 @@ async def test_body_that_comes_late_is_passed_on_whole(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {
-        **{"type": "http", "method": "POST", "path": "/translate", "raw_path": b"/translate"},
-        **{"query_string": b"", "root_path": "", "client": ("127.0.0.1", 1), "server": None},
-        **{"scheme": "http", "http_version": "1.1", "asgi": {"version": "3.0"}},
-        "headers": [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-        ],
-    }
+    scope = scope_of(body)
     answering = asyncio.create_task(service.app(scope, parts.get, send))
     parts.put_nowait({"type": "http.request", "body": body[:9], "more_body": True})
     await asyncio.sleep(0.05)
@@ -193,6 +200,41 @@ async def test_model_that_is_replaced_meanwhile_is_prepared_again(
     assert response.json()["translatedText"] == "AB"
     assert response.headers["x-model-version"] == "2"
     assert (len(catalogues), len(finished)) == (2, 1)
+
+
+@pytest.mark.parametrize("ending", ["answered", "failed", "late", "hung up"])
+async def test_request_leaves_nothing_to_the_garbage_collector(
+    service: Service, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    late = (b"x-request-timeout", b"0.05") if ending == "late" else (b"x", b"y")
+
+    async def ask(text: str) -> int:
+        body = json.dumps({"q": [text, "ef"], **DE_EN}).encode()
+        messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        messages.put_nowait({"type": "http.request", "body": body, "more_body": False})
+        if ending == "hung up":
+            messages.put_nowait({"type": "http.disconnect"})
+        statuses = []
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status"))
+
+        await service.app(scope_of(body, late), messages.get, send)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return statuses[0] if statuses else 499
+
+    await ask("ab. cd")
+    model = next(m for m in service.repository.catalogue.models if m.name == "shout-de-en")
+    if ending == "failed":
+        await model.engine.close()
+    with ExitStack() as held:
+        if ending in ("late", "hung up"):
+            held.enter_context(model.engine.gathering())
+        with without_cycles():
+            status = await ask("gh. ij")
+    expected = {"answered": 200, "failed": 503, "late": 504, "hung up": 499}
+    assert status == expected[ending]
 
 
 async def test_rate_limit_is_that_of_the_route(settings: Any) -> None:
