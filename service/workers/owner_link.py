@@ -129,6 +129,9 @@ class OwnerLink:
             self._connection = connection
             try:
                 await self._take_offers(connection)
+            # Without it, requests are passed on until the next connection.
+            except Exception:
+                logger.exception("the connection to the owner failed unexpectedly")
             finally:
                 self._connection, self._catalogue = None, None
                 connection.close()
@@ -142,6 +145,8 @@ class OwnerLink:
             except Exception as error:
                 expected = isinstance(error, InvalidBundle | OSError)
                 logger.warning("texts are processed by the owner: %s", error, exc_info=not expected)
+                self._catalogue = None
+                connection.send(Taken(offer.number))
                 continue
             directions = [each for model in models for each in model.manifest.directions]
             languages = sorted({code for each in directions for code in (each.source, each.target)})

@@ -17,7 +17,7 @@ from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from service.workers.decode_messages import OfferedModel
 from service.workers.front import open_front
-from service.workers.owner_link import without_network
+from service.workers.owner_link import OpenModel, without_network
 from tests.support.shouting import Both, ByteTokenizer
 
 PASSED_ON = 299
@@ -35,10 +35,14 @@ def open_shouting(offered: OfferedModel) -> LoadedModel:
 
 @asynccontextmanager
 async def front_of(
-    settings: Settings, owner: Path, drain: Drain | None = None, key: str = ""
+    settings: Settings,
+    owner: Path,
+    drain: Drain | None = None,
+    key: str = "",
+    open_model: OpenModel = open_shouting,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a front that has taken the owner's offer."""
-    opened = open_front(settings, owner, passed_on, drain or Drain(), open_shouting)
+    opened = open_front(settings, owner, passed_on, drain or Drain(), open_model)
     async with (
         opened as front,
         httpx.AsyncClient(transport=httpx.ASGITransport(front), base_url="http://front") as client,

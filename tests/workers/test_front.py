@@ -10,14 +10,16 @@ from typing import Any
 import httpx
 import pytest
 
+from models.bundle.manifest import InvalidBundle
 from service.api.draining import Drain
 from service.bootstrap import Service, running
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
-from service.workers.decode_messages import socket_beside
+from service.translation.loaded_model import LoadedModel
+from service.workers.decode_messages import OfferedModel, socket_beside
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
-from tests.support.fronts import PASSED_ON, front_of, taken
+from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
 from tests.support.shouting import load_shouting, put_bundle
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
@@ -163,6 +165,25 @@ async def test_reload_refuses_no_request_and_frees_the_retired_model(
     while before.engine.alive:
         await asyncio.sleep(0.01)
     assert before.leases == 0
+
+
+async def test_model_that_a_worker_cannot_open_is_left_to_the_owner(
+    service: Service, settings: Settings, owner: Path
+) -> None:
+    def open_first(offered: OfferedModel) -> LoadedModel:
+        if offered.version != "1":
+            raise InvalidBundle("it was replaced")
+        return open_shouting(offered)
+
+    (before,) = [m for m in service.repository.catalogue.models if m.name == "shout-de-en"]
+    async with front_of(settings, owner, open_model=open_first) as client:
+        put_bundle(settings.bundles, "shout-de-en", "de", "en", version="2")
+        await service.reloader.reload()
+        while (await client.post("/translate", json=PLAIN)).status_code != PASSED_ON:
+            await asyncio.sleep(0.01)
+        # The worker keeps no retired model loaded.
+        while before.engine.alive:
+            await asyncio.sleep(0.01)
 
 
 async def test_owner_that_is_gone_is_answered_with_503_and_found_again(
