@@ -199,7 +199,7 @@ async def test_invalid_stream_request_returns_an_error_status(client: httpx.Asyn
 async def test_failure_during_a_stream_is_its_last_event(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode = ResultCache.decode_all
+    decode = ResultCache.decode
 
     async def failing(self: ResultCache, source_ids: tuple[int, ...], *rest: Any) -> Any:
         decoded = await decode(self, source_ids, *rest)

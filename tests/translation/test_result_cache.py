@@ -4,6 +4,7 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,26 @@ async def test_a_result_is_kept_for_its_options_and_scope_only() -> None:
     ):
         await results.decode((1,), options, "interactive", scope=scope)
     assert lookups == ["miss", "hit", "miss", "miss"]
+
+
+async def test_kept_results_of_a_request_are_returned_without_tasks() -> None:
+    engine = Engine()
+    engine.go.set()
+    results = ResultCache(engine.decode, 1 << 20)
+    sentences = [((number,), GREEDY) for number in range(3)]
+    first = await results.decode_all(sentences, Origin())
+    created = list[object]()
+
+    def create(loop: asyncio.AbstractEventLoop, coroutine: Any) -> asyncio.Task[Any]:
+        created.append(coroutine)
+        return asyncio.Task(coroutine, loop=loop)
+
+    asyncio.get_running_loop().set_task_factory(create)
+    again = await results.decode_all(sentences, Origin())
+    assert [each.hypotheses for each in again] == [each.hypotheses for each in first]
+    assert not created
+    await results.decode_all([*sentences, ((9,), GREEDY)], Origin())
+    assert len(created) == 1
 
 
 async def test_first_failure_of_a_request_cancels_its_other_sentences() -> None:

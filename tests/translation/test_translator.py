@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -281,23 +280,6 @@ async def test_a_recent_sentence_is_not_decoded_again() -> None:
         assert await translator.translate(request("abc")) == first
         await translator.translate(request("abc", num_hypotheses=2))
     assert sum(backend.encode_sizes) == 2
-
-
-async def test_recent_sentences_are_translated_without_tasks() -> None:
-    async with translating(result_bytes=1 << 20) as translator:
-        first = await translator.translate(request("abc", "def\nghi"))
-        created = list[object]()
-
-        def create(loop: asyncio.AbstractEventLoop, coroutine: Any) -> asyncio.Task[Any]:
-            created.append(coroutine)
-            return asyncio.Task(coroutine, loop=loop)
-
-        asyncio.get_running_loop().set_task_factory(create)
-        again = await translator.translate(request("abc", "def\nghi"))
-        assert [each.text for each in again] == [each.text for each in first] == ["ABC", "DEF\nGHI"]
-        assert not created
-        await translator.translate(request("abc", "new"))
-        assert created
 
 
 @pytest.mark.parametrize("others", [(), ("de-cs", "cs-fr")], ids=["only pivot", "preferred pivot"])
