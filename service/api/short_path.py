@@ -30,6 +30,7 @@ from service.engine.types import Decoded
 from service.translation.catalogue import Catalogue
 from service.translation.errors import ModelReplaced, NotReady
 from service.translation.plain import PreparedRequest, finish_plain, is_plain, prepare_plain
+from service.translation.tasks import deadline
 from service.translation.text_reader import TextReader
 from service.translation.types import TranslateRequest, Translation
 
@@ -186,7 +187,9 @@ class ShortPath:
         # The body has been read: from here on, the middleware watches for a hang-up.
         await receive()
         try:
-            translations = await self._translated(read)
+            # Around all of it: placing unknown tokens waits for the attention thread.
+            async with deadline(read.wanted.deadline):
+                translations = await self._translated(read)
         except EXPECTED as error:
             facts_of(request).refusal = refusal_of(error)
             await read.form.refusal(error)(scope, receive, send)

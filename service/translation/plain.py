@@ -37,8 +37,6 @@ class DecodeRequest:
     priority: Priority
     cache_scope: str
     caller: str
-    deadline: float | None
-    """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,6 @@ async def prepare_plain(
         request.priority,
         request.cache_scope,
         request.caller,
-        request.deadline,
     )
     return PreparedRequest(directed, read, texts, decode, time.perf_counter() - started)
 

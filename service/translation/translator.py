@@ -88,15 +88,12 @@ class Translator:
     async def decode(self, model: LoadedModel, request: DecodeRequest) -> list[Decoded]:
         """Decode the sentences of a plain request, in order. Cancelling the call frees its rows.
 
-        ``model`` is ``leased``. Raises ``Overloaded``, ``TextTooLarge``,
-        ``DeadlineExceeded`` and the errors of ``Engine.decode``.
+        ``model`` is ``leased``. Raises ``Overloaded``, ``TextTooLarge`` and the errors of
+        ``Engine.decode``.
         """
         origin = Origin(request.priority, next(self._numbers), request.caller)
         with self._admission.admitted(request.work, request.caller):
-            async with deadline(request.deadline):
-                return await model.results.decode_all(
-                    request.sentences, origin, request.cache_scope
-                )
+            return await model.results.decode_all(request.sentences, origin, request.cache_scope)
 
     async def stream(
         self, request: TranslateRequest

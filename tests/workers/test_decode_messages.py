@@ -59,7 +59,6 @@ MESSAGES = st.one_of(
             st.sampled_from(["interactive", "bulk"]),
             st.text(),
             st.text(),
-            st.none() | st.floats(0.1, 99),
         ),
         st.none() | st.text(),
     ),

@@ -107,27 +107,27 @@ async def test_owner_counts_the_requests_of_the_front(
 
 
 @pytest.fixture
-async def keyed(settings: Settings) -> tuple[Settings, str]:
-    """Settings that require a key, and one for three requests and thirty characters."""
-    keyed = settings.model_copy(update={"api_keys": "required"})
-    keyed.state.mkdir()
-    async with Database(keyed.state / FILE_NAME) as database:
+async def keyed(settings: Settings, owner: Path) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
+    """A client where keys are required, and a key for three requests and thirty characters."""
+    settings = settings.model_copy(update={"api_keys": "required"})
+    settings.state.mkdir()
+    async with Database(settings.state / FILE_NAME) as database:
         key = await KeyStore(database).add("ann", requests_per_minute=3, characters_per_month=30)
-    return keyed, key
-
-
-async def test_limits_and_quotas_of_the_owner_apply(
-    keyed: tuple[Settings, str], owner: Path
-) -> None:
-    settings, key = keyed
     async with (
         running(settings, load_shouting, socket_beside(owner)),
         front_of(settings, owner, key=key) as client,
     ):
-        texts = {"text": PLAIN["q"], "source_lang": "DE", "target_lang": "EN", "auth_key": key}
-        first = await client.post("/translate", json=PLAIN | {"api_key": key})
-        spent = await client.post("/v2/translate", json=texts)
-        slowed = await client.post("/translate", json=PLAIN | {"api_key": key})
+        yield client, key
+
+
+async def test_limits_and_quotas_of_the_owner_apply(
+    keyed: tuple[httpx.AsyncClient, str],
+) -> None:
+    client, key = keyed
+    texts = {"text": PLAIN["q"], "source_lang": "DE", "target_lang": "EN", "auth_key": key}
+    first = await client.post("/translate", json=PLAIN | {"api_key": key})
+    spent = await client.post("/v2/translate", json=texts)
+    slowed = await client.post("/translate", json=PLAIN | {"api_key": key})
     assert first.status_code == 200
     assert (spent.status_code, "Quota exceeded" in spent.json()["message"]) == (456, True)
     assert (slowed.status_code, "Slowdown" in slowed.json()["error"]) == (429, True)
@@ -135,17 +135,13 @@ async def test_limits_and_quotas_of_the_owner_apply(
 
 
 async def test_keys_are_read_in_the_front_and_wrong_ones_are_passed_on(
-    keyed: tuple[Settings, str], owner: Path
+    keyed: tuple[httpx.AsyncClient, str],
 ) -> None:
-    settings, key = keyed
-    async with (
-        running(settings, load_shouting, socket_beside(owner)),
-        front_of(settings, owner, key=key) as client,
-    ):
-        headers = {"authorization": f"Bearer {key}"}
-        right = await client.post("/translate", json=PLAIN, headers=headers)
-        wrong = await client.post("/translate", json=PLAIN | {"api_key": "wrong"})
-        none = await client.post("/translate", json=PLAIN)
+    client, key = keyed
+    headers = {"authorization": f"Bearer {key}"}
+    right = await client.post("/translate", json=PLAIN, headers=headers)
+    wrong = await client.post("/translate", json=PLAIN | {"api_key": "wrong"})
+    none = await client.post("/translate", json=PLAIN)
     assert [each.status_code for each in (right, wrong, none)] == [200, PASSED_ON, PASSED_ON]
 
 
@@ -220,6 +216,19 @@ async def test_cancelled_request_is_cancelled_in_the_owner(
     }:
         await asyncio.sleep(0.01)
     assert accepted(books) == 2
+
+
+async def test_late_request_is_refused_and_cancelled_in_the_owner(
+    client: httpx.AsyncClient, service: Service
+) -> None:
+    (model,) = [m for m in service.repository.catalogue.models if m.name == "shout-de-en"]
+    with model.engine.gathering():
+        headers = {"x-request-timeout": "0.05"}
+        response = await client.post("/translate", json=PLAIN, headers=headers)
+        while service.drain.running:
+            await asyncio.sleep(0.01)
+    assert response.status_code == 504
+    assert "0.05 seconds" in response.json()["error"]
 
 
 async def test_unexpected_error_of_the_owner_is_logged_there_with_the_request_id(
