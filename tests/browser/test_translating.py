@@ -320,6 +320,17 @@ def test_many_languages_are_searched_by_either_name_and_the_last_chosen_is_first
     expect(options.nth(1)).to_have_attribute("value", "uk")
 
 
+def test_private_languages_are_named_by_their_codes(visit: Visit) -> None:
+    offered = [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "x-digits", "name": "digits", "targets": ["x-reversed"]},
+    ]
+    visit.page.route("**/languages", lambda route: route.fulfill(json=offered))
+    visit.open("#source=x-digits&target=x-reversed&text=")
+    expect(visit.find("#source-language option:checked")).to_have_text("Digits")
+    expect(visit.find("#target-language option:checked")).to_have_text("Reversed")
+
+
 def test_few_languages_need_no_search(visit: Visit) -> None:
     visit.open()
     expect(visit.find("#source-search")).to_be_hidden()

@@ -636,11 +636,22 @@ export function t(key, values = {}) {
     (typeof values[name] === "number" ? values[name].toLocaleString(language) : values[name]));
 }
 
+/** `name()`, or the code itself: `Intl` throws for private codes, such as `x-digits`. */
+function nameOr(code, name) {
+  try {
+    return name();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return code.replace(/^x-/, "");
+  }
+}
+
 /** The name of a language in the language of the page. */
-export const languageName = (code) => names.of(code);
+export const languageName = (code) => nameOr(code, () => names.of(code));
 
 /** The name of a language in itself. */
-export const nativeName = (code) => new Intl.DisplayNames([code], { type: "language" }).of(code);
+export const nativeName = (code) =>
+  nameOr(code, () => new Intl.DisplayNames([code], { type: "language" }).of(code));
 
 /** Keep another language of the page, and load the page again in it. */
 export function speak(code) {
