@@ -14,6 +14,7 @@ from service.documents.wrapping import Word, words_of, wrapped
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~${}:!]")
 _ENDS_FIRST = "!>]}:~&$_*{`[<\\"
 """The same characters, in the order in which backslashes are removed: ends of tags first."""
+_EMPHASIS = frozenset({"*", "_", "**", "__", "~", "~~"})
 _BLOCK_START = re.compile(r"(?:[-+*](?=\s|$)|#{1,6}(?=\s|$)|>|[-=*_~`]{3}|=+\s*$|-+\s*$|<|\||:?-)")
 _DEFINITION = re.compile(r"(\[(?!\^)(?:[^\\\]]|\\.)+\]):", re.DOTALL)
 _NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
@@ -62,7 +63,7 @@ def _written(pieces: Iterable[Piece]) -> str:
 
 def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
     """The pieces on one line, with only the backslashes needed to parse as intended."""
-    meant = [_on_one_line(piece) for piece in pieces]
+    meant = [_on_one_line(piece) for piece in _without_empty_emphasis(pieces)]
     text = "".join(piece.text for piece in meant if piece.kind == "text")
     special = set(_SPECIAL.findall(text))
 
@@ -76,6 +77,30 @@ def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
         if is_read_as_meant(special - {character}):
             special.remove(character)
     return _with_backslashes(meant, special)
+
+
+def _without_empty_emphasis(pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces without emphasis that encloses nothing, which Markdown shows as asterisks.
+
+    A pair is left empty if the translation has no word for what the source emphasises.
+    """
+    kept: list[Piece] = []
+    for piece in pieces:
+        blanks = len(kept)
+        while blanks and kept[blanks - 1].kind == "text" and not kept[blanks - 1].text.strip():
+            blanks -= 1
+        opening = kept[blanks - 1] if blanks else None
+        if (
+            piece.kind == "close"
+            and piece.text in _EMPHASIS
+            and opening is not None
+            and opening.kind == "open"
+            and opening.number == piece.number
+        ):
+            del kept[blanks - 1]
+        else:
+            kept.append(piece)
+    return kept
 
 
 def _with_backslashes(pieces: Iterable[Piece], characters: set[str]) -> list[Piece]:

@@ -203,6 +203,21 @@ def test_tags_move_with_their_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "translation", "written"),
+    [
+        ("runs **fast** to me", 'runs <g id="1"></g>to me', "runs to me"),
+        ("runs ~~fast~~ to me", 'runs <g id="1"> </g>to me', "runs  to me"),
+        ("runs *very **fast*** to", 'runs <g id="1"><g id="2"></g></g>to', "runs to"),
+        ("runs *very **fast*** to", 'runs <g id="1">x<g id="2"></g></g> to', "runs *x* to"),
+        # An empty link keeps its address.
+        ("runs [fast](/f) to", 'runs <g id="1"></g>to', "runs [](/f)to"),
+    ],
+)
+def test_emphasis_of_nothing_is_not_written(source: str, translation: str, written: str) -> None:
+    assert open_markdown(source.encode()).replaced([translation]).decode() == written
+
+
+@pytest.mark.parametrize(
     ("translation", "written"),
     [
         ('Set <w id="1">XY-1</w> to <w id="2">XY-2</w>.', "Set `a` to `b c`."),
