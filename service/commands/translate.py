@@ -129,6 +129,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _run(options: argparse.Namespace) -> int:
     target = _target(options.output)
+    if target is not None and Path(options.file).resolve() == target:
+        raise CommandFailed(
+            f"{target} would be replaced by its translation; --output names another file"
+        )
     settings = _settings(options, to_a_file=target is not None)
     prepare_process()
     configure_logging(settings)
@@ -160,12 +164,12 @@ def _write(job: _Job, target: Path, made_with: dict[str, Any], restart: bool) ->
     file = ResumableFile(target, made_with, compressed=made_with["compressed"], restart=restart)
     with closing(file):
         if file.progress.place.lines:
-            _say(f"{target} has {_lines(file.progress)} already; going on behind")
+            _say(f"{target} has {_lines(file.progress)} already; continuing after that")
         try:
             progress = asyncio.run(job.run(file, file.progress, to_a_file=True))
         except BaseException:
             if file.latest.place.lines:
-                _say(f"{target} keeps {_lines(file.latest)}; the same command goes on behind")
+                _say(f"{target} keeps {_lines(file.latest)}; the same command continues after that")
             raise
         file.finish()
     return progress

@@ -44,13 +44,13 @@ def test_on_error_skip_leaves_bad_lines_empty_and_reports_their_numbers(
     (here / "in.txt").write_bytes(b"gut\n\xff\n" + b"x" * 100 + b"\ngut")
     assert translate("in.txt", "-o", "out.txt") == 2
     assert capfd.readouterr().err == (
-        f"dragoman: {here / 'out.txt'} keeps 1 line; the same command goes on behind\n"
+        f"dragoman: {here / 'out.txt'} keeps 1 line; the same command continues after that\n"
         "dragoman: line 2: is not UTF-8\n"
     )
     assert translate("in.txt", "-o", "out.txt", "--on-error", "skip") == 0
     assert (here / "out.txt").read_bytes() == b"GUT\n\n\nGUT"
     assert capfd.readouterr().err == (
-        f"dragoman: {here / 'out.txt'} has 1 line already; going on behind\n"
+        f"dragoman: {here / 'out.txt'} has 1 line already; continuing after that\n"
         "dragoman: left empty because they cannot be translated: line 2, 3\n"
     )
 
@@ -81,6 +81,7 @@ def test_a_job_with_other_options_or_bundles_is_not_resumed(
         (["in.tsv", "--column", "0"], "--column is 0; columns are counted from 1"),
         (["in.txt", "--precision", "int4"], "DRAGOMAN_PRECISION is 'int4'; it must be one of"),
         (["in.txt", "-o", "bundles"], "bundles is a directory; --output names a file"),
+        (["in.txt", "-o", "./in.txt"], "in.txt would be replaced by its translation"),
         (["in.txt", "--gzip", "in"], "in.txt is not gzip, or is damaged"),
         (["in.txt", "--column", "name"], "there is no column 'name'; the header has gut"),
         (["in.txt", "-o", "missing/out"], "missing/out.unfinished: No such file or directory"),
@@ -130,7 +131,7 @@ def test_an_interrupt_keeps_finished_lines_and_the_same_command_resumes(
     with monkeypatch.context() as patch:
         patch.setattr(ResumableFile, "write", interrupted)
         assert translate("in.txt", "-o", "out.txt") == 130
-    assert "keeps 3 lines; the same command goes on behind" in capfd.readouterr().err
+    assert "keeps 3 lines; the same command continues after that" in capfd.readouterr().err
     assert translate("in.txt", "-o", "out.txt") == 0
     assert (here / "out.txt").read_bytes() == (here / "in.txt").read_bytes().upper()
 

@@ -76,7 +76,7 @@ def test_a_large_file_survives_three_kills_with_constant_memory(tmp_path: Path) 
     with start("tests.bulk.quick", *arguments, "--beam-size", "1") as process:
         taken = killed_at(process, unfinished, 1 << 40)
         assert process.stderr is not None
-        assert b"lines already; going on behind" in process.stderr.read()
+        assert b"lines already; continuing after that" in process.stderr.read()
         assert process.returncode == 0
     assert target.read_text() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundles", "in.txt", "out.txt"]
