@@ -11,7 +11,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -94,14 +94,26 @@ _NOT_A_NUMBER = frozenset(
 )
 
 
+_EXPECTED = re.compile(r"^\w+ should")
+"""Begins messages of Pydantic: ``Input should be``, ``String should have``."""
+
+
 def _invalid(name: str, first: Mapping[str, Any]) -> str:
     name = name.partition(".")[0]
-    problem = first["msg"].replace("Input should", "must")
+    problem = _EXPECTED.sub("must", first["msg"])
     if name == "q" and first["type"] in ("string_type", "list_type"):
         problem = "must be a text or a list of texts"
     elif first["type"] in _NOT_A_NUMBER:
         problem = "is not a number"
+    elif first["type"].startswith("string_") and _within(first["loc"]):
+        return f"Invalid request: {name} parameter: each text {problem}"
     return f"Invalid request: {name} parameter {problem}"
+
+
+def _within(place: Sequence[int | str]) -> bool:
+    """Whether an error is of an item of a list or of an object, not of the whole value."""
+    # The second part of a longer place may name a member of a union.
+    return len(place) > 2 or isinstance(place[-1], int)
 
 
 ROOT = Dialect(

@@ -26,7 +26,10 @@ BAD = [
     ({"q": "a", "source": "zz", "target": "en"}, "zz is not supported"),
     ({"q": "a", "source": "de", "target": "tlh!"}, "tlh! is not supported"),
     ({"q": "a", "source": "\ud800", "target": "en"}, "Invalid request: source parameter"),
-    ({"q": "a", "source": "x" * 65, "target": "en"}, "Invalid request: source parameter"),
+    (
+        {"q": "a", "source": "x" * 65, "target": "en"},
+        "Invalid request: source parameter must have at most 64 characters",
+    ),
     (
         {"q": "a", "source": "de", "target": "fr"},
         "French (fr) is not available as a target language from German (de); "
@@ -64,6 +67,15 @@ BAD_OPTIONS = [
     ({"length_penalty": "long"}, "Invalid request: length_penalty parameter"),
     ({"length_penalty": 99}, "Invalid request: length_penalty parameter must"),
     ({"max_decoding_length": 0}, "Invalid request: max_decoding_length"),
+    (
+        {"suppress_sequences": ["a", ""]},
+        "Invalid request: suppress_sequences parameter: each text must have at least 1 character",
+    ),
+    (
+        {"glossary": {"": "a"}},
+        "Invalid request: glossary parameter: each text must have at least 1 character",
+    ),
+    ({"glossary": ["a"]}, "Invalid request: glossary parameter must be a valid dictionary"),
 ]
 
 
