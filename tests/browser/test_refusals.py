@@ -131,7 +131,8 @@ def test_undetectable_text_leaves_nothing_of_the_former_translation(visit: Visit
     visit.open("#source=auto&target=en&text=" + TEXT)
     expect(visit.find("#detected")).to_contain_text("sure")
     visit.find("#source-text").fill("مرحبا بالعالم كيف حالك")
-    expect(visit.find("#problem")).to_contain_text("The language of this text cannot be detected.")
+    problem = "The language of this text cannot be detected. Choose it in the menu."
+    expect(visit.find("#problem")).to_have_text(problem)
     expect(visit.find("#target-text")).to_be_empty()
     expect(visit.find("#detected")).to_be_empty()
     expect(visit.find("#copy")).to_be_hidden()

@@ -29,8 +29,8 @@ export function showProblem(store, again) {
     const kindly = kindlyOf(error);
     const said = sentenceCase(error.message).replace(/([^.?!…])$/, "$1.");
     box.append(make("span", { textContent: kindly ?? said }));
-    // The server speaks English.
-    if (kindly) box.append(" ", make("span", { className: "detail", textContent: said, lang: "en" }));
+    // The server speaks English. Of an undetected text, its message says the same again.
+    if (kindly && !error.undetected) box.append(" ", make("span", { className: "detail", textContent: said, lang: "en" }));
     if (error.retryAfter) countDown(error.retryAfter);
   });
 
