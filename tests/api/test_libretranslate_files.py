@@ -75,7 +75,11 @@ async def test_language_of_a_file_is_detected(client: httpx.AsyncClient) -> None
         ({}, DE_EN, "Invalid request: missing file parameter"),
         ({"other": ("a.txt", b"a")}, DE_EN, "Invalid request: missing file parameter"),
         ({"file": ("a.exe", b"a")}, DE_EN, "Invalid request: file format not supported"),
-        ({"file": ("a", b"a")}, DE_EN, "Invalid request: file format not supported"),
+        (
+            {"file": ("a", b"a")},
+            DE_EN,
+            "Invalid request: file format not supported; supported are .txt, .srt,",
+        ),
         ({"file": ("a.txt", b"a")}, {"target": "en"}, "Invalid request: missing source parameter"),
         ({"file": ("a.txt", b"a")}, {"source": "de"}, "Invalid request: missing target parameter"),
         ({"file": ("a.txt", b"a")}, {"source": "de", "target": "zz"}, "zz is not supported"),

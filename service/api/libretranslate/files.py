@@ -111,7 +111,10 @@ def create_files_router(
         try:
             job = await at_work.translate(order, partial(charge, caller))
         except UnsupportedDocument as error:
-            raise BadRequest("Invalid request: file format not supported") from error
+            raise BadRequest(
+                "Invalid request: file format not supported; supported are "
+                + ", ".join(error.supported)
+            ) from error
         name = quote(f"{job.id}.{job.filename}")
         return Json(FileAnswer(url=f"{address}/download_file/{name}"))
 
