@@ -1,9 +1,11 @@
-"""Text functions that training and the service share: numbers, and repetition loops."""
+"""Text functions that training and the service share: normalisation, numbers, repetition loops."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 
 _NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u202f ]\d+)*")
 _LOOP = re.compile(
@@ -12,6 +14,68 @@ _LOOP = re.compile(
 )
 """Up to eight words three times in a row, two to eight letters three times, or one character six
 times."""
+
+
+class _Visible(dict[int, int | str | None]):
+    """Table for ``str.translate``: white space and control characters become blanks, invisible
+    characters are removed."""
+
+    def __missing__(self, codepoint: int) -> int | str | None:
+        character = chr(codepoint)
+        category = unicodedata.category(character)
+        seen: int | str | None = codepoint
+        if category == "Cf" and character != "\u200d":
+            seen = None
+        elif category == "Cc" or character.isspace():
+            seen = " "
+        self[codepoint] = seen
+        return seen
+
+
+_VISIBLE = _Visible()
+_JAMO = range(0x1160, 0x1200)
+"""Vowels and final consonants of Hangul, which join the character before them."""
+
+
+def visible(text: str) -> str:
+    """NFC text without control and zero-width characters, with every run of blanks collapsed to
+    one, and without blanks at the ends."""
+    # Composed last, because an invisible character may have separated a letter from its accent.
+    return " ".join(unicodedata.normalize("NFC", text.translate(_VISIBLE)).split())
+
+
+def visible_origins(text: str) -> tuple[tuple[int, int], ...]:
+    """The span in ``text`` that each character of ``visible(text)`` stands for, in order."""
+    kept: list[tuple[int, int]] = []
+    after_blank = True
+    for start, end in _clusters(text):
+        for character in unicodedata.normalize("NFC", text[start:end].translate(_VISIBLE)):
+            if character != " " or not after_blank:
+                kept.append((start, end))
+            after_blank = character == " "
+    if kept and after_blank:
+        kept.pop()
+    return tuple(kept)
+
+
+def _clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Spans of characters with the accents and the invisible characters after them.
+
+    Characters of different clusters do not compose.
+    """
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not _joins(text[end]):
+            yield start, end
+            start = end
+
+
+def _joins(character: str) -> bool:
+    return (
+        unicodedata.category(character).startswith("M")
+        or ord(character) in _JAMO
+        or not character.translate(_VISIBLE)
+    )
 
 
 def numbers(text: str) -> Counter[str]:

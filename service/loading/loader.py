@@ -370,7 +370,7 @@ async def _reproduces(
         raise InvalidBundle(
             f"{path} does not say what its example {example.source!r} becomes in {model.precision}"
         )
-    if directed.source_ids(example.source) != example.source_ids:
+    if directed.exact_source_ids(example.source) != example.source_ids:
         raise InvalidBundle(f"{path} does not read its example {example.source!r} as it should")
     try:
         decoded = await engine.decode(example.source_ids, _options(directed, example))

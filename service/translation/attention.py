@@ -171,7 +171,7 @@ def _aligned(
     source_words, target_words = words(source_text), words(target_text)
     if not source_words or not target_words:
         return _no_alignment(source_text, target_text)
-    source_spans = model.tokenizers.source.spans(source_text)
+    source_spans = directed.source_spans(source_text)
     if len(source_spans) != directed.text_tokens(tokens.source_ids):
         raise ValueError("source_ids are not the prefix, the tokens of source_text and eos")
     first_row = len(directed.direction.target_prefix)

@@ -10,11 +10,14 @@ from typing import Protocol
 
 from models.bundle.manifest import Direction, Manifest, Precision
 from models.bundle.tokenizer import Span, UnknownToken
+from models.text import visible, visible_origins
 from service.engine.group import EngineGroup
 from service.translation.attention_reader import AttentionReader
 from service.translation.result_cache import ResultCache
 from service.translation.types import LanguagePair
 from service.translation.vocabulary import Vocabulary
+
+_INVISIBLE = "a\u00a0b\u00ad"
 
 
 class Tokenizer(Protocol):
@@ -59,6 +62,7 @@ class LoadedModel:
     results: ResultCache
     leases: int = 0
     _vocabulary: Vocabulary | None = field(default=None, init=False, repr=False)
+    _normalises: bool | None = field(default=None, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -76,6 +80,18 @@ class LoadedModel:
             pieces = self.tokenizers.target.pieces(tuple(range(size)))
             self._vocabulary = Vocabulary(pieces, self.manifest.special_ids)
         return self._vocabulary
+
+    @property
+    def normalises(self) -> bool:
+        """Whether source texts are read as ``visible`` returns them, which is how training does.
+
+        Only with tokenizers that pass every character on to the network. The other ones normalise
+        by themselves.
+        """
+        if self._normalises is None:
+            source = self.tokenizers.source
+            self._normalises = source.decode(source.encode(_INVISIBLE)) == _INVISIBLE
+        return self._normalises
 
     async def close(self) -> None:
         """Stop the engine and the attention reader; pending calls fail with ``EngineStopped``."""
@@ -100,6 +116,23 @@ class DirectedModel:
 
     def source_ids(self, text: str) -> tuple[int, ...]:
         """The encoder's input for a text."""
+        return self.exact_source_ids(visible(text) if self.model.normalises else text)
+
+    def source_spans(self, text: str) -> tuple[Span, ...]:
+        """The span in ``text`` of each token of it in ``source_ids``, in order."""
+        tokenizer = self.model.tokenizers.source
+        read = visible(text) if self.model.normalises else text
+        spans = tokenizer.spans(read)
+        if read == text:
+            return spans
+        origins = (*visible_origins(text), (len(text), len(text)))
+        return tuple(
+            (origins[start][0], origins[end - 1][1] if end > start else origins[start][0])
+            for start, end in spans
+        )
+
+    def exact_source_ids(self, text: str) -> tuple[int, ...]:
+        """The encoder's input for a text that is not normalised, such as a bundle's example."""
         eos = self.model.manifest.special_ids.eos
         return self.direction.source_ids(self.model.tokenizers.source.encode(text), eos)
 

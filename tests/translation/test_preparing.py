@@ -32,6 +32,9 @@ async def counting() -> AsyncIterator[tuple[DirectedModel, list[str]]]:
     model = await make_model(make_manifest("shout", "de", "en"))
     tokenizer = Counting()
     model.tokenizers = Both(tokenizer)
+    # Found once for each model, by encoding a text.
+    assert model.normalises
+    tokenizer.encoded.clear()
     try:
         yield model.directed[0], tokenizer.encoded
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import itertools
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Literal
 
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
-from models.text import numbers, repeats_itself
+from models.text import numbers, repeats_itself, visible
 from training.data.corpus import Pair
 from training.data.seen import Seen
 
@@ -37,33 +36,12 @@ _MOST_CHARACTERS = 20
 quadratic time for a word without end."""
 
 
-class _Visible(dict[int, int | str | None]):
-    """Table for ``str.translate``: white space and control characters become blanks, invisible
-    characters are removed."""
-
-    def __missing__(self, codepoint: int) -> int | str | None:
-        character = chr(codepoint)
-        category = unicodedata.category(character)
-        seen: int | str | None = codepoint
-        if category == "Cf" and character != "\u200d":
-            seen = None
-        elif category == "Cc" or character.isspace():
-            seen = " "
-        self[codepoint] = seen
-        return seen
-
-
-_VISIBLE = _Visible()
-
-
 def normalise(text: str) -> str:
     """NFC text without control and zero-width characters, with HTML entities decoded (``&amp;`` is
     ``&``) and every run of blanks collapsed to one."""
     while True:
         plain = _ENTITY.sub(_character, text) if "&" in text else text
-        # Composed last, because an invisible character may have separated a letter from its accent.
-        plain = unicodedata.normalize("NFC", plain.translate(_VISIBLE))
-        plain = " ".join(plain.split())
+        plain = visible(plain)
         # Repeated for entities that were encoded twice or had an invisible character within.
         if plain == text or "&" not in plain:
             return plain

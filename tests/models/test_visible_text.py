@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.text import visible, visible_origins
+
+_TEXTS = st.text(
+    st.sampled_from(
+        "ab \t\n\u00a0\u00ad\u200b\u200d\ufeff\u0301\u0308\u1100\u1161\u11a8\u09c7\u09be"
+    )
+    | st.characters()
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("die\u00a0Katze", "die Katze"),
+        ("Hu\u00adnd", "Hund"),
+        ("scha\u0308ft", "schäft"),
+        ("e\u200b\u0301", "é"),
+        (" a\t\t b\u0000", "a b"),
+        ("\u200b", ""),
+    ],
+)
+def test_invisible_characters_are_removed_and_letters_composed(text: str, expected: str) -> None:
+    assert visible(text) == expected
+
+
+def test_origins_cover_accents_and_invisible_characters() -> None:
+    assert visible_origins("Hu\u00adnd  la\u0308uft ") == (
+        *((0, 1), (1, 3), (3, 4), (4, 5), (5, 6)),
+        *((7, 8), (8, 10), (10, 11), (11, 12), (12, 13)),
+    )
+
+
+@given(_TEXTS)
+def test_every_visible_character_has_an_origin(text: str) -> None:
+    found, origins = visible(text), visible_origins(text)
+    assert len(found) == len(origins)
+    assert all(one[0] <= other[0] and one[1] <= other[1] for one, other in pairwise(origins))
+    for character, (start, end) in zip(found, origins, strict=True):
+        assert character in visible(text[start:end]) or character == " "
+    assert unicodedata.is_normalized("NFC", found)
+    assert visible(found) == found
