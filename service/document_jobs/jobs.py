@@ -294,6 +294,7 @@ class DocumentJobs:
     async def _keep(self, job: DocumentJob, translated: bytes) -> None:
         try:
             await asyncio.to_thread(_write, job.path, translated)
+            job.content_type = await asyncio.to_thread(_content_type, job.media_type, translated)
         except OSError as error:
             logger.error("%s: %s", self._directory, error.strerror or error)
             raise StateFailed from error
@@ -320,6 +321,22 @@ def _without_path(filename: str) -> str:
     last = PurePosixPath(filename.strip().replace("\\", "/"))
     printable = "".join(character for character in last.stem if character.isprintable())
     return (printable[:_LONGEST_NAME] or "document") + last.suffix.lower()
+
+
+def _content_type(media_type: str, content: bytes) -> str:
+    """The ``Content-Type`` of a translation.
+
+    Texts in other encodings than UTF-8 get no charset: what they begin with names theirs, or
+    nothing does.
+    """
+    if not media_type.startswith("text/"):
+        return media_type
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return media_type
+    # UTF-16 without a byte order mark may be valid UTF-8.
+    return media_type if b"\0" in content else f"{media_type}; charset=utf-8"
 
 
 def _write(path: Path, content: bytes) -> None:

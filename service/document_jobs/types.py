@@ -46,6 +46,8 @@ class DocumentJob:
     """Bytes: of the document and, once that is done, of its translation."""
     path: Path
     """Where the translation is, once it is done."""
+    content_type: str = ""
+    """``media_type`` of the translation, once it is done, with its charset if that is UTF-8."""
     state: State = "queued"
     error: Exception | None = None
     """Why the state is ``error``."""

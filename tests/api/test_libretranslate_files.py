@@ -30,6 +30,31 @@ async def test_a_file_is_translated_and_fetched(client: httpx.AsyncClient) -> No
     assert fetched.headers["content-type"].startswith("text/plain")
 
 
+@pytest.mark.parametrize(
+    ("content", "content_type"),
+    [
+        ("größe".encode(), "text/plain; charset=utf-8"),
+        ("\ufeffgröße".encode(), "text/plain; charset=utf-8"),
+        ("größe".encode("cp1252"), "text/plain"),
+        ("größe".encode("utf-16"), "text/plain"),
+        ("das ist lang".encode("utf-16-le"), "text/plain"),
+    ],
+)
+async def test_charset_is_sent_of_utf_8_alone(
+    client: httpx.AsyncClient, content: bytes, content_type: str
+) -> None:
+    files = {"file": ("a.txt", content)}
+    answer = await answered(client.post("/translate_file", files=files, data=DE_EN))
+    fetched = await client.get(answer["translatedFileUrl"])
+    assert fetched.headers["content-type"] == content_type
+    handle = (await client.post("/v2/document", files=files, data=DEEPL_DE_EN)).json()
+    path, key = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+    while (await client.post(path, data=key)).json()["status"] != "done":
+        await asyncio.sleep(0.01)
+    result = await client.post(f"{path}/result", data=key)
+    assert result.headers["content-type"] == content_type
+
+
 @pytest.mark.parametrize("extension", [".vtt", ".pptx", ".xlsx", ".odt", ".ods", ".odp", ".epub"])
 async def test_a_file_of_any_format_is_translated_through_both_apis(
     client: httpx.AsyncClient, extension: str

@@ -188,12 +188,14 @@ def create_router(
         if job.error is not None:
             raise BadRequest(f"the document was not translated: {message_of(job.error)}")
         headers = {
+            # Starlette would add a charset to a media type of texts.
+            "content-type": job.content_type,
             "content-length": str(job.size),
             "content-disposition": f"attachment; filename*=utf-8''{quote(job.filename)}",
         }
         if is_head(request):
-            return Response(media_type=job.media_type, headers=headers)
+            return Response(headers=headers)
         pieces = await its.fetch_once(job)
-        return StreamingResponse(pieces, media_type=job.media_type, headers=headers)
+        return StreamingResponse(pieces, headers=headers)
 
     return router

@@ -135,7 +135,9 @@ def create_files_router(
         if "/" in name or "\\" in name:
             raise BadRequest("Invalid filename")
         job = at_work.result(name)
-        return FileResponse(job.path, filename=job.filename, media_type=job.media_type)
+        # As a header, because Starlette adds a charset to media types of texts.
+        headers = {"content-type": job.content_type}
+        return FileResponse(job.path, filename=job.filename, headers=headers)
 
     return router
 
