@@ -14,7 +14,7 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirem
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
 
 serve: $(VENV)/.serving ## serve the bundles; HOST, PORT, and MODELS="de-en en-de" to fetch first
 	@exec $(RUN) -m service serve
