@@ -167,9 +167,13 @@ def _folded(text: str) -> str:
     folded = text.casefold()
     if len(folded) == len(text):
         return folded
-    return "".join(
-        one if len(one := character.casefold()) == 1 else character for character in text
-    )
+    return "".join(map(_folded_character, text))
+
+
+def _folded_character(character: str) -> str:
+    # "ß" and "ẞ" fold to "ss", but the latter is "ß" in lower case.
+    forms = character.casefold(), character.lower(), character
+    return next(form for form in forms if len(form) == 1)
 
 
 def _longest_prefixes(sources: Sequence[str]) -> list[int]:

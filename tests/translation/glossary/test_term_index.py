@@ -4,7 +4,7 @@ import re
 import tracemalloc
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.translation.alignment import Span
@@ -35,6 +35,7 @@ WORDS = st.lists(st.sampled_from(["a", "A", "ab", "Ab", "b", " ", "-"]), min_siz
 SOURCES = (LETTERS | WORDS).map(str.strip).filter(bool)
 
 
+@example("ẞ", ["ß"])
 @given(st.text(st.sampled_from("aAbB ßẞΣσς.-我的"), max_size=20) | WORDS, st.lists(SOURCES))
 def test_the_same_terms_are_found_as_by_one_expression_for_each(
     sentence: str, sources: list[str]
@@ -44,6 +45,11 @@ def test_the_same_terms_are_found_as_by_one_expression_for_each(
     found = [(each.term.target, each.span) for each in index.occurrences_in(sentence)]
     assert found == plain_occurrences(sentence, terms)
     assert index.occur_in(sentence) == bool(found)
+
+
+def test_sharp_s_is_found_in_either_case() -> None:
+    index = TermIndex([Term("Straße", "street")])
+    assert [each.span for each in index.occurrences_in("DIE STRAẞE")] == [(4, 10)]
 
 
 def test_an_index_is_built_once_for_the_same_terms() -> None:
