@@ -2,7 +2,8 @@
 
 The terms are sorted, and each one is linked to the longest other term that it begins with. A binary
 search at a position of a sentence then finds the terms that occur there, whatever their number.
-Case is ignored only for terms that a sentence does not have in their own case.
+Case is ignored only for terms that a sentence does not have in their own case. Terms and sentences
+are compared as ``visible`` returns them, so that a soft hyphen or a no-break space hides no term.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from models.text import visible, visible_origins
 from service.translation.alignment import Span
 from service.translation.types import Term
 from service.translation.words import LETTER
@@ -37,6 +39,8 @@ class TermOccurrence:
 class _Numbered:
     number: int
     term: Term
+    source: str
+    """That of the term, as ``visible`` returns it."""
 
 
 class TermIndex:
@@ -45,41 +49,53 @@ class TermIndex:
     def __init__(self, terms: Sequence[Term] = ()) -> None:
         self._terms: dict[str, list[_Numbered]] = {}
         for number, term in enumerate(terms):
-            if term.source:
-                self._terms.setdefault(_folded(term.source), []).append(_Numbered(number, term))
+            if source := visible(term.source):
+                numbered = _Numbered(number, term, source)
+                self._terms.setdefault(_folded(source), []).append(numbered)
         self._sources = sorted(self._terms)
         self._prefixes = _longest_prefixes(self._sources)
         self._longest = max(map(len, self._sources), default=0)
 
     def occur_in(self, sentence: str) -> bool:
         """Whether a term occurs in a sentence as a whole word, in any case."""
-        return next(self._found(sentence), None) is not None
+        return bool(self._sources) and next(self._found(visible(sentence)), None) is not None
 
     def occurrences_in(self, sentence: str) -> tuple[TermOccurrence, ...]:
         """The terms that occur in a sentence as whole words, the longest of those that overlap."""
+        if not self._sources:
+            return ()
+        read = visible(sentence)
+        occurrences = self._occurrences_in(read)
+        if read == sentence or not occurrences:
+            return occurrences
+        origins = visible_origins(sentence)
+        return tuple(
+            replace(each, span=(origins[each.span[0]][0], origins[each.span[1] - 1][1]))
+            for each in occurrences
+        )
+
+    def _occurrences_in(self, sentence: str) -> tuple[TermOccurrence, ...]:
         found = [
-            (-len(each.term.source), each.number, start, each.term)
+            (-len(each.source), each.number, start, each)
             for start, source in self._found(sentence)
             for each in self._terms[source]
         ]
         in_own_case = {
-            number for _, number, start, term in found if sentence.startswith(term.source, start)
+            number for _, number, start, each in found if sentence.startswith(each.source, start)
         }
         taken: list[Span] = []
         occurrences = []
-        for length, number, start, term in sorted(found, key=lambda each: each[:3]):
-            if number in in_own_case and not sentence.startswith(term.source, start):
+        for length, number, start, each in sorted(found, key=lambda one: one[:3]):
+            if number in in_own_case and not sentence.startswith(each.source, start):
                 continue
             span = start, start - length
             if is_free(span, taken):
                 insort(taken, span)
-                occurrences.append(TermOccurrence(term, span))
+                occurrences.append(TermOccurrence(each.term, span))
         return tuple(sorted(occurrences, key=lambda occurrence: occurrence.span))
 
     def _found(self, sentence: str) -> Iterator[tuple[int, str]]:
         """Start and folded source of every whole-word match, overlapping ones included."""
-        if not self._sources:
-            return
         folded, inside = _folded(sentence), _inside_words(sentence)
         for start in range(len(folded)):
             if inside[start]:

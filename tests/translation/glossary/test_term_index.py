@@ -4,9 +4,11 @@ import re
 import tracemalloc
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from models.text import visible
 from service.translation.alignment import Span
 from service.translation.glossary.term_index import TermIndex, TermIndexes, joined
 from service.translation.types import Term
@@ -32,11 +34,12 @@ def whole_words(word: str, text: str, flags: int = 0) -> list[Span]:
 
 LETTERS = st.text(st.sampled_from("aAbB ßẞΣσς.-我的"), min_size=1, max_size=5)
 WORDS = st.lists(st.sampled_from(["a", "A", "ab", "Ab", "b", " ", "-"]), min_size=1).map("".join)
-SOURCES = (LETTERS | WORDS).map(str.strip).filter(bool)
+SOURCES = (LETTERS | WORDS).map(visible).filter(bool)
+SENTENCES = (st.text(st.sampled_from("aAbB ßẞΣσς.-我的"), max_size=20) | WORDS).map(visible)
 
 
 @example("ẞ", ["ß"])
-@given(st.text(st.sampled_from("aAbB ßẞΣσς.-我的"), max_size=20) | WORDS, st.lists(SOURCES))
+@given(SENTENCES, st.lists(SOURCES))
 def test_the_same_terms_are_found_as_by_one_expression_for_each(
     sentence: str, sources: list[str]
 ) -> None:
@@ -45,6 +48,23 @@ def test_the_same_terms_are_found_as_by_one_expression_for_each(
     found = [(each.term.target, each.span) for each in index.occurrences_in(sentence)]
     assert found == plain_occurrences(sentence, terms)
     assert index.occur_in(sentence) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source", "found"),
+    [
+        ("der Hu\u00adnd", "Hund", "Hu\u00adnd"),
+        ("im tiefen\u00a0Schnee", "tiefen Schnee", "tiefen\u00a0Schnee"),
+        ("nach \u00a7 5 und", "\u00a7\u00a05", "\u00a7 5"),
+        ("eine Ku\u0308che", "K\u00fcche", "Ku\u0308che"),
+        ("eine K\u00fcche", "Ku\u0308che", "K\u00fcche"),
+        ("ein  HUND\u200b da", "hund", "HUND\u200b"),
+    ],
+)
+def test_invisible_characters_hide_no_term(sentence: str, source: str, found: str) -> None:
+    index = TermIndex([Term(source, "x")])
+    assert [sentence[slice(*each.span)] for each in index.occurrences_in(sentence)] == [found]
+    assert index.occur_in(sentence)
 
 
 def test_sharp_s_is_found_in_either_case() -> None:
