@@ -117,6 +117,7 @@ def write_base_bundle(path: Path, version: str) -> Bundle:
             special_ids=SPECIAL_IDS,
             limits=SentenceLimits(source_length=CONFIG.max_length, target_length=CONFIG.max_length),
             precisions=PRECISIONS,
+            int8_fits_16_bits=True,
             provenance=Provenance(recipe="random weights", commit="none", created="2026-11-21"),
         )
         (scratch / MODEL_CARD).write_text(render_card(manifest), encoding="utf-8")

@@ -210,6 +210,9 @@ class Manifest(_Part):
     special_ids: SpecialIds
     limits: SentenceLimits
     precisions: tuple[Precision, ...] = Field(min_length=1)
+    int8_fits_16_bits: bool = False
+    """Whether sums of two products of the int8 weights fit in 16 bits, as
+    ``models.export.weights`` quantises them."""
     decoding: DecodingDefaults = DecodingDefaults()
     alignment: AlignmentSource | None = None
     """``None``: the last layer, not shifted, which is best for small networks."""

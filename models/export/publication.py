@@ -170,6 +170,7 @@ def publish(
             special_ids=special,
             limits=publication.limits,
             precisions=tuple(precisions),
+            int8_fits_16_bits=True,
             decoding=publication.decoding,
             examples=_examples(publication, sentences, translated, precisions),
             provenance=publication.provenance,

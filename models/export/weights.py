@@ -2,7 +2,8 @@
 
 Linear layers with the same input are one matrix (query, key and value; key and value of
 cross-attention). A matrix is stored ``[outputs, inputs]``, so that the output projection is also
-the embedding table. int8 has one scale per output.
+the embedding table. int8 has one scale per output, so large that sums of two neighbouring products
+fit in 16 bits.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ FLOATS: dict[Precision, type[np.floating[Any]]] = {
 
 
 INT8_MAX = 127
+PAIR_MAX = 128
+"""Largest sum of two neighbouring values of a row, counted from its beginning. Processors without
+VNNI add two products with uint8 in 16 bits, which hold 255 · 128."""
 SHIFTED_MAX = 120
-"""Largest value of a row in a matrix that is near those of an earlier quantisation."""
+"""Instead of ``INT8_MAX``, in a matrix that is near the values of an earlier quantisation."""
 UNCHANGED = 1e-6
 """Largest mean square distance of a row from whole steps, in steps, of weights as quantised."""
 QUANTISED_ROWS = 4096
@@ -125,16 +129,18 @@ def quantise(
 ) -> tuple[NDArray[np.int8], FloatArray]:
     """Symmetric int8 with one scale per row: ``matrix ≈ quantised * scale[:, None]``.
 
+    No value exceeds ``INT8_MAX``, and no sum of two neighbours ``PAIR_MAX``.
+
     A network that was trained further from int8 weights is near them. The nearest values would be
     the old ones, so the rows of such a matrix get larger steps, which do not fall on the old ones.
     Rows that did not change keep their values.
     """
-    largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1))
-    scale = _positive(np.maximum(largest / INT8_MAX, least_scale))
-    larger = _positive(np.maximum(largest / SHIFTED_MAX, least_scale))
     # By blocks, because a table of embeddings may have a gigabyte.
     starts = range(0, len(matrix), QUANTISED_ROWS)
     blocks = [slice(start, start + QUANTISED_ROWS) for start in starts]
+    least = np.concatenate([_least_scale(matrix[rows]) for rows in blocks])
+    scale = _positive(np.maximum(least, least_scale))
+    larger = _positive(np.maximum(least * (INT8_MAX / SHIFTED_MAX), least_scale))
     distance, other = (
         np.concatenate([_distance(matrix[rows], steps[rows]) for rows in blocks])
         for steps in (scale, larger)
@@ -147,7 +153,28 @@ def quantise(
     for rows in blocks:
         rounded = np.rint(matrix[rows] / scale[rows, None])
         quantised[rows] = np.clip(rounded, -INT8_MAX, INT8_MAX)
+        # Both of a pair may be rounded up if float errors made one of two ties larger.
+        excess = np.clip(sums := _pair_sums(quantised[rows]), -PAIR_MAX, PAIR_MAX) - sums
+        quantised[rows, 1::2] += excess.astype(np.int8)
     return quantised, scale
+
+
+def _least_scale(matrix: FloatArray) -> FloatArray:
+    """The smallest scale of each row."""
+    largest, largest_sum = (
+        np.maximum(values.max(axis=1, initial=0), -values.min(axis=1, initial=0))
+        for values in (matrix, _pair_sums(matrix))
+    )
+    scale: FloatArray = np.maximum(largest / INT8_MAX, largest_sum / PAIR_MAX)
+    return scale
+
+
+def _pair_sums(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Sums of each two neighbours of a row; the last value of an odd number has none."""
+    second = matrix[:, 1::2]
+    first = matrix[:, ::2][:, : second.shape[1]]
+    sums: NDArray[Any] = np.add(first, second, dtype=np.result_type(second, np.int16))
+    return sums
 
 
 def _distance(matrix: FloatArray, scale: FloatArray) -> FloatArray:

@@ -19,6 +19,7 @@ from models.bundle.manifest import Manifest, Precision
 from service.runtime import processor
 from service.runtime.measuring import TimeBudget, measure
 from service.runtime.onnx import OnnxBackend
+from service.runtime.sessions import overflows
 from service.runtime.variants import Choice, Variant, candidates, fastest
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Chooser:
         self, backend: OnnxBackend, usual: Variant, budget: TimeBudget | None = None
     ) -> dict[int, Mapping[Variant, float]]:
         """Seconds of a step by rows and variant, see ``measure``; empty if there is no choice."""
-        variants = compared(self.precision, usual)
+        variants = compared(self.manifest, self.precision, usual)
         if len(variants) == 1:
             return {}
         manifest = self.manifest
@@ -90,11 +91,11 @@ class Chooser:
             return {}
 
 
-def compared(precision: Precision, usual: Variant) -> list[Variant]:
+def compared(manifest: Manifest, precision: Precision, usual: Variant) -> list[Variant]:
     """The variants that a precision has on this processor; ``usual`` first."""
     kernels = (
         precision == "int8"
         and platform.machine() in ("x86_64", "AMD64")
-        and not processor.int8_saturates()
+        and not overflows(manifest)
     )
     return candidates(usual, processor.cores(), kernels=kernels)

@@ -21,8 +21,7 @@ from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, S
 from service.runtime.binding import Ancestry, BatchShortlist, KeptBindings, StepBinding
 from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
-from service.runtime.processor import int8_saturates
-from service.runtime.sessions import GraphSessions, opener
+from service.runtime.sessions import GraphSessions, opener, overflows
 from service.runtime.variants import Choice, Variant
 
 logger = logging.getLogger(__name__)
@@ -90,8 +89,10 @@ class OnnxBackend:
             raise ValueError("graphs in fp16 use no shortlist")
         manifest = bundle.manifest
         memory = memory or HostMemory()
-        if precision == "int8" and int8_saturates():
-            logger.warning("this CPU has no VNNI: int8 products take a slower, exact way")
+        if precision == "int8" and overflows(manifest):
+            logger.warning(
+                "this CPU has no VNNI: int8 products of %s take a slower, exact way", manifest.name
+            )
         # The graphs of other precisions have branches, which cannot be captured.
         opened = partial(
             opener(bundle, precision, memory=memory),

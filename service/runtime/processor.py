@@ -49,7 +49,7 @@ def description() -> str:
 
 
 def int8_saturates(cpu: Path = _CPUINFO) -> bool:
-    """Whether int8 products overflow here: x86-64 without VNNI adds pairs in 16 bits."""
+    """Whether sums of int8 products can overflow: x86-64 without VNNI adds pairs in 16 bits."""
     if platform.machine() != "x86_64" or not cpu.exists():
         return False
     return not {"avx512_vnni", "avx_vnni"} & flags(cpu)

@@ -19,10 +19,10 @@ from models.bundle.graphs import (
     resident_signature,
     signature,
 )
-from models.bundle.manifest import GraphName, InvalidBundle, Precision
+from models.bundle.manifest import GraphName, InvalidBundle, Manifest, Precision
+from service.runtime import processor
 from service.runtime.cuda import ARCHITECTURES, CudaError, Gpu, find_gpus
 from service.runtime.memory import Memory
-from service.runtime.processor import int8_saturates
 from service.runtime.variants import Choice, Variant
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def open_session(
 ) -> onnxruntime.InferenceSession:
     """Open a graph in a variant and check its inputs and outputs.
 
-    Where signed products overflow, int8 weights are always unsigned. A ``stream`` is the CUDA
+    Where sums of signed products overflow, weights are always unsigned. A ``stream`` is the CUDA
     stream of all runs. With ``capture``, runs are captured into CUDA graphs by the id in their
     options. Without ``prepack`` a session is slower, but does not copy the weights into the layout
     of matrix products. With ``into_slots``, the encoder is extended by
@@ -155,7 +155,7 @@ def open_session(
     )
     if not prepack:
         options.add_session_config_entry("session.disable_prepacking", "1")
-    if precision == "int8" and (variant.unsigned or int8_saturates()):
+    if precision == "int8" and (variant.unsigned or overflows(manifest)):
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         session = onnxruntime.InferenceSession(
@@ -186,6 +186,11 @@ def open_session(
         expected = signature(graph, dimensions, precision)
     check_signature(str(path), expected, found)
     return session
+
+
+def overflows(manifest: Manifest) -> bool:
+    """Whether sums of products with the bundle's int8 weights, as they are, overflow here."""
+    return processor.int8_saturates() and not manifest.int8_fits_16_bits
 
 
 def opener(

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import logging
+import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from models.bundle.bundle import Bundle
 from service.loading import choices
-from service.loading.choices import FILE_NAME, Chooser
+from service.loading.choices import FILE_NAME, Chooser, compared
 from service.runtime import processor
 from service.runtime.onnx import OnnxBackend
 from service.runtime.variants import Choice, Variant
@@ -122,9 +124,27 @@ def test_without_a_state_directory_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def overflowing(bundle: Bundle) -> Bundle:
+    """The bundle, as one whose sums of products do not fit in 16 bits."""
+    manifest = bundle.manifest.model_copy(update={"int8_fits_16_bits": False})
+    return replace(bundle, manifest=manifest)
+
+
 def test_a_single_variant_is_not_measured(
     bundle: Bundle, tmp_path: Path, measured: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "int8_saturates", lambda: True)
-    assert chosen(bundle, tmp_path, threads=1) == Choice(Variant(1))
+    assert chosen(overflowing(bundle), tmp_path, threads=1) == Choice(Variant(1))
     assert not measured
+
+
+@pytest.mark.parametrize("saturates", [False, True])
+def test_kernels_are_compared_unless_sums_of_products_overflow(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, saturates: bool
+) -> None:
+    monkeypatch.setattr(processor, "int8_saturates", lambda: saturates)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    both = [Variant(1), Variant(1, unsigned=True)]
+    assert compared(bundle.manifest, "int8", Variant(1)) == both
+    found = compared(overflowing(bundle).manifest, "int8", Variant(1))
+    assert found == (both[:1] if saturates else both)

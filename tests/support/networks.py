@@ -173,6 +173,7 @@ def write_bundle(
             source_length=network.config.max_length, target_length=network.config.max_length
         ),
         precisions=precisions,
+        int8_fits_16_bits=True,
         # The words of these networks look like codes, which the service would copy.
         decoding=DecodingDefaults(copy_without_letters=False, keep_figures=False),
         provenance=Provenance(recipe="random", commit="none", created="2026-11-21"),

@@ -31,7 +31,7 @@ from models.export.parity import (
     check_translations,
 )
 from models.export.session import GraphDecoder, open_graph
-from models.export.weights import Quantiser, collect_weights, quantise
+from models.export.weights import PAIR_MAX, Quantiser, collect_weights, quantise
 from models.reference.beam import Hypothesis, Searching
 from models.reference.transformer import ReferenceTransformer
 from models.transformer.transformer import Transformer
@@ -325,18 +325,49 @@ def test_linear_layer_matches_torch(precision: Precision, tolerance: float) -> N
 
 
 @given(
-    matrix=st.integers(0, 2**32 - 1).map(
-        lambda seed: np.random.default_rng(seed).normal(size=(4, 6)).astype(np.float32)
-    ),
+    seed=st.integers(0, 2**32 - 1),
+    inputs=st.integers(1, 9),
     sizes=st.lists(st.sampled_from([0.0, 1e-4, 1.0, 1e3]), min_size=4, max_size=4),
 )
-def test_quantisation_error_is_at_most_half_a_step(
-    matrix: NDArray[np.float32], sizes: list[float]
+def test_quantised_pairs_fit_16_bits_and_errors_are_at_most_half_a_step(
+    seed: int, inputs: int, sizes: list[float]
 ) -> None:
-    scaled = (matrix * np.array(sizes, np.float32)[:, None]).astype(np.float32)
-    quantised, scale = quantise(scaled)
+    matrix = np.random.default_rng(seed).normal(size=(4, inputs)) * np.array(sizes)[:, None]
+    quantised, scale = quantise(matrix.astype(np.float32))
     assert quantised.dtype == np.int8 and quantised.min() >= -127
-    assert (np.abs(scaled - quantised * scale[:, None]) <= scale[:, None] * 0.5001).all()
+    assert (np.abs(matrix - quantised * scale[:, None]) <= scale[:, None] * 0.5001).all()
+    products = 255 * quantised.astype(np.int32)
+    sums = products[:, 0::2][:, : inputs // 2] + products[:, 1::2]
+    assert ((sums >= -(2**15)) & (sums < 2**15)).all()
+
+
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 20), inputs=st.integers(1, 70))
+def test_products_with_the_largest_pairs_are_exact_without_shifted_weights(
+    seed: int, rows: int, inputs: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(-127, 128, (24, inputs + 1))
+    second = weights[:, 1::2]
+    sums = weights[:, ::2][:, : second.shape[1]] + second
+    second -= np.sign(sums) * np.maximum(np.abs(sums) - PAIR_MAX, 0)
+    x, zero = rng.choice([0, 1, 128, 254, 255], (rows, inputs + 1)), rng.integers(0, 256)
+    product = onnx.helper.make_node("MatMulInteger", ["x", "weights", "zero"], ["y"])
+    numbers = {"weights": weights.T.astype(np.int8), "zero": np.array(zero, np.uint8)}
+    graph = onnx.helper.make_graph(
+        [product],
+        "product",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, x.shape)],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, [rows, 24])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in numbers.items()],
+    )
+    session = onnxruntime.InferenceSession(
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+        ).SerializeToString(),
+        providers=["CPUExecutionProvider"],
+    )
+    (found,) = session.run(None, {"x": x.astype(np.uint8)})
+    assert (found == (x - zero) @ weights.T).all()
 
 
 def test_quantised_weights_are_quantised_to_the_same_values_again() -> None:
