@@ -136,7 +136,8 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
 
 
 class Replaced(msgspec.Struct, tag=True, frozen=True):
-    """From the owner: the model of a ``Decode`` is of no offer that the worker may use."""
+    """From the owner: no offer that the worker may use has the model of a ``Decode`` with a live
+    engine. Nothing was charged."""
 
     number: int
 

@@ -142,7 +142,8 @@ class _WorkerConnection(MessageProtocol):
         request_id.set(message.request_id)
         try:
             model = self._offered(request.model, request.version)
-            if model is None:
+            # Before the charge, so that the worker can route the request to another model.
+            if model is None or not model.engine.alive:
                 self.send(Replaced(number))
             elif self._server.drain.begun:
                 self.send(Refused.of(number, ShuttingDown()))
@@ -168,7 +169,8 @@ class _WorkerConnection(MessageProtocol):
             del self._tasks[number]
 
     def _offered(self, name: str, version: str) -> LoadedModel | None:
-        for models in self._offers.values():
+        """The newest model on offer of this name and version: a reload replaces a dead engine."""
+        for models in reversed(self._offers.values()):
             for model in models:
                 if (model.name, model.manifest.version) == (name, version):
                     return model

@@ -12,6 +12,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,10 +55,12 @@ OpenModel = Callable[[OfferedModel], LoadedModel]
 """Opens a model without its network. Blocks; raises ``InvalidBundle``."""
 
 
+@dataclass(slots=True)
 class _DecodedElsewhere:
     """Stands for the engine of a model, which the owner has."""
 
-    alive = True
+    alive: bool = True
+    """``False`` once the owner has refused a request for this model, until the next offer."""
 
 
 class OwnerLink:
@@ -85,10 +88,14 @@ class OwnerLink:
         return ForwardedMetrics(self._observe)
 
     def serves(self, prepared: PreparedRequest) -> bool:
-        """Whether no unknown token can occur, which takes the attention of the network to place."""
+        """Whether the engine is alive, as far as is known here, and no unknown token can occur.
+
+        To place an unknown token takes the attention of the network.
+        """
         model = (prepared.decode.model, prepared.decode.version)
-        return model in self._whole or all(
-            options.disable_unk for _, options in prepared.decode.sentences
+        return prepared.directed.model.engine.alive and (
+            model in self._whole
+            or all(options.disable_unk for _, options in prepared.decode.sentences)
         )
 
     @asynccontextmanager
@@ -106,12 +113,20 @@ class OwnerLink:
     ) -> list[Decoded]:
         """The results of a request's sentences. Cancelling the call cancels the decoding.
 
-        Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone, and the errors of
-        ``MeteredTranslator.decode``.
+        Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone or has no other model for
+        the request, and the errors of ``MeteredTranslator.decode``.
         """
         if self._connection is None:
             raise EngineStopped(GONE)
-        return await self._connection.decode(caller, characters, prepared)
+        model = prepared.directed.model
+        if not model.engine.alive:
+            raise EngineStopped("the engine is not running")
+        try:
+            return await self._connection.decode(caller, characters, prepared)
+        except ModelReplaced:
+            # The catalogue routes the request, which is prepared again, to a model that is alive.
+            model.engine = cast(Any, _DecodedElsewhere(alive=False))
+            raise
 
     def _observe(self, message: Observed) -> None:
         # Without an owner there are no metrics, and the next owner begins with none.
