@@ -54,7 +54,11 @@ class Taken(msgspec.Struct, tag=True, frozen=True):
 
 
 class Decode(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: charge the caller and decode the sentences."""
+    """From the worker: decode the sentences. ``Finished`` or ``Cancel`` follows.
+
+    Invariant: the caller is charged if and only if ``Finished`` follows, as one process charges
+    if and only if all of a request has been translated. A worker that dies cancels its requests.
+    """
 
     number: int
     caller: Caller
@@ -64,8 +68,17 @@ class Decode(msgspec.Struct, tag=True, frozen=True):
     """For the log."""
 
 
+class Finished(msgspec.Struct, tag=True, frozen=True):
+    """From the worker: it has made the translations of a ``Decode``, which may be charged."""
+
+    number: int
+
+
 class Cancel(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: the result of a ``Decode`` is no longer wanted."""
+    """From the worker: a ``Decode`` has failed there, or its result is no longer wanted.
+
+    Nothing may be charged. The owner may have finished or refused it.
+    """
 
     number: int
 
@@ -144,7 +157,7 @@ class Replaced(msgspec.Struct, tag=True, frozen=True):
 
 _ERRORS = {kind.__name__: kind for kind in REFUSALS}
 
-FromWorker = Taken | Decode | Cancel | Observed
+FromWorker = Taken | Decode | Finished | Cancel | Observed
 FromOwner = Offer | Done | Refused | Replaced
 
 

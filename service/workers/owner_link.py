@@ -26,11 +26,13 @@ from service.observability.metrics import FailureReason, Outcome
 from service.translation.catalogue import Catalogue
 from service.translation.errors import ModelReplaced, NotReady
 from service.translation.loaded_model import LoadedModel, Tokenizers
-from service.translation.plain import PreparedRequest
+from service.translation.plain import PreparedRequest, finish_plain
+from service.translation.types import Translation
 from service.workers.decode_messages import (
     Cancel,
     Decode,
     Done,
+    Finished,
     FromOwner,
     MessageProtocol,
     Observation,
@@ -108,13 +110,13 @@ class OwnerLink:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
 
-    async def decode(
+    async def translate(
         self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Decoded]:
-        """The results of a request's sentences. Cancelling the call cancels the decoding.
+    ) -> list[Translation]:
+        """Have the sentences of a request decoded, and finish it. Cancelling cancels the decoding.
 
         Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone or has no other model for
-        the request, and the errors of ``MeteredTranslator.decode``.
+        the request, and the errors of ``MeteredTranslator.translate_prepared``.
         """
         if self._connection is None:
             raise EngineStopped(GONE)
@@ -122,7 +124,7 @@ class OwnerLink:
         if not model.engine.alive:
             raise EngineStopped("the engine is not running")
         try:
-            return await self._connection.decode(caller, characters, prepared)
+            return await self._connection.translate(caller, characters, prepared)
         except ModelReplaced:
             # The catalogue routes the request, which is prepared again, to a model that is alive.
             model.engine = cast(Any, _DecodedElsewhere(alive=False))
@@ -209,21 +211,23 @@ class _OwnerConnection(MessageProtocol):
         self._waiting: dict[int, asyncio.Future[list[Decoded]]] = {}
         self._lost = False
 
-    async def decode(
+    async def translate(
         self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Decoded]:
+    ) -> list[Translation]:
         if self._lost:
             raise EngineStopped(GONE)
         number = next(self._numbers)
         future: asyncio.Future[list[Decoded]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self.send(Decode(number, caller, characters, prepared.decode, request_id.get()))
+        end: Finished | Cancel = Cancel(number)
         try:
-            return await future
+            translations = await finish_plain(prepared, await future)
+            end = Finished(number)
+            return translations
         finally:
             del self._waiting[number]
-            if future.cancelled():
-                self.send(Cancel(number))
+            self.send(end)
 
     def message_received(self, message: FromOwner) -> None:
         if isinstance(message, Offer):

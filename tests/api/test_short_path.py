@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api import short_path
+from service.api import metering, short_path
 from service.bootstrap import Service
+from service.engine.errors import BackendFailed
+from service.translation import leg
 from service.translation.plain import finish_plain
 from tests.support.asgi import connected
 from tests.support.books import read_books
@@ -33,7 +35,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         requests.append(prepared)
         return await finish_plain(prepared, decoded)
 
-    monkeypatch.setattr(short_path, "finish_plain", recorded)
+    monkeypatch.setattr(metering, "finish_plain", recorded)
     yield requests
 
 
@@ -235,6 +237,40 @@ async def test_request_leaves_nothing_to_the_garbage_collector(
             status = await ask("gh. ij")
     expected = {"answered": 200, "failed": 503, "late": 504, "hung up": 499}
     assert status == expected[ending]
+
+
+async def test_request_whose_translation_fails_after_decoding_is_not_charged(
+    client: httpx.AsyncClient, finished: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: object) -> None:
+        raise BackendFailed("the attention failed")
+
+    async def used() -> int:
+        characters: int = (await client.get("/v2/usage")).json()["character_count"]
+        return characters
+
+    with monkeypatch.context() as failure:
+        failure.setattr(leg, "final_text", failing)
+        short, route = await both_answers(client, "/translate", {"q": "abc", **DE_EN})
+    assert (short.status_code, route.status_code) == (500, 500)
+    assert (len(finished), await used()) == (1, 0)
+    await both_answers(client, "/translate", {"q": "abc", **DE_EN})
+    assert await used() == 6
+
+
+async def test_model_is_kept_until_a_request_is_finished(
+    client: httpx.AsyncClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = service.repository.catalogue.named("shout-de-en")
+    leases = []
+
+    async def counted(prepared: Any, decoded: Any) -> Any:
+        leases.append(model.leases)
+        return await finish_plain(prepared, decoded)
+
+    monkeypatch.setattr(metering, "finish_plain", counted)
+    assert (await client.post("/translate", json={"q": "abc", **DE_EN})).status_code == 200
+    assert leases == [1]
 
 
 async def test_rate_limit_is_that_of_the_route(settings: Any) -> None:

@@ -18,6 +18,7 @@ from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation.loaded_model import LoadedModel
+from service.workers import owner_link
 from service.workers.decode_messages import OfferedModel, socket_beside
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
@@ -140,6 +141,40 @@ async def test_limits_and_quotas_of_the_owner_apply(
     assert (spent.status_code, "Quota exceeded" in spent.json()["message"]) == (456, True)
     assert (slowed.status_code, "Slowdown" in slowed.json()["error"]) == (429, True)
     assert int(slowed.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(("failure", "status"), [("error", 500), ("late", 504)])
+async def test_request_that_the_front_does_not_finish_is_not_charged(
+    client: httpx.AsyncClient,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: str,
+    status: int,
+) -> None:
+    async def failing(prepared: Any, decoded: Any) -> Any:
+        if failure == "error":
+            raise RuntimeError("a failure made for a test")
+        await asyncio.sleep(WAIT_SECONDS)
+
+    async def used() -> int:
+        async with asked_directly(service) as direct:
+            characters: int = (await direct.get("/v2/usage")).json()["character_count"]
+        return characters
+
+    while service.drain.running:
+        await asyncio.sleep(0.01)
+    before = await used()
+    with monkeypatch.context() as failures:
+        failures.setattr(owner_link, "finish_plain", failing)
+        headers = {"x-request-timeout": "0.2"}
+        response = await client.post("/translate", json=PLAIN, headers=headers)
+    assert response.status_code == status
+    while service.drain.running:
+        await asyncio.sleep(0.01)
+    assert await used() == before
+    assert (await client.post("/translate", json=PLAIN)).status_code == 200
+    while await used() != before + 24:
+        await asyncio.sleep(0.01)
 
 
 async def test_keys_are_read_in_the_front_and_wrong_ones_are_passed_on(
