@@ -5,6 +5,10 @@ tokenised here, translated by one call, and answered, without routing. Nothing i
 before that call, so that every other request, an invalid one included, can be passed on as it came:
 the app behind answers it. Both give the same answers (``tests/api/test_short_path.py``).
 
+Before that call, no deadline applies and no hang-up is noticed. A request whose texts need a thread
+would wait there for those of other requests, so it is passed on: ``service.translation.text_pool``
+bounds the work. A body of 64 KiB is parsed in 4 ms at most.
+
 The call may have the sentences decoded by another process, see ``service.workers``.
 """
 

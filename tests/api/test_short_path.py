@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 import httpx
@@ -14,16 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.api import metering, short_path
-from service.bootstrap import Service
+from service.bootstrap import Service, running
 from service.engine.errors import BackendFailed
+from service.settings import Settings
 from service.translation import leg
-from service.translation.plain import finish_plain
-from tests.support.asgi import connected
+from service.translation.decoding import DecodingOverrides
+from service.translation.plain import finish_plain, is_plain, prepare_plain
+from service.translation.types import TranslateRequest
+from tests.support.asgi import client_of, connected
 from tests.support.books import read_books
 from tests.support.cycles import without_cycles
+from tests.support.shouting import load_shouting, put_bundle
 
 DE_EN = {"source": "de", "target": "en"}
 DEEPL = {"source_lang": "DE", "target_lang": "EN"}
+WAIT_SECONDS = 10.0
+"""After which a test that has failed lets its threads end."""
 
 
 @pytest.fixture
@@ -239,6 +246,54 @@ async def test_request_leaves_nothing_to_the_garbage_collector(
     assert status == expected[ending]
 
 
+async def test_request_whose_texts_wait_for_a_thread_is_refused_at_its_deadline(
+    client: httpx.AsyncClient, service: Service, finished: list[Any]
+) -> None:
+    busy = threading.Event()
+    pool = service.translator.reader.pool
+    work = [pool.run(["x" * 5000], lambda _: busy.wait(WAIT_SECONDS)) for _ in range(2)]
+    async with asyncio.TaskGroup() as group:
+        for each in work:
+            group.create_task(each)
+        try:
+            response = await client.post(
+                "/translate",
+                json={"q": "wort. " * 700, **DE_EN},
+                headers={"x-request-timeout": "0.1"},
+            )
+        finally:
+            busy.set()
+    assert response.status_code == 504
+    assert finished == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "suppressed", "prepared"),
+    [
+        (["ab " * 1320], "x", True),
+        (["a"] * 180, "x", True),
+        (["a{b}" * 990], "x", False),
+        (["a<br>" * 790], "x", False),
+        (["ab " * 1000], "x" * 999, False),
+        (["ab " * 1340], "x", None),
+        (["a"] * 191, "x", None),
+    ],
+    ids=["text", "texts", "marks", "lines", "options", "longer text", "more texts"],
+)
+async def test_short_path_prepares_what_needs_no_thread(
+    service: Service, texts: list[str], suppressed: str, prepared: bool | None
+) -> None:
+    decoding = DecodingOverrides(suppress_sequences=(suppressed,))
+    request = TranslateRequest(tuple(texts), "en", "de", decoding=decoding)
+    assert is_plain(request) == (prepared is not None)
+    if prepared is not None:
+        preparing = prepare_plain(request, service.repository.catalogue, service.translator.reader)
+        # It ends at its first step, and waits for nothing.
+        with pytest.raises(StopIteration) as ended:
+            preparing.send(None)
+        assert (ended.value.value is not None) == prepared
+
+
 async def test_request_whose_translation_fails_after_decoding_is_not_charged(
     client: httpx.AsyncClient, finished: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,17 +365,16 @@ shared: dict[str, Any] = {}
 @pytest.fixture(scope="module", autouse=True)
 def service_of_many_examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One event loop and service for all examples of the property."""
-    from service.settings import Settings
-    from tests.support.shouting import put_bundle
-
     directory = tmp_path_factory.mktemp("service")
     put_bundle(directory / "bundles", "shout-de-en", "de", "en")
     settings = Settings(
         bundles=directory / "bundles", slots=8, max_beam_size=4, state=directory / "state"
     )
     with asyncio.Runner() as runner:
-        opened = connected(settings)
-        shared.update(runner=runner, client=runner.run(opened.__aenter__()))
+        stack = AsyncExitStack()
+        service = runner.run(stack.enter_async_context(running(settings, load_shouting)))
+        client = runner.run(stack.enter_async_context(client_of(service.app)))
+        shared.update(runner=runner, service=service, client=client)
         yield
-        runner.run(opened.__aexit__(None, None, None))
+        runner.run(stack.aclose())
         shared.clear()
