@@ -3,7 +3,7 @@
 Most requests are a small JSON body of plain text in one language pair. They are read, split and
 tokenised here, translated by one call, and answered, without routing. Nothing is counted or charged
 before that call, so that every other request, an invalid one included, can be passed on as it came:
-the app behind answers it. Both give the same answers (``tests/api/test_short_path.py``).
+the app behind answers it. Both answer alike, see ``tests/api/test_short_path_equivalence.py``.
 
 Before that call, no deadline applies and no hang-up is noticed. A request whose texts need a thread
 would wait there for those of other requests, so it is passed on: ``service.translation.text_pool``
@@ -154,11 +154,12 @@ class ShortPath:
         if form is None or scope["query_string"] or scope.get("root_path"):
             return None
         length = 0
-        as_json = False
+        as_json: bool | None = None
         for name, value in scope["headers"]:
             if name == b"content-length":
                 length = int(value) if value.isdigit() and len(value) < 10 else 0
-            elif name == b"content-type":
+            # Routes read the first one, too.
+            elif name == b"content-type" and as_json is None:
                 as_json = value.partition(b";")[0].strip().lower() == b"application/json"
             elif name in (b"expect", b"content-encoding"):
                 return None

@@ -164,6 +164,20 @@ async def test_body_that_is_not_json_is_passed_on(
     assert finished == []
 
 
+@pytest.mark.parametrize("first", ["application/json", "text/plain"])
+async def test_first_of_several_content_types_counts_as_in_the_route(
+    client: httpx.AsyncClient, finished: list[Any], first: str
+) -> None:
+    headers = [("content-type", first), ("content-type", "application/json")]
+    content = json.dumps({"q": "ab", **DE_EN})
+    short, route = [
+        await client.post("/translate", content=content, headers=headers, params=params)
+        for params in ({}, {"passed": "on"})
+    ]
+    assert (short.status_code, short.json()) == (route.status_code, route.json())
+    assert len(finished) == (first == "application/json")
+
+
 async def test_body_that_comes_late_is_passed_on_whole(
     service: Service, finished: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
