@@ -185,7 +185,7 @@ def build(
         meter=meter,
         reader=translator.reader,
         models=repository,
-        decode=metered.decode_prepared,
+        translate=metered.translate_prepared,
         around=around_answers(metrics, drain, tracing),
         refuse_if_full=admission.refuse_if_full,
     )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.bounds import CHOICE_CHARACTERS
 from service.api.errors import BadRequest
-from service.api.options import Key, LanguageCode, Name, Number
+from service.api.options import Key, LanguageCode, Name, Number, Texts
 from service.translation.attention import Kind, MapSelection
 from service.translation.inspection import ModelChoice, Pair
 
@@ -106,10 +106,10 @@ class AttentionOfPairParameters(_ModelParameters, _MapParameters):
 class ScoreParameters(_ModelParameters):
     """The fields of ``POST /score``."""
 
-    source_text: str | list[str] = Field(
+    source_text: str | Texts = Field(
         description="A text, or a list of texts (JSON only).", examples=["Zwei Hunde."]
     )
-    target_text: str | list[str] = Field(
+    target_text: str | Texts = Field(
         description="A text, or a list of as many. Many targets may have one source.",
         examples=["Two dogs."],
     )

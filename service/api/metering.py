@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 from fastapi import Request
@@ -18,7 +18,7 @@ from service.engine.types import Decoded
 from service.observability.metrics import RequestObserver
 from service.translation.alternatives import AlternativeFinder, Alternatives, WordPlace
 from service.translation.loaded_model import LoadedModel
-from service.translation.plain import DecodeRequest, PreparedRequest
+from service.translation.plain import DecodeRequest, PreparedRequest, finish_plain
 from service.translation.translator import Translator
 from service.translation.types import Part, TranslateRequest, Translation, longest
 
@@ -111,22 +111,31 @@ class MeteredTranslator:
         self._meter.note(request, wanted.texts, translations)
         return translations
 
-    async def decode_prepared(
+    async def translate_prepared(
         self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Decoded]:
-        """Like ``decode``; raises ``ModelReplaced`` if the model is no longer on offer."""
-        async with self._translator.leased(prepared.decode) as model:
-            return await self.decode(caller, characters, model, prepared.decode)
+    ) -> list[Translation]:
+        """Translate a prepared request that is within the limits, and charge for it.
 
-    async def decode(
+        Raises ``ModelReplaced`` if the model is no longer on offer, and what ``decoded`` and
+        ``finish_plain`` raise.
+        """
+        async with (
+            self._translator.leased(prepared.decode) as model,
+            self.decoded(caller, characters, model, prepared.decode) as decoded,
+        ):
+            return await finish_plain(prepared, decoded)
+
+    @asynccontextmanager
+    async def decoded(
         self, caller: Caller, characters: int, model: LoadedModel, request: DecodeRequest
-    ) -> list[Decoded]:
-        """Decode a plain request that is within the limits; charges for its characters.
+    ) -> AsyncIterator[list[Decoded]]:
+        """The results of a plain request that is within the limits.
 
-        Raises what ``Access.charge`` and ``Translator.decode`` raise.
+        Charges for its characters unless the body raises. Raises what ``Access.charge`` and
+        ``Translator.decode`` raise.
         """
         async with self._access.charge(caller, characters):
-            return await self._translator.decode(model, request)
+            yield await self._translator.decode(model, request)
 
     async def stream(
         self, request: Request, caller: Caller, wanted: TranslateRequest

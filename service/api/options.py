@@ -69,6 +69,9 @@ def _check_together(texts: list[str]) -> list[str]:
 LanguageCode = Annotated[str, Field(min_length=1, max_length=LANGUAGE_CHARACTERS)]
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS)]
 """Name of a model, or an id."""
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Validated up to the first item that is no text: each error costs microseconds on the event loop,
+and a body may have a million of them."""
 Key = Annotated[str, Field(max_length=NAME_CHARACTERS)]
 """API key; clients without one may send it empty."""
 

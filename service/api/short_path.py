@@ -1,11 +1,15 @@
 """ASGI app in front of another: answers plain JSON translations, and passes other requests on.
 
 Most requests are a small JSON body of plain text in one language pair. They are read, split and
-tokenised here, decoded by one call, and answered, without routing. Nothing is counted or charged
+tokenised here, translated by one call, and answered, without routing. Nothing is counted or charged
 before that call, so that every other request, an invalid one included, can be passed on as it came:
-the app behind answers it. Both give the same answers (``tests/api/test_short_path.py``).
+the app behind answers it. Both answer alike, see ``tests/api/test_short_path_equivalence.py``.
 
-The decoding call may lead to another process, see ``service.workers``.
+Before that call, no deadline applies and no hang-up is noticed. A request whose texts need a thread
+would wait there for those of other requests, so it is passed on: ``service.translation.text_pool``
+bounds the work. A body of 64 KiB is parsed in 4 ms at most.
+
+The call may have the sentences decoded by another process, see ``service.workers``.
 """
 
 from __future__ import annotations
@@ -26,16 +30,15 @@ from service.api.errors import EXPECTED, refusal_of
 from service.api.metering import RequestMeter
 from service.api.middleware import STARTED, facts_of
 from service.api.parameters import Dialect, Fields, json_object
-from service.engine.types import Decoded
 from service.translation.catalogue import Catalogue
 from service.translation.errors import ModelReplaced, NotReady
-from service.translation.plain import PreparedRequest, finish_plain, is_plain, prepare_plain
+from service.translation.plain import PreparedRequest, is_plain, prepare_plain
 from service.translation.tasks import deadline
 from service.translation.text_reader import TextReader
 from service.translation.types import TranslateRequest, Translation
 
-Decode = Callable[[Caller, int, PreparedRequest], Awaitable[list[Decoded]]]
-"""Charges a caller for some characters and decodes the sentences of a prepared request."""
+Translate = Callable[[Caller, int, PreparedRequest], Awaitable[list[Translation]]]
+"""Translates a prepared request, and charges a caller for some characters unless that raises."""
 
 _MOST_BYTES = 1 << 16
 """Of a body. Reading a longer one takes milliseconds, beside which routing is nothing."""
@@ -107,7 +110,7 @@ class ShortPath:
         meter: RequestMeter,
         reader: TextReader,
         models: Offering,
-        decode: Decode,
+        translate: Translate,
         around: Callable[[ASGIApp], ASGIApp],
         serves: Callable[[PreparedRequest], bool] = lambda _: True,
         refuse_if_full: Callable[[str], None] = lambda _: None,
@@ -122,7 +125,7 @@ class ShortPath:
         self._meter = meter
         self._reader = reader
         self._models = models
-        self._decode = decode
+        self._translate = translate
         self._serves = serves
         self._refuse_if_full = refuse_if_full
         self._answering = around(self._answer)
@@ -151,11 +154,12 @@ class ShortPath:
         if form is None or scope["query_string"] or scope.get("root_path"):
             return None
         length = 0
-        as_json = False
+        as_json: bool | None = None
         for name, value in scope["headers"]:
             if name == b"content-length":
                 length = int(value) if value.isdigit() and len(value) < 10 else 0
-            elif name == b"content-type":
+            # Routes read the first one, too.
+            elif name == b"content-type" and as_json is None:
                 as_json = value.partition(b";")[0].strip().lower() == b"application/json"
             elif name in (b"expect", b"content-encoding"):
                 return None
@@ -209,8 +213,7 @@ class ShortPath:
             if prepared is None:
                 break
             try:
-                decoded = await self._decode(read.caller, read.characters, prepared)
-                return await finish_plain(prepared, decoded)
+                return await self._translate(read.caller, read.characters, prepared)
             except ModelReplaced:
                 prepared = await prepare_plain(read.wanted, self._models.catalogue, self._reader)
         raise NotReady("the models are being replaced; try again")

@@ -54,7 +54,11 @@ class Taken(msgspec.Struct, tag=True, frozen=True):
 
 
 class Decode(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: charge the caller and decode the sentences."""
+    """From the worker: decode the sentences. ``Finished`` or ``Cancel`` follows.
+
+    Invariant: the caller is charged if and only if ``Finished`` follows, as one process charges
+    if and only if all of a request has been translated. A worker that dies cancels its requests.
+    """
 
     number: int
     caller: Caller
@@ -64,8 +68,17 @@ class Decode(msgspec.Struct, tag=True, frozen=True):
     """For the log."""
 
 
+class Finished(msgspec.Struct, tag=True, frozen=True):
+    """From the worker: it has made the translations of a ``Decode``, which may be charged."""
+
+    number: int
+
+
 class Cancel(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: the result of a ``Decode`` is no longer wanted."""
+    """From the worker: a ``Decode`` has failed there, or its result is no longer wanted.
+
+    Nothing may be charged. The owner may have finished or refused it.
+    """
 
     number: int
 
@@ -136,14 +149,15 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
 
 
 class Replaced(msgspec.Struct, tag=True, frozen=True):
-    """From the owner: the model of a ``Decode`` is of no offer that the worker may use."""
+    """From the owner: no offer that the worker may use has the model of a ``Decode`` with a live
+    engine. Nothing was charged."""
 
     number: int
 
 
 _ERRORS = {kind.__name__: kind for kind in REFUSALS}
 
-FromWorker = Taken | Decode | Cancel | Observed
+FromWorker = Taken | Decode | Finished | Cancel | Observed
 FromOwner = Offer | Done | Refused | Replaced
 
 

@@ -1,8 +1,8 @@
 """The owner's end of the connections on which workers have sentences decoded.
 
-Each request is charged, admitted and decoded as one of the owner's own. The owner keeps the models
-that it offered to a worker until the worker has taken the next offer, so that a reload refuses no
-request.
+Each request is admitted and decoded as one of the owner's own, and charged once the worker has
+finished its texts. The owner keeps the models that it offered to a worker until the worker has
+taken the next offer, so that a reload refuses no request.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from service.workers.decode_messages import (
     Cancel,
     Decode,
     Done,
+    Finished,
     FromWorker,
     MessageProtocol,
     Observed,
@@ -89,6 +90,8 @@ class _WorkerConnection(MessageProtocol):
         """Models of the offers that the worker may use, which have a lease each."""
         self._leases: dict[int, AsyncExitStack] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._finished: dict[int, asyncio.Future[None]] = {}
+        """Set when the worker has finished a decoded request."""
         self._running = 0
         """Requests accepted by the worker and not yet finished."""
         self._releasing: set[asyncio.Task[None]] = set()
@@ -128,6 +131,9 @@ class _WorkerConnection(MessageProtocol):
             case Decode():
                 task = asyncio.create_task(self._decode(message))
                 self._tasks[message.number] = task
+            case Finished(number):
+                if (finished := self._finished.get(number)) is not None and not finished.done():
+                    finished.set_result(None)
             case Cancel(number):
                 if (decoding := self._tasks.get(number)) is not None:
                     decoding.cancel()
@@ -142,7 +148,8 @@ class _WorkerConnection(MessageProtocol):
         request_id.set(message.request_id)
         try:
             model = self._offered(request.model, request.version)
-            if model is None:
+            # Before the charge, so that the worker can route the request to another model.
+            if model is None or not model.engine.alive:
                 self.send(Replaced(number))
             elif self._server.drain.begun:
                 self.send(Refused.of(number, ShuttingDown()))
@@ -150,10 +157,13 @@ class _WorkerConnection(MessageProtocol):
                 # The worker may take another offer meanwhile.
                 async with self._server.repository.held([model]):
                     with self._server.drain.accepted():
-                        decoded = await self._server.metered.decode(
+                        async with self._server.metered.decoded(
                             message.caller, message.characters, model, request
-                        )
-                self.send(Done(number, tuple(map(Result.of, decoded))))
+                        ) as decoded:
+                            finished = asyncio.get_running_loop().create_future()
+                            self._finished[number] = finished
+                            self.send(Done(number, tuple(map(Result.of, decoded))))
+                            await finished
         except asyncio.CancelledError:
             if not self._server.drain.cut:
                 raise
@@ -166,9 +176,11 @@ class _WorkerConnection(MessageProtocol):
             self.send(Refused.of(number, error))
         finally:
             del self._tasks[number]
+            self._finished.pop(number, None)
 
     def _offered(self, name: str, version: str) -> LoadedModel | None:
-        for models in self._offers.values():
+        """The newest model on offer of this name and version: a reload replaces a dead engine."""
+        for models in reversed(self._offers.values()):
             for model in models:
                 if (model.name, model.manifest.version) == (name, version):
                     return model

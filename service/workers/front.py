@@ -62,7 +62,7 @@ async def open_front(
             meter=RequestMeter(limits_of(settings), callers, link.metrics),
             reader=TextReader(detector),
             models=link,
-            decode=link.decode,
+            translate=link.translate,
             around=around_answers(link.metrics, drain, SilentTracing()),
             serves=link.serves,
         )

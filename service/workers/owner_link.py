@@ -12,6 +12,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,11 +26,13 @@ from service.observability.metrics import FailureReason, Outcome
 from service.translation.catalogue import Catalogue
 from service.translation.errors import ModelReplaced, NotReady
 from service.translation.loaded_model import LoadedModel, Tokenizers
-from service.translation.plain import PreparedRequest
+from service.translation.plain import PreparedRequest, finish_plain
+from service.translation.types import Translation
 from service.workers.decode_messages import (
     Cancel,
     Decode,
     Done,
+    Finished,
     FromOwner,
     MessageProtocol,
     Observation,
@@ -54,10 +57,12 @@ OpenModel = Callable[[OfferedModel], LoadedModel]
 """Opens a model without its network. Blocks; raises ``InvalidBundle``."""
 
 
+@dataclass(slots=True)
 class _DecodedElsewhere:
     """Stands for the engine of a model, which the owner has."""
 
-    alive = True
+    alive: bool = True
+    """``False`` once the owner has refused a request for this model, until the next offer."""
 
 
 class OwnerLink:
@@ -85,10 +90,14 @@ class OwnerLink:
         return ForwardedMetrics(self._observe)
 
     def serves(self, prepared: PreparedRequest) -> bool:
-        """Whether no unknown token can occur, which takes the attention of the network to place."""
+        """Whether the engine is alive, as far as is known here, and no unknown token can occur.
+
+        To place an unknown token takes the attention of the network.
+        """
         model = (prepared.decode.model, prepared.decode.version)
-        return model in self._whole or all(
-            options.disable_unk for _, options in prepared.decode.sentences
+        return prepared.directed.model.engine.alive and (
+            model in self._whole
+            or all(options.disable_unk for _, options in prepared.decode.sentences)
         )
 
     @asynccontextmanager
@@ -101,17 +110,25 @@ class OwnerLink:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
 
-    async def decode(
+    async def translate(
         self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Decoded]:
-        """The results of a request's sentences. Cancelling the call cancels the decoding.
+    ) -> list[Translation]:
+        """Have the sentences of a request decoded, and finish it. Cancelling cancels the decoding.
 
-        Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone, and the errors of
-        ``MeteredTranslator.decode``.
+        Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone or has no other model for
+        the request, and the errors of ``MeteredTranslator.translate_prepared``.
         """
         if self._connection is None:
             raise EngineStopped(GONE)
-        return await self._connection.decode(caller, characters, prepared)
+        model = prepared.directed.model
+        if not model.engine.alive:
+            raise EngineStopped("the engine is not running")
+        try:
+            return await self._connection.translate(caller, characters, prepared)
+        except ModelReplaced:
+            # The catalogue routes the request, which is prepared again, to a model that is alive.
+            model.engine = cast(Any, _DecodedElsewhere(alive=False))
+            raise
 
     def _observe(self, message: Observed) -> None:
         # Without an owner there are no metrics, and the next owner begins with none.
@@ -194,21 +211,23 @@ class _OwnerConnection(MessageProtocol):
         self._waiting: dict[int, asyncio.Future[list[Decoded]]] = {}
         self._lost = False
 
-    async def decode(
+    async def translate(
         self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Decoded]:
+    ) -> list[Translation]:
         if self._lost:
             raise EngineStopped(GONE)
         number = next(self._numbers)
         future: asyncio.Future[list[Decoded]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self.send(Decode(number, caller, characters, prepared.decode, request_id.get()))
+        end: Finished | Cancel = Cancel(number)
         try:
-            return await future
+            translations = await finish_plain(prepared, await future)
+            end = Finished(number)
+            return translations
         finally:
             del self._waiting[number]
-            if future.cancelled():
-                self.send(Cancel(number))
+            self.send(end)
 
     def message_received(self, message: FromOwner) -> None:
         if isinstance(message, Offer):

@@ -5,8 +5,12 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
+from service.api.attention_parameters import ScoreParameters
+from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
+from service.api.libretranslate.translate import TranslateParameters
 from service.api.parameters import form_pairs
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -31,3 +35,22 @@ def test_too_many_parameters_are_refused() -> None:
     assert len(form_pairs(b"&".join([b"a=1"] * 4_000))) == 4_000
     with pytest.raises(BadRequest, match="more than 4000 parameters"):
         form_pairs(b"&".join([b"a=1"] * 4_001))
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        (TranslateParameters, "q"),
+        (TextParameters, "text"),
+        (TextParameters, "glossary_ids"),
+        (ScoreParameters, "source_text"),
+        (ScoreParameters, "target_text"),
+    ],
+)
+def test_first_item_that_is_no_text_ends_the_validation(model: type[BaseModel], field: str) -> None:
+    def errors(items: int) -> int:
+        with pytest.raises(ValidationError) as raised:
+            model.model_validate({field: [1] * items}, strict=True)
+        return raised.value.error_count()
+
+    assert errors(100) == errors(1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 import httpx
@@ -13,15 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api import short_path
-from service.bootstrap import Service
-from service.translation.plain import finish_plain
-from tests.support.asgi import connected
+from service.api import metering, short_path
+from service.bootstrap import Service, running
+from service.engine.errors import BackendFailed
+from service.settings import Settings
+from service.translation import leg
+from service.translation.decoding import DecodingOverrides
+from service.translation.plain import finish_plain, is_plain, prepare_plain
+from service.translation.types import TranslateRequest
+from tests.support.asgi import client_of, connected
 from tests.support.books import read_books
 from tests.support.cycles import without_cycles
+from tests.support.shouting import load_shouting, put_bundle
 
 DE_EN = {"source": "de", "target": "en"}
 DEEPL = {"source_lang": "DE", "target_lang": "EN"}
+WAIT_SECONDS = 10.0
+"""After which a test that has failed lets its threads end."""
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         requests.append(prepared)
         return await finish_plain(prepared, decoded)
 
-    monkeypatch.setattr(short_path, "finish_plain", recorded)
+    monkeypatch.setattr(metering, "finish_plain", recorded)
     yield requests
 
 
@@ -155,6 +164,20 @@ async def test_body_that_is_not_json_is_passed_on(
     assert finished == []
 
 
+@pytest.mark.parametrize("first", ["application/json", "text/plain"])
+async def test_first_of_several_content_types_counts_as_in_the_route(
+    client: httpx.AsyncClient, finished: list[Any], first: str
+) -> None:
+    headers = [("content-type", first), ("content-type", "application/json")]
+    content = json.dumps({"q": "ab", **DE_EN})
+    short, route = [
+        await client.post("/translate", content=content, headers=headers, params=params)
+        for params in ({}, {"passed": "on"})
+    ]
+    assert (short.status_code, short.json()) == (route.status_code, route.json())
+    assert len(finished) == (first == "application/json")
+
+
 async def test_body_that_comes_late_is_passed_on_whole(
     service: Service, finished: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +260,88 @@ async def test_request_leaves_nothing_to_the_garbage_collector(
     assert status == expected[ending]
 
 
+async def test_request_whose_texts_wait_for_a_thread_is_refused_at_its_deadline(
+    client: httpx.AsyncClient, service: Service, finished: list[Any]
+) -> None:
+    busy = threading.Event()
+    pool = service.translator.reader.pool
+    work = [pool.run(["x" * 5000], lambda _: busy.wait(WAIT_SECONDS)) for _ in range(2)]
+    async with asyncio.TaskGroup() as group:
+        for each in work:
+            group.create_task(each)
+        try:
+            response = await client.post(
+                "/translate",
+                json={"q": "wort. " * 700, **DE_EN},
+                headers={"x-request-timeout": "0.1"},
+            )
+        finally:
+            busy.set()
+    assert response.status_code == 504
+    assert finished == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "suppressed", "prepared"),
+    [
+        (["ab " * 1320], "x", True),
+        (["a"] * 180, "x", True),
+        (["a{b}" * 990], "x", False),
+        (["a<br>" * 790], "x", False),
+        (["ab " * 1000], "x" * 999, False),
+        (["ab " * 1340], "x", None),
+        (["a"] * 191, "x", None),
+    ],
+    ids=["text", "texts", "marks", "lines", "options", "longer text", "more texts"],
+)
+async def test_short_path_prepares_what_needs_no_thread(
+    service: Service, texts: list[str], suppressed: str, prepared: bool | None
+) -> None:
+    decoding = DecodingOverrides(suppress_sequences=(suppressed,))
+    request = TranslateRequest(tuple(texts), "en", "de", decoding=decoding)
+    assert is_plain(request) == (prepared is not None)
+    if prepared is not None:
+        preparing = prepare_plain(request, service.repository.catalogue, service.translator.reader)
+        # It ends at its first step, and waits for nothing.
+        with pytest.raises(StopIteration) as ended:
+            preparing.send(None)
+        assert (ended.value.value is not None) == prepared
+
+
+async def test_request_whose_translation_fails_after_decoding_is_not_charged(
+    client: httpx.AsyncClient, finished: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: object) -> None:
+        raise BackendFailed("the attention failed")
+
+    async def used() -> int:
+        characters: int = (await client.get("/v2/usage")).json()["character_count"]
+        return characters
+
+    with monkeypatch.context() as failure:
+        failure.setattr(leg, "final_text", failing)
+        short, route = await both_answers(client, "/translate", {"q": "abc", **DE_EN})
+    assert (short.status_code, route.status_code) == (500, 500)
+    assert (len(finished), await used()) == (1, 0)
+    await both_answers(client, "/translate", {"q": "abc", **DE_EN})
+    assert await used() == 6
+
+
+async def test_model_is_kept_until_a_request_is_finished(
+    client: httpx.AsyncClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = service.repository.catalogue.named("shout-de-en")
+    leases = []
+
+    async def counted(prepared: Any, decoded: Any) -> Any:
+        leases.append(model.leases)
+        return await finish_plain(prepared, decoded)
+
+    monkeypatch.setattr(metering, "finish_plain", counted)
+    assert (await client.post("/translate", json={"q": "abc", **DE_EN})).status_code == 200
+    assert leases == [1]
+
+
 async def test_rate_limit_is_that_of_the_route(settings: Any) -> None:
     async with connected(settings, requests_per_minute=2) as client:
         answers = [await client.post("/translate", json={"q": "abc", **DE_EN}) for _ in range(2)]
@@ -274,17 +379,16 @@ shared: dict[str, Any] = {}
 @pytest.fixture(scope="module", autouse=True)
 def service_of_many_examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One event loop and service for all examples of the property."""
-    from service.settings import Settings
-    from tests.support.shouting import put_bundle
-
     directory = tmp_path_factory.mktemp("service")
     put_bundle(directory / "bundles", "shout-de-en", "de", "en")
     settings = Settings(
         bundles=directory / "bundles", slots=8, max_beam_size=4, state=directory / "state"
     )
     with asyncio.Runner() as runner:
-        opened = connected(settings)
-        shared.update(runner=runner, client=runner.run(opened.__aenter__()))
+        stack = AsyncExitStack()
+        service = runner.run(stack.enter_async_context(running(settings, load_shouting)))
+        client = runner.run(stack.enter_async_context(client_of(service.app)))
+        shared.update(runner=runner, service=service, client=client)
         yield
-        runner.run(opened.__aexit__(None, None, None))
+        runner.run(stack.aclose())
         shared.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation.loaded_model import LoadedModel
+from service.workers import owner_link
 from service.workers.decode_messages import OfferedModel, socket_beside
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
 from tests.support.shouting import load_shouting, put_bundle
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
+
+WAIT_SECONDS = 10.0
+"""After which a test that has failed lets its threads end."""
 
 
 @pytest.fixture
@@ -51,6 +56,10 @@ async def client(
 ) -> AsyncIterator[httpx.AsyncClient]:
     async with front_of(settings, owner) as client:
         yield client
+
+
+def model_of(service: Service, name: str) -> LoadedModel:
+    return service.repository.catalogue.named(name)
 
 
 def asked_directly(service: Service) -> httpx.AsyncClient:
@@ -134,6 +143,40 @@ async def test_limits_and_quotas_of_the_owner_apply(
     assert int(slowed.headers["retry-after"]) >= 1
 
 
+@pytest.mark.parametrize(("failure", "status"), [("error", 500), ("late", 504)])
+async def test_request_that_the_front_does_not_finish_is_not_charged(
+    client: httpx.AsyncClient,
+    service: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: str,
+    status: int,
+) -> None:
+    async def failing(prepared: Any, decoded: Any) -> Any:
+        if failure == "error":
+            raise RuntimeError("a failure made for a test")
+        await asyncio.sleep(WAIT_SECONDS)
+
+    async def used() -> int:
+        async with asked_directly(service) as direct:
+            characters: int = (await direct.get("/v2/usage")).json()["character_count"]
+        return characters
+
+    while service.drain.running:
+        await asyncio.sleep(0.01)
+    before = await used()
+    with monkeypatch.context() as failures:
+        failures.setattr(owner_link, "finish_plain", failing)
+        headers = {"x-request-timeout": "0.2"}
+        response = await client.post("/translate", json=PLAIN, headers=headers)
+    assert response.status_code == status
+    while service.drain.running:
+        await asyncio.sleep(0.01)
+    assert await used() == before
+    assert (await client.post("/translate", json=PLAIN)).status_code == 200
+    while await used() != before + 24:
+        await asyncio.sleep(0.01)
+
+
 async def test_keys_are_read_in_the_front_and_wrong_ones_are_passed_on(
     keyed: tuple[httpx.AsyncClient, str],
 ) -> None:
@@ -148,7 +191,7 @@ async def test_keys_are_read_in_the_front_and_wrong_ones_are_passed_on(
 async def test_reload_refuses_no_request_and_frees_the_retired_model(
     client: httpx.AsyncClient, service: Service, settings: Settings
 ) -> None:
-    (before,) = [m for m in service.repository.catalogue.models if m.name == "shout-de-en"]
+    before = model_of(service, "shout-de-en")
     put_bundle(settings.bundles, "shout-de-en", "de", "en", version="2")
     reloading = asyncio.create_task(service.reloader.reload())
     versions = []
@@ -171,7 +214,7 @@ async def test_model_that_a_worker_cannot_open_is_left_to_the_owner(
             raise InvalidBundle("it was replaced")
         return open_shouting(offered)
 
-    (before,) = [m for m in service.repository.catalogue.models if m.name == "shout-de-en"]
+    before = model_of(service, "shout-de-en")
     async with front_of(settings, owner, open_model=open_first) as client:
         put_bundle(settings.bundles, "shout-de-en", "de", "en", version="2")
         await service.reloader.reload()
@@ -180,6 +223,59 @@ async def test_model_that_a_worker_cannot_open_is_left_to_the_owner(
         # The worker keeps no retired model loaded.
         while before.engine.alive:
             await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def twins(settings: Settings) -> Settings:
+    """Two models of one pair, both of which a worker offers."""
+    put_bundle(settings.bundles, "shout-twin", "de", "en")
+    return settings
+
+
+async def test_request_after_the_engine_died_is_routed_to_the_other_model_at_once(
+    twins: Settings, service: Service, client: httpx.AsyncClient
+) -> None:
+    await model_of(service, "shout-de-en").engine.close()
+    async with asked_directly(service) as direct:
+        expected = await direct.post("/translate", json=PLAIN)
+    assert expected.json()["model"] == ["shout-twin"] * 2
+    for _ in range(2):
+        response = await client.post("/translate", json=PLAIN)
+        assert (response.status_code, response.json()) == (200, expected.json())
+
+
+async def test_request_for_a_model_whose_engine_died_is_refused_and_later_ones_are_passed_on(
+    twins: Settings, service: Service, client: httpx.AsyncClient
+) -> None:
+    await model_of(service, "shout-de-en").engine.close()
+    body = PLAIN | {"model": "shout-de-en"}
+    async with asked_directly(service) as direct:
+        expected = await direct.post("/translate", json=body)
+    refused = await client.post("/translate", json=body)
+    assert (refused.status_code, refused.json()) == (503, expected.json())
+    assert refused.headers["retry-after"] == expected.headers["retry-after"]
+    assert (await client.post("/translate", json=body)).status_code == PASSED_ON
+    await service.reloader.reload()
+    await taken(client)
+
+
+async def test_reloaded_model_answers_before_the_worker_takes_the_offer(
+    service: Service, settings: Settings, owner: Path
+) -> None:
+    may_open = threading.Event()
+    may_open.set()
+
+    def open_later(offered: OfferedModel) -> LoadedModel:
+        may_open.wait(WAIT_SECONDS)
+        return open_shouting(offered)
+
+    async with front_of(settings, owner, open_model=open_later) as client:
+        may_open.clear()
+        await model_of(service, "shout-de-en").engine.close()
+        await service.reloader.reload()
+        response = await client.post("/translate", json=PLAIN)
+        may_open.set()
+    assert response.status_code == 200
 
 
 async def test_owner_that_is_gone_is_answered_with_503_and_found_again(
@@ -202,7 +298,7 @@ async def test_owner_that_is_gone_is_answered_with_503_and_found_again(
 async def test_cancelled_request_is_cancelled_in_the_owner(
     client: httpx.AsyncClient, service: Service
 ) -> None:
-    (model,) = [m for m in service.repository.catalogue.models if m.name == "shout-de-en"]
+    model = model_of(service, "shout-de-en")
     with model.engine.gathering():
         asking = asyncio.create_task(client.post("/translate", json=PLAIN))
         while not service.drain.running:
@@ -221,7 +317,7 @@ async def test_cancelled_request_is_cancelled_in_the_owner(
 async def test_late_request_is_refused_and_cancelled_in_the_owner(
     client: httpx.AsyncClient, service: Service
 ) -> None:
-    (model,) = [m for m in service.repository.catalogue.models if m.name == "shout-de-en"]
+    model = model_of(service, "shout-de-en")
     with model.engine.gathering():
         headers = {"x-request-timeout": "0.05"}
         response = await client.post("/translate", json=PLAIN, headers=headers)

@@ -28,6 +28,7 @@ from service.api.errors import (
     refusal_of,
 )
 from service.api.middleware import allowed, answer_bug, facts_of
+from service.api.options import Texts
 from service.api.parameters import Dialect, Fields, read_fields
 from service.api.responses import Json
 from service.api.schemas import Answer, answer_of
@@ -91,7 +92,7 @@ CommaSeparated = Annotated[
 ]
 """Names of tags: a list, or separated by commas as in forms."""
 
-Identifiers = Annotated[list[str], _comma_separated(GLOSSARIES * (NAME_CHARACTERS + 1))]
+Identifiers = Annotated[Texts, _comma_separated(GLOSSARIES * (NAME_CHARACTERS + 1))]
 """Ids of glossaries, likewise."""
 
 

@@ -34,7 +34,7 @@ from service.api.deepl.dialect import (
 from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language, shown
 from service.api.metering import MeteredTranslator
-from service.api.options import DecodingParameters, Key, LanguageCode, Name
+from service.api.options import DecodingParameters, Key, LanguageCode, Name, Texts
 from service.api.parameters import Fields
 from service.api.responses import json_bytes
 from service.api.schemas import Answer, answer_of
@@ -79,7 +79,7 @@ def _as_text(value: Any) -> Any:
 class TextParameters(DecodingParameters):
     """The fields of ``/v2/translate``, in whichever shape they come."""
 
-    text: Annotated[list[str], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = (
+    text: Annotated[Texts, BeforeValidator(_listed, json_schema_input_type=str | list[str])] = (
         Field(
             description="The texts to translate. Forms repeat the field.",
             examples=[["Zwei junge Männer spielen Fußball auf einer Wiese."]],

@@ -24,7 +24,7 @@ from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
 from service.api.libretranslate.languages import DetectionAnswer, detected, read, read_source
 from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
-from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name
+from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name, Texts
 from service.api.parameters import ROOT, Fields, read_fields
 from service.api.responses import json_bytes, refusals, refused
 from service.api.schemas import Answer, answer_of
@@ -74,7 +74,7 @@ _Terms = (
 
 
 class TranslateParameters(DecodingParameters):
-    q: str | list[str] = Field(
+    q: str | Texts = Field(
         description="The text, or a list of texts (JSON only).",
         examples=["Zwei junge Männer spielen Fußball auf einer Wiese."],
     )
