@@ -28,10 +28,13 @@ class _Visible(dict[int, int | str | None]):
             seen = None
         elif category == "Cc" or character.isspace():
             seen = " "
-        self[codepoint] = seen
+        # Requests could otherwise fill the table with a million characters.
+        if codepoint < _MOST_KEPT:
+            self[codepoint] = seen
         return seen
 
 
+_MOST_KEPT = 0x3000
 _VISIBLE = _Visible()
 _JAMO = range(0x1160, 0x1200)
 """Vowels and final consonants of Hangul, which join the character before them."""
@@ -40,8 +43,10 @@ _JAMO = range(0x1160, 0x1200)
 def visible(text: str) -> str:
     """NFC text without control and zero-width characters, with every run of blanks collapsed to
     one, and without blanks at the ends."""
+    # What the table changes is not printable.
+    seen = text if text.isprintable() else text.translate(_VISIBLE)
     # Composed last, because an invisible character may have separated a letter from its accent.
-    return " ".join(unicodedata.normalize("NFC", text.translate(_VISIBLE)).split())
+    return " ".join(unicodedata.normalize("NFC", seen).split())
 
 
 def visible_origins(text: str) -> tuple[tuple[int, int], ...]:
