@@ -5,9 +5,8 @@ tokenised here, translated by one call, and answered, without routing. Nothing i
 before that call, so that every other request, an invalid one included, can be passed on as it came:
 the app behind answers it. Both answer alike, see ``tests/api/test_short_path_equivalence.py``.
 
-Before that call, no deadline applies and no hang-up is noticed. A request whose texts need a thread
-would wait there for those of other requests, so it is passed on: ``service.translation.text_pool``
-bounds the work. A body of 64 KiB is parsed in 4 ms at most.
+Before that call, no deadline applies and no hang-up is noticed. What is not received and prepared
+soon is passed on, too: texts that need a thread may have to wait for those of other requests.
 
 The call may have the sentences decoded by another process, see ``service.workers``.
 """
@@ -42,8 +41,8 @@ Translate = Callable[[Caller, int, PreparedRequest], Awaitable[list[Translation]
 
 _MOST_BYTES = 1 << 16
 """Of a body. Reading a longer one takes milliseconds, beside which routing is nothing."""
-_BODY_SECONDS = 0.25
-"""A body that takes longer is passed on, where a time limit applies."""
+_SECONDS = 0.25
+"""A request that takes longer to receive and prepare is passed on, where time limits apply."""
 _MOST_ATTEMPTS = 3
 """So often a request is prepared again whose model was replaced meanwhile."""
 _EMPTY: Message = {"type": "http.request", "body": b"", "more_body": False}
@@ -136,8 +135,14 @@ class ShortPath:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        came, body = await _received(receive)
-        read = None if body is None else await self._read(form, scope, body)
+        came: list[Message] = []
+        try:
+            async with asyncio.timeout(_SECONDS):
+                body = await _received(receive, came)
+                read = None if body is None else await self._read(form, scope, body)
+        except TimeoutError:
+            # The app behind waits for what is missing.
+            read = None
         if read is None:
             await self._app(scope, _replaying(came, receive), send)
             return
@@ -219,23 +224,17 @@ class ShortPath:
         raise NotReady("the models are being replaced; try again")
 
 
-async def _received(receive: Receive) -> tuple[list[Message], bytes | None]:
-    """The messages of a request, and its body if it came whole, soon, and is short."""
-    came: list[Message] = []
-    body = b""
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while len(body) <= _MOST_BYTES:
-                came.append(message := await receive())
-                if message["type"] != "http.request":
-                    break
-                body += message.get("body", b"")
-                if not message.get("more_body", False):
-                    return came, body
-    except TimeoutError:
-        # The app behind waits for what is missing.
-        return came, None
-    return came, None
+async def _received(receive: Receive, came: list[Message]) -> bytes | None:
+    """The body of a request, if it comes whole and is short; adds the messages to ``came``."""
+    body: bytes = b""
+    while len(body) <= _MOST_BYTES:
+        came.append(message := await receive())
+        if message["type"] != "http.request":
+            break
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return body
+    return None
 
 
 def _replaying(came: Sequence[Message], receive: Receive) -> Receive:

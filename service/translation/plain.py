@@ -19,13 +19,7 @@ from service.translation.leg import chosen, joined_leg, translated_sentence
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import PLAIN
 from service.translation.preparing import Job, Text, work_of
-from service.translation.text_pool import is_short
-from service.translation.text_reader import (
-    ReadText,
-    TextReader,
-    is_prepared_at_once,
-    require_unicode,
-)
+from service.translation.text_reader import ReadText, TextReader, require_unicode
 from service.translation.types import LanguagePair, TranslateRequest, Translation
 
 
@@ -58,10 +52,9 @@ class PreparedRequest:
 
 
 def is_plain(request: TranslateRequest) -> bool:
-    """Whether a request needs one decoding of each sentence, no word alignment and no thread."""
+    """Whether a request needs one decoding of each sentence, and no word alignment."""
     return bool(
         request.texts
-        and is_short(request.texts)
         and request.markup is PLAIN
         and not (request.terms or request.prefix or request.confidence)
         and not request.decoding.return_alternatives
@@ -71,10 +64,9 @@ def is_plain(request: TranslateRequest) -> bool:
 async def prepare_plain(
     request: TranslateRequest, catalogue: Catalogue, reader: TextReader
 ) -> PreparedRequest | None:
-    """Split and tokenise a plain request; ``None`` if it needs several models, none, or a thread.
+    """Split and tokenise a plain request; ``None`` if it needs several models, or none.
 
-    Never waits, so that it needs no deadline. Raises a ``TranslationError`` or ``EngineError`` as
-    ``Translator.translate`` would.
+    Raises a ``TranslationError`` or ``EngineError`` as ``Translator.translate`` would.
     """
     started = time.perf_counter()
     require_unicode(request.texts)
@@ -88,10 +80,8 @@ async def prepare_plain(
     if len(route) > 1:
         return None
     (directed,) = route
-    marked, job = [each.marked for each in read], Job.of(request)
-    if not is_prepared_at_once(marked, job):
-        return None
-    texts = await reader.prepared(marked, directed, job, request.caller)
+    marked = [each.marked for each in read]
+    texts = await reader.prepared(marked, directed, Job.of(request), request.caller)
     work, _ = work_of(texts, route, request)
     decode = DecodeRequest(
         directed.model.name,

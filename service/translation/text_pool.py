@@ -27,12 +27,6 @@ _CHARACTERS_PER_TEXT = 20
 """What a text costs besides its characters, measured as characters."""
 
 
-def is_short(texts: Sequence[str], extra: int = 0) -> bool:
-    """Whether texts are processed on the event loop. ``extra`` counts further characters."""
-    size = sum(map(len, texts)) + _CHARACTERS_PER_TEXT * len(texts) + extra
-    return size <= _CHARACTERS_ON_THE_LOOP
-
-
 class Abandoned(Exception):
     """The call that wanted the result was cancelled or exceeded its deadline."""
 
@@ -60,11 +54,13 @@ class TextPool:
         extra: int = 0,
         caller: str | None = None,
     ) -> T:
-        """The result of ``work``, which runs in a thread unless ``is_short``.
+        """The result of ``work``, which runs in a thread if ``texts`` are long.
 
-        Cancelling the call ends ``work`` at its next check.
+        ``extra`` counts further characters that are processed. Cancelling the call ends ``work``
+        at its next check.
         """
-        if is_short(texts, extra):
+        size = sum(map(len, texts)) + _CHARACTERS_PER_TEXT * len(texts) + extra
+        if size <= _CHARACTERS_ON_THE_LOOP:
             return work(unchecked)
         if self._calls >= self._most_calls:
             raise Overloaded

@@ -17,7 +17,7 @@ from service.translation.glossary.term_index import TermIndexes
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedText, Markup, parse
 from service.translation.preparing import Job, Text, prepare
-from service.translation.text_pool import Check, TextPool, is_short
+from service.translation.text_pool import Check, TextPool
 from service.translation.types import Detection, LanguagePair, TranslateRequest
 
 
@@ -112,6 +112,8 @@ class TextReader:
         if job.prefix:
             # Short texts are prepared on the event loop, where the vocabulary must not be made.
             await asyncio.to_thread(directed.model.vocabulary)
+        runs = [run for text in marked for run in text.runs]
+        extra = job.extra_characters + sum(len(run.atoms) for run in runs)
 
         def prepared(check: Check) -> list[Text]:
             texts = prepare(marked, directed, job, self._terms.of(job.terms), check)
@@ -120,25 +122,13 @@ class TextReader:
                 texts = [begun(text, job.prefix, directed, job.splitting, job.markup)]
             return [text.with_alternatives(job.decoding.alternatives) for text in texts]
 
-        texts, extra = _size(marked, job)
-        return await self.pool.run(texts, prepared, extra, caller or None)
+        return await self.pool.run([run.text for run in runs], prepared, extra, caller or None)
 
     async def parsed(self, texts: Sequence[str], markup: Markup, caller: str) -> list[MarkedText]:
         """Texts with their markup; raises the errors of malformed markup."""
         return await self.pool.run(
             texts, lambda check: _parse_all(texts, markup, check), caller=caller or None
         )
-
-
-def is_prepared_at_once(marked: Sequence[MarkedText], job: Job) -> bool:
-    """Whether ``TextReader.prepared`` needs no thread, if there is no ``prefix``."""
-    return is_short(*_size(marked, job))
-
-
-def _size(marked: Sequence[MarkedText], job: Job) -> tuple[list[str], int]:
-    """The texts to process, and how many further characters these count as."""
-    runs = [run for text in marked for run in text.runs]
-    return [run.text for run in runs], job.extra_characters + sum(len(r.atoms) for r in runs)
 
 
 def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[MarkedText]:

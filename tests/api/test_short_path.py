@@ -18,10 +18,8 @@ from service.api import metering, short_path
 from service.bootstrap import Service, running
 from service.engine.errors import BackendFailed
 from service.settings import Settings
-from service.translation import leg
-from service.translation.decoding import DecodingOverrides
-from service.translation.plain import finish_plain, is_plain, prepare_plain
-from service.translation.types import TranslateRequest
+from service.translation import leg, text_pool
+from service.translation.plain import finish_plain
 from tests.support.asgi import client_of, connected
 from tests.support.books import read_books
 from tests.support.cycles import without_cycles
@@ -181,7 +179,7 @@ async def test_first_of_several_content_types_counts_as_in_the_route(
 async def test_body_that_comes_late_is_passed_on_whole(
     service: Service, finished: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_path, "_BODY_SECONDS", 0.01)
+    monkeypatch.setattr(short_path, "_SECONDS", 0.01)
     body = json.dumps({"q": "ab", **DE_EN}).encode()
     parts: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     sent: list[Any] = []
@@ -281,31 +279,15 @@ async def test_request_whose_texts_wait_for_a_thread_is_refused_at_its_deadline(
     assert finished == []
 
 
-@pytest.mark.parametrize(
-    ("texts", "suppressed", "prepared"),
-    [
-        (["ab " * 1320], "x", True),
-        (["a"] * 180, "x", True),
-        (["a{b}" * 990], "x", False),
-        (["a<br>" * 790], "x", False),
-        (["ab " * 1000], "x" * 999, False),
-        (["ab " * 1340], "x", None),
-        (["a"] * 191, "x", None),
-    ],
-    ids=["text", "texts", "marks", "lines", "options", "longer text", "more texts"],
-)
-async def test_short_path_prepares_what_needs_no_thread(
-    service: Service, texts: list[str], suppressed: str, prepared: bool | None
+async def test_texts_that_need_a_thread_are_prepared_on_the_short_path(
+    client: httpx.AsyncClient, finished: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoding = DecodingOverrides(suppress_sequences=(suppressed,))
-    request = TranslateRequest(tuple(texts), "en", "de", decoding=decoding)
-    assert is_plain(request) == (prepared is not None)
-    if prepared is not None:
-        preparing = prepare_plain(request, service.repository.catalogue, service.translator.reader)
-        # It ends at its first step, and waits for nothing.
-        with pytest.raises(StopIteration) as ended:
-            preparing.send(None)
-        assert (ended.value.value is not None) == prepared
+    monkeypatch.setattr(text_pool, "_CHARACTERS_ON_THE_LOOP", 100)
+    texts = ["wort. " * 10] * 2
+    response = await client.post("/translate", json={"q": texts, **DE_EN})
+    assert response.status_code == 200, response.text
+    assert response.json()["translatedText"] == [text.upper() for text in texts]
+    assert len(finished) == 1
 
 
 async def test_request_whose_translation_fails_after_decoding_is_not_charged(
