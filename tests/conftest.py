@@ -19,6 +19,9 @@ from hypothesis import settings
 # Before torch loads OpenMP: networks of tests are too small for several threads, and each core has
 # a process of pytest. Commands that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Services that tests start, for the same reason. The threads of a model wait for each other by
+# spinning, and with several of them each start measures more variants of a step.
+os.environ.setdefault("DRAGOMAN_THREADS", "1")
 
 # A busy machine makes examples slow, not wrong. The same examples every time, so that a failure is
 # the fault of what was changed; `--hypothesis-profile=elsewhere` looks for others.

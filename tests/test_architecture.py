@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import graphlib
 import importlib.metadata
@@ -272,6 +273,7 @@ def within(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
 
+@functools.cache
 def project() -> dict[str, Any]:
     with (ROOT / "pyproject.toml").open("rb") as file:
         described: dict[str, Any] = tomllib.load(file)["project"]

@@ -56,8 +56,9 @@ def test_on_error_skip_leaves_bad_lines_empty_and_reports_their_numbers(
 
 
 def test_a_job_with_other_options_or_bundles_is_not_resumed(
-    here: Path, capfd: pytest.CaptureFixture[str]
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("DRAGOMAN_THREADS")
     (here / "in.txt").write_bytes(b"gut\n\xff\n")
     assert translate("in.txt", "-o", "out.txt") == 2
     capfd.readouterr()

@@ -58,7 +58,7 @@ def killed_at(process: subprocess.Popen[bytes], unfinished: Path, size: int) -> 
 def test_a_large_file_survives_three_kills_with_constant_memory(tmp_path: Path) -> None:
     put_bundle(tmp_path / "bundles", "quick")
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-    lines = [f"Zeile {number}" for number in range(80_000)]
+    lines = [f"Zeile {number}" for number in range(40_000)]
     source.write_text("\n".join(lines))
     expected = "\n".join(map(translated, lines))
     random = Random(1)

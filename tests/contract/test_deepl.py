@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import deepl
@@ -21,6 +23,13 @@ pytestmark = pytest.mark.slow
 def _one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the client's retries, which would take half a minute."""
     monkeypatch.setattr(deepl.http_client, "max_network_retries", 0)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pause of five seconds between the client's requests for a document's status."""
+    brief = SimpleNamespace(time=time.time, sleep=lambda _: time.sleep(0.02))
+    monkeypatch.setattr("deepl.translator.time", brief)
 
 
 @pytest.fixture

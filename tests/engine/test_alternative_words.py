@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.scheduler import Scheduler, Sequence
@@ -107,6 +107,7 @@ def test_words_are_those_of_an_enumeration(
     assert [h.score for h in found.hypotheses] == sorted(got.values(), reverse=True)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(SOURCES, PREFIXES, st.integers(1, 12)), min_size=2, max_size=4))
 def test_words_are_the_same_alone_and_in_a_batch(
     drawn: list[tuple[tuple[int, ...], tuple[int, ...], int]],

@@ -67,7 +67,7 @@ def candidates_of(tree: SearchTree) -> list[RankedCandidate]:
 
 
 @pytest.mark.parametrize("model", [random_model, undecided_model])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), rng=st.randoms())
 def test_recorded_search_finds_what_the_unrecorded_one_finds(
     model: Script, data: st.DataObject, rng: random.Random

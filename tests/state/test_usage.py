@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.state import usage as module
@@ -125,6 +125,7 @@ def test_concurrent_charges_stay_within_quota_and_bill_finished_work(
     run(check())
 
 
+@settings(max_examples=25)
 @given(st.lists(st.lists(st.tuples(CALLERS, st.integers(0, 99)), max_size=5), max_size=4))
 def test_usage_survives_reopening(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[tuple[str | None, int]]]

@@ -70,47 +70,52 @@ async def ask_until(
                 await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("name", ["owner", "worker 2"])
-@pytest.mark.parametrize("real", [False, True], ids=["tunnelled", "prepared in workers"])
-async def test_killed_process_is_restarted_and_other_requests_are_answered(
-    bundles: Path, name: str, real: bool
-) -> None:
+async def kill_under_load(server: Server, name: str) -> set[str]:
+    """Kill a process while clients send requests until it works again; returns translations."""
     outcomes: Counter[Any] = Counter()
     translations: set[str] = set()
     done = asyncio.Event()
+    asking = [
+        asyncio.create_task(ask_until(server, done, outcomes, translations)) for _ in range(CLIENTS)
+    ]
+    while outcomes[200] < 2 * CLIENTS:
+        await asyncio.sleep(0.01)
+    os.kill(pids_of(server, name)[-1], signal.SIGKILL)
+    while len(pids_of(server, name)) < 2:
+        await asyncio.sleep(0.01)
+    if name == "owner":
+        while not outcomes[503]:
+            await asyncio.sleep(0.01)
+    answered = outcomes[200]
+    while outcomes[200] < answered + 2 * CLIENTS:
+        await asyncio.sleep(0.01)
+    done.set()
+    await asyncio.gather(*asking)
+    async with httpx.AsyncClient(base_url=server.address, verify=False) as client:
+        # Requests of the killed worker were cancelled; only this one is left.
+        while await requests_running(client) > 1:
+            await asyncio.sleep(0.01)
+    assert outcomes.keys() <= ({200, 503} if name == "owner" else {200, "cut"}), outcomes
+    assert f"{name} (process " in server.log.read_text()
+    return translations
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["tunnelled", "prepared in workers"])
+async def test_killed_process_is_restarted_and_other_requests_are_answered(
+    bundles: Path, real: bool
+) -> None:
     if real:
         # Workers read the tokenizer of this bundle, and no file of the other one.
         (bundles / BUNDLE.name).symlink_to(BUNDLE)
         shutil.rmtree(bundles / "shout-de-en")
     options = ["--real"] if real else ["--step-seconds", "0.005"]
     with running(bundles, *options, workers=2, threads=1) as server:
-        asking = [
-            asyncio.create_task(ask_until(server, done, outcomes, translations))
-            for _ in range(CLIENTS)
-        ]
-        while outcomes[200] < 2 * CLIENTS:
-            await asyncio.sleep(0.01)
-        os.kill(pids_of(server, name)[-1], signal.SIGKILL)
-        while len(pids_of(server, name)) < 2:
-            await asyncio.sleep(0.01)
-        if name == "owner":
-            while not outcomes[503]:
-                await asyncio.sleep(0.01)
-        answered = outcomes[200]
-        while outcomes[200] < answered + 2 * CLIENTS:
-            await asyncio.sleep(0.01)
-        done.set()
-        await asyncio.gather(*asking)
-        async with httpx.AsyncClient(base_url=server.address, verify=False) as client:
-            # Requests of the killed worker were cancelled; only this one is left.
-            while await requests_running(client) > 1:
-                await asyncio.sleep(0.01)
+        translations = await kill_under_load(server, "worker 2")
+        translations |= await kill_under_load(server, "owner")
         server.process.terminate()
         assert await asyncio.to_thread(server.process.wait, 60) == 0
     assert len(translations) == 1
     assert ("texts are processed by the owner" in server.log.read_text()) != real
-    assert outcomes.keys() <= ({200, 503} if name == "owner" else {200, "cut"}), outcomes
-    assert f"{name} (process " in server.log.read_text()
 
 
 def test_processes_end_with_a_killed_supervisor(bundles: Path) -> None:

@@ -5,6 +5,10 @@ import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as deepl from 'deepl-node';
+import utils from 'deepl-node/dist/utils.js';
+
+// deepl-node asks for the status of a document every five seconds.
+utils.timeout = () => new Promise((resolve) => setTimeout(resolve, 20));
 
 const [, , serverUrl, key] = process.argv;
 const client = new deepl.DeepLClient(key, { serverUrl, maxRetries: 1 });
