@@ -29,9 +29,7 @@ ifdef MODELS
 serve: export DRAGOMAN_MODELS := $(MODELS)
 endif
 
-# One worker per core. A file stays with one worker, because its fixtures are shared. The tests start
-# hundreds of processes, which read compiled modules where they may be written.
-test: export PYTHONDONTWRITEBYTECODE :=
+# One worker per core. A file stays with one worker, because its fixtures are shared.
 test: $(VENV)/.development ## run every test that needs no GPU; ARGS go to pytest
 	$(RUN) -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
