@@ -96,8 +96,14 @@ async def test_undetectable_text_returns_english_with_zero_confidence(
         ({}, "Invalid request: missing q parameter"),
         ({"q": ""}, "Invalid request: missing q parameter"),
         ({"q": 5}, "Invalid request: q parameter must be a text or a list of texts"),
-        ({"q": "x" * 5001}, "Invalid request: request (5001) exceeds text limit (5000)"),
-        ({"q": ["a"] * 61}, "Invalid request: request (61) exceeds text limit (60)"),
+        (
+            {"q": "x" * 5001},
+            "Invalid request: request (5001) exceeds text limit (5000), counted in characters",
+        ),
+        (
+            {"q": ["a"] * 61},
+            "Invalid request: request (61) exceeds text limit (60), counted in texts",
+        ),
     ],
 )
 async def test_invalid_detect_request_is_refused(
