@@ -53,7 +53,7 @@ def test_a_file_is_translated_line_by_line(
     ("content", "sentence"),
     [
         (b"gut\n" + b"x" * 100, "line 2: sentence has 101 tokens; the model reads at most 64"),
-        (b"gut\n\xff\n", "line 2: is not UTF-8"),
+        (b"gut\n\xff\n", "line 2: the text is not UTF-8"),
         (None, "No such file or directory"),
     ],
 )

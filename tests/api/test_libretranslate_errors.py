@@ -37,6 +37,10 @@ BAD = [
     ),
     ({"q": "?!", "source": "auto", "target": "zz"}, "zz is not supported"),
     (
+        {"q": ["a", "b"], "prefix": "A", **DE_EN},
+        "Invalid request: prefix parameter is allowed with one text only; q has 2 texts",
+    ),
+    (
         {"q": "x" * 5001, **DE_EN},
         "Invalid request: request (5001) exceeds text limit (5000), counted in characters",
     ),
