@@ -68,6 +68,23 @@ async def test_requests_accept_both_spellings(chinese: httpx.AsyncClient, code: 
         assert (response.status_code, response.json().get("translatedText")) == (200, "A")
 
 
+@pytest.mark.parametrize(("source", "target"), [("DE-at", "EN-US"), ("auto", "en_GB")])
+async def test_region_without_a_model_means_its_language(
+    client: httpx.AsyncClient, source: str, target: str
+) -> None:
+    asked = {"q": "das ist ein guter tag", "source": source, "target": target}
+    response = await client.post("/translate", json=asked)
+    assert response.json()["translatedText"] == "DAS IST EIN GUTER TAG"
+
+
+@pytest.mark.parametrize("code", ["pt-PT", "zh-TW", "zh-CN"])
+async def test_region_is_refused_beside_another_variant_of_its_language(
+    chinese: httpx.AsyncClient, code: str
+) -> None:
+    asked = {"q": "a", "source": code, "target": "en"}
+    assert await refused(chinese.post("/translate", json=asked)) == f"{code} is not supported"
+
+
 @pytest.mark.parametrize(
     ("text", "language"),
     [("Das ist ein sehr schöner Tag.", "de"), ("C'est une très belle journée.", "fr")],
