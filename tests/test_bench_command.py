@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service import cli
 from service.commands import bench
 from service.loading.choices import FILE_NAME
+from service.loading.loader import load_model
+from service.settings import Settings
+from service.translation.loaded_model import LoadedModel
 
 BUNDLES = Path(__file__).parents[1] / "bundles"
 
@@ -27,6 +32,23 @@ def test_bench_prints_times_and_speeds_and_keeps_the_choice_of_a_quiet_machine(
     assert [sentences for sentences, _, _ in speeds] == ["1", "8", "32", "64"]
     (choice,) = json.loads((tmp_path / FILE_NAME).read_text()).values()
     assert choice["many"]["threads"] in (1, 2)
+
+
+def test_bench_loads_the_model_before_the_header_of_its_speeds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def loading(*arguments: Any) -> LoadedModel:
+        model = await load_model(*arguments)
+        print("a log line")
+        return model
+
+    monkeypatch.setattr(bench, "_SECONDS", 0)
+    monkeypatch.setattr(bench, "load_model", loading)
+    asyncio.run(bench._print_speeds(BUNDLES / "general-de-en", Settings()))
+    log, _, header, *rows = capsys.readouterr().out.splitlines()
+    assert log == "a log line"
+    assert header.split()[0] == "sentences"
+    assert len(rows) == len(bench.SENTENCES)
 
 
 def test_bench_names_a_bundle_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

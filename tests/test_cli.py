@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -51,7 +53,7 @@ def test_a_file_is_translated_line_by_line(
     ("content", "sentence"),
     [
         (b"gut\n" + b"x" * 100, "line 2: sentence has 101 tokens; the model reads at most 64"),
-        (b"gut\n\xff\n", "line 2: is not UTF-8"),
+        (b"gut\n\xff\n", "line 2: the text is not UTF-8"),
         (None, "No such file or directory"),
     ],
 )
@@ -290,8 +292,26 @@ def test_server_prints_its_address_and_stops_without_errors(
     assert b"uvicorn" not in err
 
 
+def test_sigterm_during_the_imports_of_serve_exits_with_0(tmp_path: Path) -> None:
+    with start("-m", "service", "serve", "--bundles", str(tmp_path), "--port", "0") as server:
+        status = Path(f"/proc/{server.pid}/status")
+        while not caught(status.read_text(), signal.SIGTERM):
+            assert server.poll() is None
+            time.sleep(0.001)
+        server.send_signal(signal.SIGTERM)
+        _, err = server.communicate(timeout=20)
+    assert (server.returncode, err) == (0, b"")
+
+
+def caught(status: str, number: signal.Signals) -> bool:
+    """Whether a process has a handler of the signal, by its file ``status`` of Linux."""
+    (mask,) = re.findall(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)
+    return bool(int(mask, 16) & 1 << number - 1)
+
+
 SHOUTING = """
 import sys
+import time
 from service import bootstrap, cli
 from service.commands import translate
 from tests.support.shouting import load_shouting

@@ -41,6 +41,19 @@ def canonical(code: str) -> str:
     return standard
 
 
+def without_region(code: str) -> str:
+    """A canonical code without its region, if there it is written in the language's usual script.
+
+    ``en-US`` becomes ``en``. ``zh-TW`` and codes that are not of a language and a region stay.
+    """
+    tag = langcodes.Language.get(code)
+    language = langcodes.Language.make(tag.language)
+    regional = tag == langcodes.Language.make(tag.language, territory=tag.territory)
+    if regional and tag.maximize().script == language.maximize().script:
+        return language.to_tag()
+    return code
+
+
 def display_name(code: str) -> str:
     """The language's English name; for a private-use code, its subtags as words."""
     standard = canonical(code)

@@ -68,7 +68,7 @@ def search_all(
 ) -> list[Searched]:
     """Searches every source; ``limit`` is the length limit of a translation."""
     found = []
-    for source_ids in tqdm(sources, f"proving {name}", unit="sentence", leave=False):
+    for source_ids in tqdm(sources, f"proving {name}", unit="sentence", leave=False, disable=None):
         margins: list[float] = []
         best = searching.best(decoder, source_ids, limit, margins.append)
         found.append((best, min(margins, default=math.inf)))

@@ -120,6 +120,7 @@ def _download(link: str, part: Path) -> None:
                 desc=part.stem,
                 unit="B",
                 unit_scale=True,
+                disable=None,
             ) as bar,
         ):
             for chunk in answer.iter_bytes():

@@ -110,7 +110,14 @@ class RequestLimits:
     def check(self, texts: Sequence[str]) -> int:
         """The number of characters of the texts; raises ``BadRequest`` for too many of either."""
         characters = sum(map(len, texts))
-        for size, limit in ((len(texts), self.texts), (characters, self.characters)):
+        for size, limit, unit in (
+            (len(texts), self.texts, "texts"),
+            (characters, self.characters, "characters"),
+        ):
             if size > limit:
-                raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
+                # LibreTranslate's words for both limits, up to the unit.
+                raise BadRequest(
+                    f"Invalid request: request ({size}) exceeds text limit ({limit}), "
+                    f"counted in {unit}"
+                )
         return characters

@@ -14,7 +14,7 @@ FormatName = Literal["lines", "tsv", "jsonl"]
 
 _SUFFIXES: dict[str, FormatName] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_NOT_UTF_8 = "is not UTF-8"
+_NOT_UTF_8 = "the text is not UTF-8"
 _BREAKS = str.maketrans("\t\n\r", "   ")
 """Characters of a translation that would end a line or a column become blanks."""
 
@@ -106,7 +106,7 @@ class Columns:
         before, after = body + b"\t", end
         if self._index >= len(columns):
             have = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
-            problem = f"has {have}; column {self._column} is to be translated"
+            problem = f"the line has {have}; column {self._column} is to be translated"
             return Row("", body if self._replace else before, after, problem)
         if self._replace:
             before = b"".join(column + b"\t" for column in columns[: self._index])
@@ -142,9 +142,9 @@ class Objects:
         except UnicodeDecodeError:
             return self._alone(end, _NOT_UTF_8)
         except (ValueError, RecursionError) as error:
-            return self._alone(end, f"is not JSON: {error}")
+            return self._alone(end, f"the line is not JSON: {error}")
         if not isinstance(found, dict):
-            return self._alone(end, "is not a JSON object")
+            return self._alone(end, "the line is not a JSON object")
         before, after = self._around(body, found)
         text = found.get(self._field)
         if not isinstance(text, str):

@@ -77,9 +77,7 @@ def _measure(path: Path, settings: Settings) -> None:
         ).close()
     if not manifest.examples:
         raise InvalidBundle(f"{path} has no example sentence to translate")
-    print("\nsentences  tokens/s  ms a sentence")
-    for sentences, tokens, seconds in asyncio.run(_speeds(path, settings)):
-        print(f"{sentences:9}{tokens / seconds:10,.0f}{1000 * seconds / sentences:15.1f}")
+    asyncio.run(_print_speeds(path, settings))
 
 
 def _choose(chooser: Chooser, backend: OnnxBackend, usual: Variant) -> Choice:
@@ -111,16 +109,21 @@ def _print_times(times: Mapping[int, Mapping[Variant, float]], choice: Choice) -
     print(f"chosen: {choice}")
 
 
-async def _speeds(path: Path, settings: Settings) -> list[tuple[int, int, float]]:
-    """Sentences, target tokens and seconds of batches of the bundle's examples."""
+async def _print_speeds(path: Path, settings: Settings) -> None:
+    """Measure batches of the bundle's examples."""
     model = await load_model(path, settings, Metrics().observer)
+    # Loading logs lines, which must not be inside the table.
+    print("\nsentences  tokens/s  ms a sentence")
     try:
-        return [await _speed(model, sentences) for sentences in SENTENCES]
+        for sentences in SENTENCES:
+            tokens, seconds = await _speed(model, sentences)
+            print(f"{sentences:9}{tokens / seconds:10,.0f}{1000 * seconds / sentences:15.1f}")
     finally:
         await model.close()
 
 
-async def _speed(model: LoadedModel, sentences: int) -> tuple[int, int, float]:
+async def _speed(model: LoadedModel, sentences: int) -> tuple[int, float]:
+    """Target tokens and seconds of the fastest batch of so many sentences."""
     manifest = model.manifest
     calls = []
     for example in islice(cycle(manifest.examples), sentences):
@@ -138,4 +141,4 @@ async def _speed(model: LoadedModel, sentences: int) -> tuple[int, int, float]:
         seconds = time.perf_counter() - before
         tokens = sum(len(each.hypotheses[0].token_ids) + 1 for each in decoded)
         best = min(best, (tokens, seconds), key=lambda each: each[1])
-    return sentences, *best
+    return best

@@ -35,6 +35,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(run=_run)
 
 
+@leaving_quietly()
 def _run(options: argparse.Namespace) -> int:
     settings = settings_of(options, host=options.host, port=options.port)
     if options.owner_socket is not None:
@@ -42,7 +43,7 @@ def _run(options: argparse.Namespace) -> int:
     if settings.models:
         add_missing(settings)
     configure_logging(settings)
-    with leaving_quietly(), _listener(settings.host, settings.port) as listener:
+    with _listener(settings.host, settings.port) as listener:
         asyncio.run(check_state(settings))
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
@@ -80,15 +81,14 @@ def _own(settings: Settings, path: Path, parent: int) -> int:
     die_with(parent)
     prepare_process()
     configure_logging(settings)
-    with leaving_quietly():
-        built = build(settings, decode_socket=socket_beside(path))
-        spare_what_stays()
-        # A killed owner leaves its socket behind.
-        path.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(path))
-            listener.listen(accept_backlog())
-            return _serve(settings, built, listener, OwnerProtocol)
+    built = build(settings, decode_socket=socket_beside(path))
+    spare_what_stays()
+    # A killed owner leaves its socket behind.
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(accept_backlog())
+        return _serve(settings, built, listener, OwnerProtocol)
 
 
 def _serve(

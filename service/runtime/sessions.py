@@ -35,6 +35,10 @@ _FUSED_ATTENTION = 2
 """``EFFICIENT_ATTENTION``, CUTLASS: one launch for rows, entries and sources in multiples of 8."""
 
 
+_DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidia0", "/usr/lib/wsl/lib/libcuda.so.1")
+"""One of these exists where there is an NVIDIA GPU; the last is of WSL2."""
+
+
 class DeviceUnavailable(Exception):
     """The configured device cannot be used by this process."""
 
@@ -43,7 +47,7 @@ def available_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
     """The device to run on; ``auto`` takes a GPU if this ONNX Runtime can use one.
 
     Raises ``DeviceUnavailable`` if a GPU is asked for by name and cannot be used. For ``auto``, the
-    reason is logged once.
+    use of the CPU is logged once, with the reason if the machine has a GPU.
     """
     if wanted == "cpu":
         return "cpu"
@@ -103,7 +107,10 @@ def chosen_gpus(wanted: str) -> list[Gpu]:
 
 @cache
 def _log_once(reason: str) -> None:
-    logger.warning("models run on the CPU: %s", reason)
+    if any(map(os.path.exists, _DRIVER_FILES)):
+        logger.warning("models run on the CPU: %s", reason)
+    else:
+        logger.info("models run on the CPU: this machine has no NVIDIA GPU")
 
 
 def open_session(

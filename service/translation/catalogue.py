@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from models.bundle.languages import canonical, display_name
+from models.bundle.languages import canonical, display_name, without_region
 from service.translation.errors import UnknownLanguage, UnknownModel, UnsupportedPair
 from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.types import Language, LanguagePair
@@ -86,7 +86,10 @@ class Catalogue:
         raise UnknownModel(name, sorted(model.name for model in self.models))
 
     def language(self, code: str, side: Side) -> str:
-        """The canonical spelling of a code; raises ``UnknownLanguage`` if it is not on offer."""
+        """The canonical spelling of a code; raises ``UnknownLanguage`` if it is not on offer.
+
+        The code of a region is its language, if no variant of that is on offer.
+        """
         return _known(code, {*self.sources, *self.targets}, getattr(self, side))
 
     def pair(self, source: str, target: str) -> LanguagePair:
@@ -128,6 +131,9 @@ def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:
         language = canonical(code)
     except ValueError as error:
         raise UnknownLanguage(code, offered) from error
-    if language not in languages:
-        raise UnknownLanguage(code, offered)
-    return language
+    if language in languages:
+        return language
+    base = without_region(language)
+    if base in languages and not any(each.startswith(f"{base}-") for each in languages):
+        return base
+    raise UnknownLanguage(code, offered)

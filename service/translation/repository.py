@@ -207,7 +207,7 @@ class ModelRepository:
 
     def _unlisted(self, error: OSError) -> Reloaded:
         catalogue = self._catalogue if self._catalogue is not None else Catalogue()
-        failed = {str(error.filename): error.strerror or str(error)}
+        failed = {Path(str(error.filename)).name: error.strerror or str(error)}
         # Log once, because polling would repeat the line every few seconds.
         if failed != catalogue.failed:
             logger.error("the bundles cannot be listed, so the catalogue stays: %s", error)
@@ -241,6 +241,8 @@ def _unchanged(
 
 
 def _reason(bundle: FoundBundle, error: Exception) -> str:
+    """The reason for clients, who do not see the directories of the server; the log has them."""
     expected = isinstance(error, InvalidBundle | OSError)
     logger.error("bundle %s is not offered: %s", bundle.name, error, exc_info=not expected)
-    return str(error) if expected else f"{type(error).__name__}: {error}"
+    reason = str(error) if expected else f"{type(error).__name__}: {error}"
+    return reason.replace(str(bundle.path), bundle.name)

@@ -36,8 +36,18 @@ BAD = [
         "on offer: English (en)",
     ),
     ({"q": "?!", "source": "auto", "target": "zz"}, "zz is not supported"),
-    ({"q": "x" * 5001, **DE_EN}, "Invalid request: request (5001) exceeds text limit (5000)"),
-    ({"q": ["a"] * 61, **DE_EN}, "Invalid request: request (61) exceeds text limit (60)"),
+    (
+        {"q": ["a", "b"], "prefix": "A", **DE_EN},
+        "Invalid request: prefix parameter is allowed with one text only; q has 2 texts",
+    ),
+    (
+        {"q": "x" * 5001, **DE_EN},
+        "Invalid request: request (5001) exceeds text limit (5000), counted in characters",
+    ),
+    (
+        {"q": ["a"] * 61, **DE_EN},
+        "Invalid request: request (61) exceeds text limit (60), counted in texts",
+    ),
     ({"q": "\ud83d", **DE_EN}, "text 1 is not valid Unicode: it has a lone surrogate"),
     ({"q": ["a", "\ud83d"], **DE_EN}, "text 2 is not valid Unicode: it has a lone surrogate"),
 ]

@@ -130,7 +130,7 @@ async def test_text_in_the_target_language_has_no_confidence(client: httpx.Async
 async def test_confidence_of_html_is_refused(client: httpx.AsyncClient) -> None:
     body = {**DE_EN, "q": "<b>ab</b>", "format": "html", "confidence": True}
     message = await refused(client.post("/translate", json=body))
-    assert "confidence parameter is of plain text; leave out format html" in message
+    assert "confidence parameter is for plain text only; leave out format html" in message
 
 
 async def test_timings_are_milliseconds_and_returned_only_on_request(

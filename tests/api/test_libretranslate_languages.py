@@ -68,6 +68,23 @@ async def test_requests_accept_both_spellings(chinese: httpx.AsyncClient, code: 
         assert (response.status_code, response.json().get("translatedText")) == (200, "A")
 
 
+@pytest.mark.parametrize(("source", "target"), [("DE-at", "EN-US"), ("auto", "en_GB")])
+async def test_region_without_a_model_means_its_language(
+    client: httpx.AsyncClient, source: str, target: str
+) -> None:
+    asked = {"q": "das ist ein guter tag", "source": source, "target": target}
+    response = await client.post("/translate", json=asked)
+    assert response.json()["translatedText"] == "DAS IST EIN GUTER TAG"
+
+
+@pytest.mark.parametrize("code", ["pt-PT", "zh-TW", "zh-CN"])
+async def test_region_is_refused_beside_another_variant_of_its_language(
+    chinese: httpx.AsyncClient, code: str
+) -> None:
+    asked = {"q": "a", "source": code, "target": "en"}
+    assert await refused(chinese.post("/translate", json=asked)) == f"{code} is not supported"
+
+
 @pytest.mark.parametrize(
     ("text", "language"),
     [("Das ist ein sehr schöner Tag.", "de"), ("C'est une très belle journée.", "fr")],
@@ -96,8 +113,14 @@ async def test_undetectable_text_returns_english_with_zero_confidence(
         ({}, "Invalid request: missing q parameter"),
         ({"q": ""}, "Invalid request: missing q parameter"),
         ({"q": 5}, "Invalid request: q parameter must be a text or a list of texts"),
-        ({"q": "x" * 5001}, "Invalid request: request (5001) exceeds text limit (5000)"),
-        ({"q": ["a"] * 61}, "Invalid request: request (61) exceeds text limit (60)"),
+        (
+            {"q": "x" * 5001},
+            "Invalid request: request (5001) exceeds text limit (5000), counted in characters",
+        ),
+        (
+            {"q": ["a"] * 61},
+            "Invalid request: request (61) exceeds text limit (60), counted in texts",
+        ),
     ],
 )
 async def test_invalid_detect_request_is_refused(

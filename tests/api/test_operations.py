@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI, HTTPException, Request
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -99,6 +100,25 @@ async def test_readiness_without_bundles_names_the_reason(tmp_path: Path) -> Non
         reasons = ["no model is on offer: there is no bundle"]
         assert (await refused_readiness(client))["reasons"] == reasons
         assert (await client.get("/languages")).status_code == 503
+
+
+async def test_clients_see_no_directories_and_the_log_has_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_broken_bundle(tmp_path, "broken")
+    async with running(Settings(bundles=tmp_path)) as service, client_of(service.app) as client:
+        answers = [await client.get(path) for path in ("/languages", "/readyz", "/models")]
+        answers.append(await client.post("/translate", json={"q": "a", **DE_EN}))
+        asked = {"text": ["a"], "target_lang": "DE"}
+        answers.append(await client.post("/v2/translate", json=asked))
+        shutil.rmtree(tmp_path)
+        await service.repository.reload()
+        unlisted = (await client.get("/readyz")).json()["failed"]
+    for answer in answers:
+        assert "broken/manifest.json" in answer.text
+        assert str(tmp_path) not in answer.text
+    assert unlisted == {tmp_path.name: "No such file or directory"}
+    assert sum(str(tmp_path) in line for line in caplog.messages) == 2
 
 
 async def test_a_dead_engine_turns_readiness_off(

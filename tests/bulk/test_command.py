@@ -45,7 +45,7 @@ def test_on_error_skip_leaves_bad_lines_empty_and_reports_their_numbers(
     assert translate("in.txt", "-o", "out.txt") == 2
     assert capfd.readouterr().err == (
         f"dragoman: {here / 'out.txt'} keeps 1 line; the same command continues after that\n"
-        "dragoman: line 2: is not UTF-8\n"
+        "dragoman: line 2: the text is not UTF-8\n"
     )
     assert translate("in.txt", "-o", "out.txt", "--on-error", "skip") == 0
     assert (here / "out.txt").read_bytes() == b"GUT\n\n\nGUT"

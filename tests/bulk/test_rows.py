@@ -21,7 +21,7 @@ def test_an_untranslated_line_keeps_its_bytes(body: bytes, end: bytes) -> None:
     if row.problem is None:
         assert Lines().write(row, row.text) == body + end
     else:
-        assert (row.problem, row.text) == ("is not UTF-8", "")
+        assert (row.problem, row.text) == ("the text is not UTF-8", "")
 
 
 @given(text=st.text(), translation=st.text())
@@ -69,9 +69,9 @@ def test_a_header_is_kept_if_the_column_is_a_number() -> None:
 
 def test_a_line_without_the_column_has_a_problem() -> None:
     row = Columns(3, header=False, into="t", replace=False).read(b"a\tb\n")
-    assert row.problem == "has 2 columns; column 3 is to be translated"
+    assert row.problem == "the line has 2 columns; column 3 is to be translated"
     row = Columns(1, header=False, into="t", replace=False).read(b"\xff\tb\n")
-    assert row.problem == "is not UTF-8"
+    assert row.problem == "the text is not UTF-8"
 
 
 values = st.recursive(
@@ -115,10 +115,10 @@ def test_an_object_keeps_its_bytes_if_a_field_is_added(line: bytes, made: bytes)
 @pytest.mark.parametrize(
     ("line", "problem", "left_empty"),
     [
-        (b"kaputt\n", "is not JSON: ", b'{"t": ""}\n'),
-        (b"[" * 100_000 + b"\n", "is not JSON: ", b'{"t": ""}\n'),
-        (b'["text"]\n', "is not a JSON object", b'{"t": ""}\n'),
-        (b'{"text": "\xff"}\n', "is not UTF-8", b'{"t": ""}\n'),
+        (b"kaputt\n", "the line is not JSON: ", b'{"t": ""}\n'),
+        (b"[" * 100_000 + b"\n", "the line is not JSON: ", b'{"t": ""}\n'),
+        (b'["text"]\n', "the line is not a JSON object", b'{"t": ""}\n'),
+        (b'{"text": "\xff"}\n', "the text is not UTF-8", b'{"t": ""}\n'),
         (b"{}\n", "field 'text' is missing", b'{"t": ""}\n'),
         (b'{"text": 1}\n', "field 'text' is not text", b'{"text": 1, "t": ""}\n'),
         (

@@ -96,7 +96,7 @@ REFUSALS = (
     ),
     Refusal(
         ("POST /translate",),
-        "prefix (needs|parameter (is of one text|excludes))",
+        "prefix (needs|parameter (is allowed with one text|excludes))",
         "what a prefix goes with depends on other fields",
     ),
     Refusal(

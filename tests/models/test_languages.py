@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.bundle.languages import canonical, display_name
+from models.bundle.languages import canonical, display_name, without_region
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,25 @@ from models.bundle.languages import canonical, display_name
 )
 def test_spellings_of_a_language_have_one_canonical_code(code: str, standard: str) -> None:
     assert canonical(code) == standard
+
+
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [
+        ("en-US", "en"),
+        ("de-AT", "de"),
+        ("es-419", "es"),
+        ("zh-CN", "zh"),
+        ("zh-TW", "zh-TW"),
+        ("sr-ME", "sr-ME"),
+        ("zh-Hant", "zh-Hant"),
+        ("de-CH-1996", "de-CH-1996"),
+        ("de", "de"),
+        ("x-digits", "x-digits"),
+    ],
+)
+def test_region_is_removed_if_the_script_is_the_languages(code: str, language: str) -> None:
+    assert without_region(code) == language
 
 
 @pytest.mark.parametrize(

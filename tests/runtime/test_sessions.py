@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import onnxruntime
@@ -97,14 +99,31 @@ def test_unusable_gpu_has_one_line_that_says_why(
     found: FakeDriver | None,
     named: list[str],
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     driver(found)
+    monkeypatch.setattr(sessions, "_DRIVER_FILES", (str(tmp_path),))
     with pytest.raises(DeviceUnavailable) as caught:
         available_device("cuda")
     assert all(name in str(caught.value) for name in named)
     assert [available_device("auto") for _ in range(2)] == ["cpu", "cpu"]
     (line,) = caplog.messages
     assert str(caught.value) in line
+
+
+def test_machine_without_a_gpu_runs_on_the_cpu_without_a_warning(
+    driver: Install, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver(None)
+    monkeypatch.setattr(sessions, "_DRIVER_FILES", ("/missing",))
+    caplog.set_level(logging.INFO)
+    with pytest.raises(DeviceUnavailable, match="extra gpu"):
+        available_device("cuda")
+    assert [available_device("auto") for _ in range(2)] == ["cpu", "cpu"]
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "models run on the CPU: this machine has no NVIDIA GPU")
+    ]
 
 
 def test_missing_library_of_the_provider_is_named(

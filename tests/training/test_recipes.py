@@ -28,6 +28,17 @@ MILLION = 1_000_000
 pytestmark = pytest.mark.usefixtures("few_samples")
 
 
+@pytest.mark.parametrize(
+    ("name", "duration"),
+    [("general-de-en", "14 hours"), ("general-de-en-fine-tuned", "90 minutes")],
+)
+def test_documentation_and_recipe_state_the_same_duration(name: str, duration: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+    assert f"one core, {duration}" in row
+    assert f"{duration} of one core" in recipe_named(name).effort
+
+
 @pytest.mark.parametrize(("name", "millions"), [("paper-base-en-de", 65), ("paper-big-en-de", 213)])
 def test_parameter_counts_of_base_and_big_match_the_paper(name: str, millions: int) -> None:
     assert parameters(recipe_named(name)) == pytest.approx(millions * MILLION, rel=0.02)

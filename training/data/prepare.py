@@ -218,8 +218,16 @@ def _shares(domains: Counter[str], largest: float) -> dict[str, float]:
 
 
 def _shown(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
-    """The pairs, with a progress bar while they are read."""
-    return tqdm(pairs, title, unit=" pairs", unit_scale=True, leave=False, dynamic_ncols=True)
+    """The pairs, with a progress bar on a terminal while they are read."""
+    return tqdm(
+        pairs,
+        title,
+        unit=" pairs",
+        unit_scale=True,
+        leave=False,
+        dynamic_ncols=True,
+        disable=None,
+    )
 
 
 def _test_sets(recipe: Recipe, data_directory: Path) -> list[TestSet]:

@@ -47,10 +47,12 @@ def search_texts(
     *,
     title: str,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of every source, best first, in source order; shows a progress bar."""
+    """The hypotheses of every source, best first, in source order; terminals get a progress bar."""
     found: list[list[Hypothesis]] = [[] for _ in sources]
     hypotheses = search_all(network, sources, searching, network.config.max_length)
-    with tqdm(total=len(sources), unit="sentence", desc=title, dynamic_ncols=True) as bar:
+    with tqdm(
+        total=len(sources), unit="sentence", desc=title, dynamic_ncols=True, disable=None
+    ) as bar:
         for place, of_one in hypotheses:
             found[place] = of_one
             bar.update()

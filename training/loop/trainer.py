@@ -46,6 +46,9 @@ from training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
+_SECONDS_PER_LINE = 60.0
+"""Between two lines about progress in the log."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -110,6 +113,8 @@ class Trainer:
             self.network, optimisation, self.schedule, device, self.execution, self.world
         )
         self.progress = Progress()
+        self._next_line = 0.0
+        """When the log gets the next line about progress, where no bar is shown."""
         peak = devices.peak_of(device)
         passes = 2 if optimisation.r_drop else 1
         self.meter = Meter(config, None if peak is None else peak * self.world.size, passes)
@@ -127,11 +132,17 @@ class Trainer:
         steps = self.recipe.budget.steps
         first, step = self.world.first, self.progress.step
         log = RunLog(self.run.log, step) if first else SilentLog()
+        self._next_line = time.monotonic() + _SECONDS_PER_LINE
         unread: deque[Outcome] = deque()
         with (
             log,
             tqdm(
-                total=steps, initial=step, unit="step", dynamic_ncols=True, disable=not first
+                total=steps,
+                initial=step,
+                unit="step",
+                dynamic_ncols=True,
+                # None shows it on a terminal only.
+                disable=None if first else True,
             ) as bar,
             Prefetcher(self.loader, self.execution.prefetch, self.device) as portions,
         ):
@@ -200,6 +211,9 @@ class Trainer:
         if speed.utilisation is not None:
             shown["mfu"] = f"{speed.utilisation:.0%}"
         bar.set_postfix(shown, refresh=False)
+        if bar.disable and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _SECONDS_PER_LINE
+            logger.info("step %d of %d: loss %.3f, %s", outcome.step, bar.total, loss, speed)
 
     def _record_speed(self, log: RunLog | SilentLog) -> None:
         known = dataclasses.asdict(self.meter.since_last())

@@ -166,7 +166,7 @@ def general_de_en() -> Recipe:
         ),
         budget=Budget(steps=18_000, validate_every=1_000, save_every=100, keep_checkpoints=4),
         average=1,
-        effort="1.2 million pairs; a day of two cores, in as many parts as it takes, or minutes "
+        effort="1.2 million pairs; 14 hours of one core, in as many parts as it takes, or minutes "
         "of a GPU",
     )
 
@@ -194,7 +194,7 @@ def general_de_en_fine_tuned() -> Recipe:
             general.optimisation, accumulate=1, peak_learning_rate=1e-3, warmup=100, decay=2_200
         ),
         budget=replace(general.budget, steps=4_000, validate_every=500),
-        effort="70 minutes of one core, after the run or from the bundle general-de-en",
+        effort="90 minutes of one core, after the run or from the bundle general-de-en",
     )
 
 
@@ -226,6 +226,7 @@ def general_large_de_en() -> Recipe:
             embedding_dropout=0.2,
         ),
         optimisation=replace(small.optimisation, peak_learning_rate=1e-3, warmup=4_000),
+        effort="1.2 million pairs; for a GPU",
     )
 
 

@@ -104,7 +104,7 @@ def learn_lexicon(
     keys_E, counts_E = _occurring_together(reader, most_entries)
     source_ids_E, target_ids_E = np.divmod(keys_E, vocabulary_size)
     probabilities_E = _probabilities(counts_E, source_ids_E, *sizes)
-    for _ in tqdm(range(iterations), "learning translations of pieces", leave=False):
+    for _ in tqdm(range(iterations), "learning translations of pieces", leave=False, disable=None):
         expected_E = np.zeros(len(keys_E))
         for links in reader.batches():
             places_L, known_L = _find(keys_E, links.keys_L)

@@ -150,14 +150,17 @@ def _parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
         )
     if parameters.confidence and parameters.format == "html":
         raise BadRequest(
-            "Invalid request: confidence parameter is of plain text; leave out format html"
+            "Invalid request: confidence parameter is for plain text only; leave out format html"
         )
     if parameters.confidence and parameters.glossary:
         raise BadRequest("Invalid request: glossary parameter excludes confidence")
     if parameters.prefix:
         limits.check([parameters.prefix])
         if len(parameters.texts) != 1:
-            raise BadRequest("Invalid request: prefix parameter is of one text; q has others")
+            raise BadRequest(
+                "Invalid request: prefix parameter is allowed with one text only; "
+                f"q has {len(parameters.texts)} texts"
+            )
         for name in ("target_prefix", "prefix_bias_beta"):
             if getattr(parameters, name):
                 raise BadRequest(f"Invalid request: prefix parameter excludes {name}")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+import logging
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +125,21 @@ def test_the_log_has_a_line_for_every_step_and_validation(run: RunDirectory) -> 
     assert rates == [pytest.approx(1e-3 * step) for step in range(1, 11)]
     assert progress.step == 10
     assert progress.tokens > 10 * 11
+
+
+def test_without_a_terminal_lines_in_the_log_replace_the_bar(
+    run: RunDirectory,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("training.loop.trainer._SECONDS_PER_LINE", 0.0)
+    caplog.set_level(logging.INFO)
+    Trainer(with_budget(tiny_recipe(), steps=3, validate_every=3), run, CPU).train()
+    lines = [line for line in caplog.messages if " of 3: " in line]
+    assert [line.split(":")[0] for line in lines] == [f"step {n} of 3" for n in (1, 2, 3)]
+    assert re.search(r": loss \d+\.\d{3}, [\d,]+ tokens/s, ", lines[-1])
+    assert "\r" not in capfd.readouterr().err
 
 
 def test_finished_run_takes_no_further_step(run: RunDirectory) -> None:
