@@ -36,15 +36,13 @@ class Admission:
         self._refuse_unless_free(1, caller)
 
     @contextmanager
-    def admitted(self, tokens: int, caller: str = "", again: int = 0) -> Iterator[None]:
+    def admitted(self, tokens: int, caller: str = "") -> Iterator[None]:
         """Reserve ``tokens``; raises ``Overloaded``, or ``TextTooLarge`` above the capacity.
 
-        ``again`` are tokens that may be decoded again; they count up to the capacity. An unknown
-        caller, which is empty, has no share of its own.
+        An unknown caller, which is empty, has no share of its own.
         """
         if tokens > self._capacity:
             raise TextTooLarge(tokens, self._capacity)
-        tokens = min(tokens + again, self._capacity)
         self._refuse_unless_free(tokens, caller)
         self._taken += tokens
         self._taken_by[caller] += tokens

@@ -16,7 +16,6 @@ from service.translation.admission import Admission
 from service.translation.beginning import begun_sentence
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.errors import InvalidOption
-from service.translation.glossary.term_insertion import Forced
 from service.translation.leg import Standing, decode_sentence, final_text, rendered_text
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import PLAIN, fragment
@@ -187,7 +186,7 @@ async def _words(
         following = output.text[len(beginning) :]
         # Without a likely word, the search returns the beginning alone.
         if len(hypothesis.token_ids) > given and (spans := words(following)):
-            target = await rendered_text(directed, sentence, hypothesis, output, Forced(), caller)
+            target = await rendered_text(directed, sentence, hypothesis, output, caller)
             found.append((following[slice(*spans[0])], hypothesis.score, target))
     return found
 

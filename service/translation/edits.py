@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from service.translation.alignment import Alignment, Span, overlapping
-from service.translation.words import words
+from service.translation.words import is_punctuation, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,16 @@ def _rewritten(translation: str, edits: Sequence[Edit]) -> _Rewritten:
         found.kept.append((len(text), len(text) + edit.start - position, position - len(text)))
         text += translation[position : edit.start]
         inserted = edit.start == edit.end and edit.source is not None
-        if inserted and text and not text[-1].isspace():
+        following = translation[edit.end : edit.end + 1]
+        joined = inserted and bool(text) and not text[-1].isspace()
+        if joined:
             text += " "
         if edit.source is not None:
             found.written.append((len(text), len(text) + len(edit.text), edit.source))
         text += edit.text
-        if inserted and not translation[edit.end :][:1].isspace():
-            text += " " if translation[edit.end :] else ""
+        # A punctuation mark without a blank before it stays so.
+        if inserted and following.strip() and not (joined and is_punctuation(following)):
+            text += " "
         position = edit.end
     found.kept.append((len(text), len(text) + len(translation) - position, position - len(text)))
     found.text = text + translation[position:]

@@ -1,4 +1,4 @@
-"""Translates texts with one model: decodes sentences, forces terms, places markup, joins."""
+"""Translates texts with one model: decodes sentences, inserts terms, places markup, joins."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from functools import partial
 from itertools import islice
 
 from service.engine.types import Decoded, DecodingOptions, Hypothesis, Priority
-from service.translation.alignment import Alignment
 from service.translation.figure_agreement import best_by_figures
-from service.translation.glossary.term_insertion import Forced, displaced, insert_terms
-from service.translation.glossary.terms import force_terms
+from service.translation.glossary.term_insertion import insert_terms
 from service.translation.loaded_model import DirectedModel
 from service.translation.output_text import (
     OutputText,
@@ -98,10 +96,7 @@ async def _sentence(
         decoded, options = await decode_alternatives(options, sentence.alternatives, decode)
     else:
         decoded = await decode_sentence(directed, sentence, options, standing)
-    forced = Forced(beginning=sentence.prefix)
-    if sentence.occurrences:
-        decoded, forced, options = await _with_terms(directed, sentence, decoded, standing)
-    return await translated_sentence(directed, sentence, decoded, options, forced, standing.caller)
+    return await translated_sentence(directed, sentence, decoded, options, standing.caller)
 
 
 async def translated_sentence(
@@ -109,7 +104,6 @@ async def translated_sentence(
     sentence: Sentence,
     decoded: Decoded,
     options: DecodingOptions,
-    forced: Forced,
     caller: str,
 ) -> TranslatedSentence:
     """The translation of a sentence that ``chosen`` returned, decoded with ``options``.
@@ -117,11 +111,11 @@ async def translated_sentence(
     Raises the errors of ``AttentionReader.read``.
     """
     outputs = [
-        await final_text(directed, sentence, hypothesis, forced.beginning, caller)
+        await final_text(directed, sentence, hypothesis, sentence.prefix, caller)
         for hypothesis in decoded.hypotheses
     ]
     rendered = [
-        await rendered_text(directed, sentence, hypothesis, output, forced, caller)
+        await rendered_text(directed, sentence, hypothesis, output, caller)
         for hypothesis, output in zip(decoded.hypotheses, outputs, strict=True)
     ]
     return TranslatedSentence(
@@ -186,7 +180,6 @@ async def rendered_text(
     sentence: Sentence,
     hypothesis: Hypothesis,
     output: OutputText,
-    forced: Forced,
     caller: str,
 ) -> str:
     """The text of a hypothesis with its glossary terms and the markup of the source.
@@ -198,53 +191,9 @@ async def rendered_text(
         return sentence.marked.render(output.text, None, beginning=beginning)
     found = await aligned(directed, sentence, hypothesis, output, caller)
     if sentence.occurrences:
-        found = insert_terms(found.text, sentence.occurrences, found.alignment, forced)
+        prefix = spelled_out(sentence.prefix, directed.model.tokenizers.target)
+        found = insert_terms(found.text, sentence.occurrences, found.alignment, prefix)
     return sentence.marked.render(found.text, found.alignment, found.written, beginning)
-
-
-async def _with_terms(
-    directed: DirectedModel, sentence: Sentence, decoded: Decoded, standing: Standing
-) -> tuple[Decoded, Forced, DecodingOptions]:
-    """The sentence decoded with forced terms, the forced beginning, and the options for that."""
-    latest, tokenizer = decoded, directed.model.tokenizers.target
-    options = sentence.options
-    given = beginning = spelled_out(sentence.prefix, tokenizer)
-
-    def best() -> Hypothesis:
-        return latest.hypotheses[0]
-
-    output = await output_text(directed, sentence, best(), given, standing.caller)
-    first = output.text
-
-    async def align_latest(translation: str) -> Alignment:
-        found = await aligned(directed, sentence, best(), output, standing.caller)
-        return found.alignment
-
-    async def go_on(prefix: str) -> str | None:
-        nonlocal latest, beginning, options, output
-        token_ids = directed.written(tokenizer.encode(prefix))
-        if len(token_ids) >= directed.model.manifest.limits.target_length:
-            return None
-        longest = sentence.options.max_decoding_length
-        options = replace(
-            sentence.options,
-            target_prefix=token_ids,
-            completions=(),
-            prefix_bias_beta=0.0,
-            max_decoding_length=max(longest, len(token_ids) + 1),
-        )
-        latest = await decode_sentence(directed, sentence, options, standing)
-        beginning = prefix
-        output = await output_text(directed, sentence, best(), prefix, standing.caller)
-        return output.text
-
-    def sayable(text: str) -> bool:
-        return tokenizer.decode(tokenizer.encode(text)) == text
-
-    gone = displaced(first, sentence.occurrences, await align_latest(first))
-    occurrences = [each for each in sentence.occurrences if sayable(each.term.target)]
-    await force_terms(first, occurrences, align_latest, go_on, prefix=given)
-    return latest, Forced(given, beginning, gone), options
 
 
 def joined_leg(directed: DirectedModel, text: Text, sentences: Sequence[TranslatedSentence]) -> Leg:

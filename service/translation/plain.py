@@ -14,7 +14,6 @@ from itertools import islice
 
 from service.engine.types import Decoded, DecodingOptions, Priority
 from service.translation.catalogue import Catalogue
-from service.translation.glossary.term_insertion import Forced
 from service.translation.leg import chosen, joined_leg, translated_sentence
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import PLAIN
@@ -82,7 +81,7 @@ async def prepare_plain(
     (directed,) = route
     marked = [each.marked for each in read]
     texts = await reader.prepared(marked, directed, Job.of(request), request.caller)
-    work, _ = work_of(texts, route, request)
+    work = work_of(texts, route, request)
     decode = DecodeRequest(
         directed.model.name,
         directed.model.manifest.version,
@@ -110,7 +109,6 @@ async def finish_plain(prepared: PreparedRequest, decoded: Sequence[Decoded]) ->
                 sentence,
                 chosen(directed, sentence, sentence.options, result),
                 sentence.options,
-                Forced(beginning=sentence.prefix),
                 prepared.decode.caller,
             )
             for sentence, result in zip(

@@ -13,7 +13,6 @@ from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
 from service.translation.figure_agreement import has_figures
 from service.translation.glossary.term_index import TermIndex, TermOccurrence
-from service.translation.glossary.terms import MOST_FORCED
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import (
     NO_FRAGMENT,
@@ -189,17 +188,13 @@ def copies_verbatim(directed: DirectedModel) -> bool:
 
 def work_of(
     texts: Sequence[Text], route: Sequence[DirectedModel], request: TranslateRequest
-) -> tuple[int, int]:
-    """Work in source tokens over all legs, assuming the same sentence lengths in each.
-
-    The first number is that of one decoding. The second is the most that is decoded again because
-    translations lack glossary terms.
-    """
+) -> int:
+    """Work in source tokens over all legs, assuming the same sentence lengths in each."""
     jobs = [
         (directed.model.manifest, Job.of(request, last=directed is route[-1]).decoding)
         for directed in route
     ]
-    once = again = 0
+    total = 0
     for number, sentence in (each for text in texts for each in enumerate(text.sentences)):
         work = sum(
             (1 if number else 1 + decoding.alternatives)
@@ -207,6 +202,5 @@ def work_of(
             for manifest, decoding in jobs
         )
         # The graph that scores reads a sentence once.
-        once += work + len(sentence.source_ids) * request.confidence
-        again += work * min(len(sentence.occurrences), MOST_FORCED)
-    return once, again
+        total += work + len(sentence.source_ids) * request.confidence
+    return total

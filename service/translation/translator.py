@@ -191,8 +191,8 @@ class Translator:
                 texts = await self.reader.prepared(marked, directed, job, request.caller)
                 preparing += time.perf_counter() - started
                 if not legs:
-                    once, again = work_of(texts, route, request)
-                    held.enter_context(self._admission.admitted(once, request.caller, again))
+                    work = work_of(texts, route, request)
+                    held.enter_context(self._admission.admitted(work, request.caller))
                 deliver = None
                 if order is not None and last:
                     deliver = _deliverer(order, read, texts)

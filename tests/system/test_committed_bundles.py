@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from benchmarks.server import serving
 from models.bundle.bundle import Bundle
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
+WORD = re.compile(r"\w+|[.,]")
 pytestmark = pytest.mark.slow
 
 CAPTIONS = [
@@ -115,3 +117,34 @@ def test_alternatives_are_whole_words_at_their_place(client: httpx.Client) -> No
     found = {each["word"]: each for each in answer["alternatives"]}
     assert {"walks", "runs"} <= set(found)
     assert found["runs"]["translation"].startswith("A dog runs ")
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced", "glossary"),
+    [
+        ("Der Hund und die Katze schlafen.", "dog cat", {"Hund": "puppy", "Katze": "kitty"}),
+        ("Der Hund und die Katze schlafen.", "cat", {"Katze": "kitty"}),
+        ("Mein Hund ist alt und der Hund schläft.", "dog", {"Hund": "Quuxzilla 3000"}),
+        ("Mein Hund ist alt und der Hund schläft.", "dog", {"Hund": "Labrador Retriever"}),
+        (
+            "Die Regierung hat am Montag neue Maßnahmen beschlossen, um die Wirtschaft zu stützen.",
+            "government measures",
+            {"Maßnahmen": "steps", "Regierung": "cabinet"},
+        ),
+    ],
+)
+def test_glossary_terms_replace_their_words_and_all_others_stay(
+    client: httpx.Client, text: str, replaced: str, glossary: dict[str, str]
+) -> None:
+    body = {"q": text, "source": "de", "target": "en"}
+    without = client.post("/translate", json=body).json()["translatedText"]
+    found = client.post("/translate", json={**body, "glossary": glossary}).json()["translatedText"]
+    for source, target in glossary.items():
+        assert found.count(target) == text.count(source)
+    # An article may be replaced together with its noun.
+    articles = {"a", "an", "the"}
+    others = [word for word in WORD.findall(without) if word.lower() not in articles]
+    kept = [word for word in others if word not in replaced.split()]
+    following = iter(WORD.findall(found))
+    assert len(kept) < len(others)
+    assert all(word in following for word in kept)

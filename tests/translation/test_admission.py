@@ -67,11 +67,3 @@ def test_callers_together_get_at_most_twice_the_capacity() -> None:
         with pytest.raises(Overloaded), admission.admitted(1, "c"):
             pass
     assert admission.in_flight == 0
-
-
-def test_tokens_that_may_be_decoded_again_count_up_to_the_capacity() -> None:
-    admission = Admission(10)
-    with admission.admitted(3, again=2):
-        assert admission.in_flight == 5
-    with admission.admitted(3, again=100):
-        assert admission.in_flight == 10

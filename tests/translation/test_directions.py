@@ -132,13 +132,14 @@ async def test_tags_and_terms_are_placed_in_a_direction_with_prefixes() -> None:
         assert await one(translator, "Ja Nein So", EN_DE, terms=terms) == "ja doch so"
 
 
-@pytest.mark.parametrize("terms", [(), (Term("Nein", "doch"),)], ids=["plain", "forced term"])
+@pytest.mark.parametrize("prefix", ["", "NO"])
 async def test_search_of_a_direction_with_prefixes_finds_the_translation_again(
-    terms: tuple[Term, ...],
+    prefix: str,
 ) -> None:
     async with offering(await both()) as repository:
         store = TranslationStore(1)
-        asked = request("Ja Nein So", EN_DE, terms=terms)
+        decoding = DecodingOverrides(target_prefix=prefix)
+        asked = request("Ja Nein So", EN_DE, decoding=decoding)
         (translation,) = await translator_of(repository).translate(asked)
         search = await Inspector(repository, store).search(Place(store.put([translation])))
     assert search.reproduced
@@ -151,7 +152,7 @@ async def test_search_of_a_direction_with_prefixes_finds_the_translation_again(
     assert written == [SOFT_PIECE, *translation.text, "</s>"]
     # Forced tokens add nothing to the sum.
     forced = [each.log_probability for each in path].count(0)
-    assert forced == (1 + len("ja doch") if terms else 1)
+    assert forced == 1 + len(prefix)
 
 
 async def test_one_model_serves_both_legs_of_a_pivot() -> None:

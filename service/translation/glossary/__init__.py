@@ -1,1 +1,1 @@
-"""Glossary terms: forced during decoding, inserted where decoding missed them."""
+"""Glossary terms: found in sentences, inserted into translations by word alignment."""

@@ -1,99 +1,73 @@
-"""Replaces the words aligned with a missing glossary term by the term; updates the alignment.
+"""Inserts glossary terms into a translation by word alignment; updates the alignment.
 
-The vocabulary may lack a term's letters, the length limit may leave no room for it, and
-hypotheses that were not forced may lack it. A forced hypothesis may repeat the term or continue
-its last word. A missing term replaces the target words that attend to it. Words after a term that
-repeat it, and letters joined to it, are removed.
+A missing term replaces the target words that attend to it. No other word changes. Decoding again
+with the term as a forced prefix keeps less of a translation (docs/log.md, 2026-11-24). Terms are
+not inflected.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 
 import numpy as np
 
 from service.translation.alignment import Alignment, Floats, Span
 from service.translation.edits import Edit, Edited, edited
-from service.translation.glossary.term_index import TermOccurrence
-from service.translation.glossary.terms import found_in, surplus
+from service.translation.glossary.term_index import TermOccurrence, is_free, joined
 from service.translation.words import is_punctuation
 
-
-@dataclass(frozen=True, slots=True)
-class Forced:
-    """The forced beginning of a translation."""
-
-    given: str = ""
-    """The part that the request forces."""
-    beginning: str = ""
-    """The whole beginning; ends with a term, if any was forced."""
-    displaced: frozenset[str] = frozenset()
-    """Words that the first translation has instead of the terms."""
+_LEAST_ATTENTION = 0.6
+"""Least attention to a term of words beside the one that attends to it most. At 0.6 articles stay,
+and the parts of a compound still attend enough (docs/log.md, 2026-11-24)."""
 
 
 def insert_terms(
     translation: str,
     occurrences: Sequence[TermOccurrence],
     alignment: Alignment,
-    forced: Forced = Forced(),
+    prefix: str = "",
 ) -> Edited:
-    """The translation with every term in it; ``written`` has the spans of the terms."""
-    if forced.beginning != forced.given and translation.startswith(forced.beginning):
-        begun = len(forced.beginning)
-        stuck = surplus(forced.beginning, translation[begun:])
-        if stuck:
-            cut = edited(translation, alignment, [Edit(begun, begun + len(stuck), "")])
-            translation, alignment = cut.text, cut.alignment
+    """The translation with every term in it; ``written`` has the spans of the terms.
+
+    ``prefix`` is the beginning that the request forces. It is kept.
+    """
     places = found_in(translation, occurrences)
-    taken = [place for place in places if place is not None]
-    if forced.given and translation.startswith(forced.given):
-        taken.append((0, len(forced.given)))
+    words = _AlignedWords(alignment, translation)
+    for place in places:
+        if place is not None:
+            words.take(place)
+    if prefix and translation.startswith(prefix):
+        words.take((0, len(prefix)))
     edits = []
-    words = _AlignedWords(alignment)
-    for span in taken:
-        words.take(span)
-    # Terms already present come first, so that no missing term is inserted into them.
-    for each, place in sorted(
-        zip(occurrences, places, strict=True), key=lambda pair: pair[1] is None
-    ):
-        if place is None:
-            start, end = words.best(each.span, len(translation))
-        else:
-            start, end = place
-            end = words.end_after(end, translation, forced.displaced)
+    for each, place in zip(occurrences, places, strict=True):
+        start, end = place or words.best(each.span)
         words.take((start, end))
         edits.append(Edit(start, end, each.term.target, each.span))
     return edited(translation, alignment, sorted(edits, key=lambda edit: (edit.start, edit.end)))
 
 
-def displaced(
-    translation: str, occurrences: Sequence[TermOccurrence], alignment: Alignment
-) -> frozenset[str]:
-    """The words of a translation that it has instead of its missing terms."""
-    missing = [
-        each
-        for each, place in zip(occurrences, found_in(translation, occurrences), strict=True)
-        if place is None
-    ]
-    if not missing:
-        return frozenset()
-    words = _AlignedWords(alignment)
-    spans = [words.best(each.span, len(translation)) for each in missing]
-    for span in spans:
-        words.take(span)
-    return frozenset(
-        translation[start:end]
-        for (start, end), is_taken in zip(alignment.target_words, words.taken_T, strict=True)
-        if is_taken
-    )
+def found_in(translation: str, occurrences: Sequence[TermOccurrence]) -> list[Span | None]:
+    """The span of each term in a translation, without overlaps; ``None`` if it does not occur."""
+    places: list[Span | None] = [None] * len(occurrences)
+    taken: list[Span] = []
+    # Equal terms share their spans, because one that is taken stays taken.
+    spans = {each.term.target: iter(_spans(each.term.target, translation)) for each in occurrences}
+    for number, each in sorted(
+        enumerate(occurrences), key=lambda entry: -len(entry[1].term.target)
+    ):
+        place = next((span for span in spans[each.term.target] if is_free(span, taken)), None)
+        if place is not None:
+            places[number] = place
+            insort(taken, place)
+    return places
 
 
 class _AlignedWords:
     """Finds the target words that attend more to a source span than to any word outside it."""
 
-    def __init__(self, alignment: Alignment) -> None:
+    def __init__(self, alignment: Alignment, translation: str) -> None:
+        self._translation = translation
         self._words = alignment.target_words
         self._starts = [start for start, _ in alignment.target_words]
         self._ends = [end for _, end in alignment.target_words]
@@ -114,40 +88,33 @@ class _AlignedWords:
             last = first + 1
         self.taken_T[first:last] = True
 
-    def best(self, span: Span, end: int) -> Span:
+    def best(self, span: Span) -> Span:
         """The free span of words around the one that attends most to source ``span``.
 
-        An empty span before that word if it attends more to a word elsewhere.
+        An empty span before that word if it attends more to a word elsewhere. The span has no
+        punctuation marks at its ends if it has words, because marks often attend to a neighbour.
         """
         if self.taken_T.all():
-            return end, end
+            return (len(self._translation),) * 2
         attention_T, elsewhere_T = self._attention(span)
         best = int(np.where(self.taken_T, -np.inf, attention_T).argmax())
         if attention_T[best] <= elsewhere_T[best]:
             return (self._starts[best],) * 2
-        joins_T = (attention_T > elsewhere_T) & ~self.taken_T
+        joins_T = (attention_T > _LEAST_ATTENTION) & (attention_T > elsewhere_T) & ~self.taken_T
         first = last = best
         while first > 0 and joins_T[first - 1]:
             first -= 1
         while last + 1 < len(joins_T) and joins_T[last + 1]:
             last += 1
-        return self._starts[first], self._ends[last]
+        without_marks = [n for n in range(first, last + 1) if not self._is_punctuation(n)]
+        if without_marks:
+            return self._starts[without_marks[0]], self._ends[without_marks[-1]]
+        # A mark after a blank may be the translation, such as "%", but not one joined to a word.
+        start = self._starts[best]
+        return start, start if self._translation[start - 1 : start].isalnum() else self._ends[best]
 
-    def end_after(self, place: int, translation: str, displaced: Collection[str]) -> int:
-        """The end of the free words after ``place`` that the first translation has for the term.
-
-        Attention does not tell: after a term of rare pieces, the next word may attend to its
-        source.
-        """
-        end = place
-        for number in range(bisect_left(self._starts, place), len(self._words)):
-            word = self._words[number]
-            text, gap = translation[slice(*word)], translation[end : word[0]]
-            taken = self.taken_T[number]
-            if gap.strip() or not gap or text not in displaced or is_punctuation(text) or taken:
-                break
-            end = word[1]
-        return end
+    def _is_punctuation(self, word: int) -> bool:
+        return is_punctuation(self._translation[slice(*self._words[word])])
 
     def _attention(self, span: Span) -> tuple[Floats, Floats]:
         """Each word's attention to a source span, and the most to a word elsewhere."""
@@ -155,3 +122,16 @@ class _AlignedWords:
         last = max(first, bisect_left(self._source_starts, span[1]))
         attention_T = self._weights_TS[:, first:last].sum(axis=1)
         return attention_T, np.maximum(self._before_TS[:, first], self._after_TS[:, last + 1])
+
+
+def _spans(word: str, text: str) -> list[Span]:
+    """Spans of ``word``, one or several words, as whole words in ``text``."""
+    spans = []
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        whole = not (joined(text, start) or joined(text, end))
+        if whole:
+            spans.append((start, end))
+        start = text.find(word, end if whole else start + 1)
+    return spans

@@ -67,6 +67,23 @@ def test_invisible_characters_hide_no_term(sentence: str, source: str, found: st
     assert index.occur_in(sentence)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "sources", "found"),
+    [
+        pytest.param("Hund, Hunde und Kettenhund", ["Hund"], ["Hund"], id="whole words only"),
+        pytest.param("xa a a", ["a a"], ["a a"], id="from a word boundary"),
+        pytest.param("ein alter Hund", ["Hund", "alter Hund"], ["alter Hund"], id="the longest"),
+        pytest.param("Rot und rot", ["rot"], ["rot"], id="its own case"),
+        pytest.param("Rot und blau", ["rot"], ["Rot"], id="any case"),
+        pytest.param("我的自行车很好", ["自行车"], ["自行车"], id="without blanks"),
+        pytest.param("我的iPhone手机", ["iPhone"], ["iPhone"], id="between scripts"),
+    ],
+)
+def test_terms_are_found_in_a_sentence(sentence: str, sources: list[str], found: list[str]) -> None:
+    index = TermIndex([Term(source, "x") for source in sources])
+    assert [sentence[slice(*each.span)] for each in index.occurrences_in(sentence)] == found
+
+
 def test_sharp_s_is_found_in_either_case() -> None:
     index = TermIndex([Term("Straße", "street")])
     assert [each.span for each in index.occurrences_in("DIE STRAẞE")] == [(4, 10)]

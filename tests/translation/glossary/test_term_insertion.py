@@ -1,25 +1,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.alignment import Alignment
+from service.translation.alignment import Alignment, Floats, Span
 from service.translation.glossary.term_index import TermIndex
-from service.translation.glossary.term_insertion import Forced, displaced, insert_terms
+from service.translation.glossary.term_insertion import found_in, insert_terms
 from service.translation.types import Term
 from service.translation.words import words
 from tests.translation.markup.making import aligned
 
-NOTHING = Forced()
 
-
-def insisted(source: str, translation: str, links, terms: dict[str, str], forced=NOTHING) -> str:
+def insisted(source: str, translation: str, links, terms: dict[str, str], prefix: str = "") -> str:
     said = TermIndex([Term(*entry) for entry in terms.items()]).occurrences_in(source)
-    result = insert_terms(translation, said, aligned(source, translation, links), forced)
+    result = insert_terms(translation, said, aligned(source, translation, links), prefix)
     target_words = words(result.text, result.written)
     assert result.alignment.target_words == target_words
     assert result.alignment.weights_TS.shape == (len(target_words), len(words(source)))
@@ -51,30 +50,47 @@ def test_every_term_occurs_once_in_the_translation(translation, links, terms, ex
     assert insisted("ein Hund rennt", translation, links, terms) == expected
 
 
-def test_letters_joined_to_a_forced_term_are_removed() -> None:
-    terms, links = {"Hund": "hound"}, [(0, 0), (1, 1), (2, 2)]
-    forced = Forced("", "a hound")
-    assert insisted("ein Hund rennt", "a hounders runs", links, terms, forced) == "a hound runs"
+@pytest.mark.parametrize(
+    ("source", "translation", "links", "expected"),
+    [
+        # Marks that attend to the term: a hyphen, a comma, a full stop.
+        ("Hund", "Qing-dog", [(0, 1), (0, 2)], "Qing-hound"),
+        ("Hund", "dog, dog", [(0, 0), (0, 1)], "hound, dog"),
+        ("Hund", "T-dog", [(0, 0), (0, 1), (0, 2)], "hound"),
+        ("5 Hund", "5 %.", [(0, 0), (1, 1), (1, 2)], "5 hound."),
+        ("a Hund", "runs.", [(0, 0), (1, 1)], "runs hound."),
+        # An untranslated word, whose neighbour is a mark.
+        ("a Hund", "runs.", [(0, 0), (0, 1), (1, 1)], "runs hound."),
+        ("a Hund", "runs (fast).", [(0, 0), (0, 1), (1, 1), (0, 2), (0, 3)], "runs hound (fast)."),
+    ],
+)
+def test_blanks_and_punctuation_around_a_term_are_kept(
+    source: str, translation: str, links: list[tuple[int, int]], expected: str
+) -> None:
+    assert insisted(source, translation, links, {"Hund": "hound"}) == expected
+
+
+@pytest.mark.parametrize(("attention", "expected"), [(0.55, "a hound"), (0.65, "hound")])
+def test_neighbour_is_replaced_only_if_the_term_has_most_of_its_attention(
+    attention: float, expected: str
+) -> None:
+    said = TermIndex([Term("Hund", "hound")]).occurrences_in("ein Hund")
+    weights_TS = np.array([[1 - attention, attention], [0.1, 0.9]], np.float32)
+    alignment = Alignment(words("ein Hund"), words("a dog"), weights_TS)
+    assert insert_terms("a dog", said, alignment).text == expected
 
 
 def test_forced_prefix_of_the_request_is_kept() -> None:
-    forced = Forced("a dog", "a dog")
     links = [(0, 0), (1, 1), (2, 2)]
-    text = insisted("ein Hund rennt", "a dog runs", links, {"Hund": "hound"}, forced)
+    text = insisted("ein Hund rennt", "a dog runs", links, {"Hund": "hound"}, "a dog")
     assert text == "a dog hound runs"
 
 
-def test_displaced_word_after_its_term_is_removed() -> None:
-    source, said = (
-        "ein Hund rennt",
-        TermIndex([Term("Hund", "hound")]).occurrences_in("ein Hund rennt"),
+def test_term_inside_a_longer_term_does_not_count_as_present() -> None:
+    said = TermIndex([Term("Rad", "bike"), Term("Rot", "red bike")]).occurrences_in(
+        "ein Rad und Rot"
     )
-    before = aligned(source, "a dog runs", [(0, 0), (1, 1), (2, 2)])
-    gone = displaced("a dog runs", said, before)
-    assert gone == {"dog"}
-    after = aligned(source, "a hound dog runs", [(0, 0), (1, 1), (2, 2), (2, 3)])
-    result = insert_terms("a hound dog runs", said, after, Forced("", "a hound", gone))
-    assert result.text == "a hound runs"
+    assert found_in("a red bike", said) == [None, (2, 10)]
 
 
 def test_inserted_term_is_one_target_word_aligned_with_its_source() -> None:
@@ -90,6 +106,11 @@ LETTERS = st.sampled_from(["a", "b", "c", "d", "A", "B", "C", "D", "A B", "B.", 
 SENTENCES = st.lists(LETTERS, max_size=8).map(" ".join)
 
 
+def attends_elsewhere(attention_S: Floats, source_words: Sequence[Span], term: Span) -> bool:
+    inside_S = np.array([term[0] < end and start < term[1] for start, end in source_words])
+    return bool(attention_S[inside_S].sum() <= attention_S[~inside_S].max(initial=0))
+
+
 @given(
     SENTENCES,
     SENTENCES,
@@ -97,7 +118,7 @@ SENTENCES = st.lists(LETTERS, max_size=8).map(" ".join)
     st.sampled_from(["", "A", "B a"]),
     st.integers(0, 2**32 - 1),
 )
-def test_every_term_is_inserted_into_any_translation(
+def test_every_term_is_in_any_translation_and_words_of_other_words_stay(
     source, translation, glossary, prefix, seed
 ) -> None:
     said = TermIndex([Term(*entry) for entry in glossary.items()]).occurrences_in(source)
@@ -107,10 +128,14 @@ def test_every_term_is_inserted_into_any_translation(
     weights_TS /= weights_TS.sum(1, keepdims=True)
     alignment = Alignment(source_words, target_words, weights_TS.astype(np.float32))
 
-    result = insert_terms(translation, said, alignment, Forced(prefix, prefix, frozenset("aA")))
+    result = insert_terms(translation, said, alignment, prefix)
 
     text, sums_T = result.text, result.alignment.weights_TS.sum(1)
     assert text.startswith(prefix)
+    position = 0
+    for span, attention_S in zip(target_words, weights_TS, strict=True):
+        if all(attends_elsewhere(attention_S, source_words, each.span) for each in said):
+            position = text.index(translation[slice(*span)], position) + span[1] - span[0]
     for target in {each.term.target for each in said}:
         wanted = sum(each.term.target == target for each in said)
         assert len(re.findall(re.escape(target), text)) >= wanted
