@@ -90,7 +90,7 @@ class OnnxBackend:
         manifest = bundle.manifest
         memory = memory or HostMemory()
         if precision == "int8" and overflows(manifest):
-            logger.warning(
+            logger.info(
                 "this CPU has no VNNI: int8 products of %s take a slower, exact way", manifest.name
             )
         # The graphs of other precisions have branches, which cannot be captured.
