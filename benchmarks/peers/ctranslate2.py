@@ -1,8 +1,9 @@
 """Converts a bundle's weights to a CTranslate2 model, so that both engines run one network.
 
 Weights are read by the names in ``models.export.weights``. int8 weights are passed as dequantised
-floats. CTranslate2 quantises them to the same integers, since it also has one scale for each output
-of a product.
+floats. CTranslate2 quantises them again, also with one scale for each output of a product. Its
+scales are not larger, so that a weight changes by half a step at most, and by nothing where they
+are equal.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_committed_bundle_and_its_conversion_translate_alike(tmp_path: Path) -> 
     assert np.mean(differences) < 0.05
 
 
-def test_quantisation_finds_the_integers_of_the_bundle(tmp_path: Path) -> None:
+def test_quantised_weights_are_at_most_half_a_step_from_those_of_the_bundle(tmp_path: Path) -> None:
     bundle = write_bundle(random_network(), tmp_path / "random")
     spec = specification(bundle, "int8")
     spec.validate()
@@ -98,7 +98,7 @@ def test_quantisation_finds_the_integers_of_the_bundle(tmp_path: Path) -> None:
     again = quantised / scale[:, None]
     floats = Weights.read(bundle, "int8").floats["encoder.1.feed_forward.inner.weight"]
     assert quantised.dtype == np.int8
-    np.testing.assert_allclose(again, floats, rtol=1e-6, atol=1e-9)
+    assert (np.abs(again - floats) <= 0.5001 / scale[:, None]).all()
 
 
 def test_existing_model_is_not_converted_again(tmp_path: Path) -> None:
