@@ -269,7 +269,7 @@ def _other_processor_seconds(server: Server) -> float:
 
 
 def _sentences(count: int) -> list[str]:
-    return [f"{MARK} {number:4} " + "abcde fghij " * 4 for number in range(count)]
+    return [f"{MARK} {number:04} " + "abcde fghij " * 4 for number in range(count)]
 
 
 def _quantile(values: list[float], share: float) -> float:
