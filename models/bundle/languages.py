@@ -42,7 +42,7 @@ def canonical(code: str) -> str:
 
 
 def without_region(code: str) -> str:
-    """A canonical code without its region, if there it is written in the language's usual script.
+    """A canonical code without its region, if the region writes the language's usual script.
 
     ``en-US`` becomes ``en``. ``zh-TW`` and codes that are not of a language and a region stay.
     """

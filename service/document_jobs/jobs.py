@@ -326,8 +326,8 @@ def _without_path(filename: str) -> str:
 def _content_type(media_type: str, content: bytes) -> str:
     """The ``Content-Type`` of a translation.
 
-    Texts in other encodings than UTF-8 get no charset: what they begin with names theirs, or
-    nothing does.
+    Only UTF-8 text gets a charset. A byte order mark or a declaration in the document names the
+    other encodings, if anything does.
     """
     if not media_type.startswith("text/"):
         return media_type
