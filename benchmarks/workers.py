@@ -3,14 +3,16 @@
     python -m benchmarks.workers --workers 0,1,2,3 --rounds 3 --seconds 5
 
 Services of a bundle whose engine has a simulated device: a step takes 0.5 ms for any number of
-rows, spent without the interpreter, as an H200 would take. Configurations take turns. Prints one
-line of JSON for each measurement; processor times are milliseconds per request.
+rows, spent without the interpreter, as an H200 would take. No two requests are equal, and results
+are not kept. Configurations take turns. Prints one line of JSON for each measurement; processor
+times are milliseconds per request.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -46,6 +48,8 @@ CAPTIONS = (
     "Ein Kind sitzt auf einer Bank und isst ein Eis.",
     "Mehrere Menschen warten an einer Haltestelle auf den Bus.",
 )
+_NUMBER = b"000000"
+"""Replaced in each request by its number."""
 LOADS = (("/translate", 1, 64), ("/translate", 32, 16), ("/v2/translate", 1, 64))
 """Path, sentences of a request, connections."""
 
@@ -99,7 +103,9 @@ async def load_simulated(path: Path, settings: Settings, observe: ObserverFor) -
 
 
 class _Client(asyncio.Protocol):
-    """Sends one request after the other over one connection."""
+    """Sends one numbered request after the other over one connection."""
+
+    numbers = itertools.count()
 
     def __init__(self, request: bytes, until: float, times: list[float]) -> None:
         self._request, self._until, self._times = request, until, times
@@ -112,7 +118,8 @@ class _Client(asyncio.Protocol):
 
     def _ask(self) -> None:
         self._asked = time.perf_counter()
-        self._transport.write(self._request)
+        number = next(self.numbers) % 10 ** len(_NUMBER)
+        self._transport.write(self._request.replace(_NUMBER, b"%06d" % number, 1))
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -152,6 +159,7 @@ async def _load(port: int, request: bytes, connections: int, seconds: float) -> 
 
 def _request(path: str, sentences: int) -> bytes:
     texts: Any = [CAPTIONS[number % len(CAPTIONS)] for number in range(sentences)]
+    texts[0] = f"Bild {_NUMBER.decode()}: {texts[0]}"
     body = {"q": texts, "source": "de", "target": "en"}
     if path.startswith("/v2"):
         body = {"text": texts, "source_lang": "DE", "target_lang": "EN"}

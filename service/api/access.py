@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -127,19 +126,15 @@ class Access:
         """Count a request against the rate limit; raises ``RateLimited``."""
         self._rates.hit(caller.counted_as, caller.requests_per_minute)
 
-    @asynccontextmanager
-    async def charge(
+    def charge(
         self, caller: Caller, characters: int, *, documents: int = 0
-    ) -> AsyncIterator[None]:
+    ) -> AbstractAsyncContextManager[None]:
         """Count a request, and charge for the work done inside unless it raises.
 
-        Raises ``RateLimited`` or ``QuotaExceeded`` before any work is done.
+        Raises ``RateLimited``. Entering raises ``QuotaExceeded``.
         """
         self.admit(caller)
-        async with self._usage.charge(
-            caller.name, characters, documents, caller.characters_per_month
-        ):
-            yield
+        return self._usage.charge(caller.name, characters, documents, caller.characters_per_month)
 
     async def usage(self, caller: Caller) -> Usage:
         """Usage of a caller this month; all callers without a key share one count."""

@@ -16,6 +16,7 @@ from service.api.errors import (
     refusal_of,
 )
 from service.api.middleware import (
+    NO_TELEMETRY,
     AnswerHead,
     BodyLimit,
     CancelOnHangUp,
@@ -64,6 +65,7 @@ def create_root_app(
         # A redirect would repeat the Host header of the request.
         redirect_slashes=False,
         lifespan=lifespan,
+        telemetry=NO_TELEMETRY,
     )
     for router in routers:
         # Included routers would match every request once more.

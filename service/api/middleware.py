@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import secrets
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fastapi.telemetry import TelemetryConfig
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -61,6 +62,9 @@ values are those of Apache's mod_reqtimeout, lenient enough for a phone.
 
 STARTED = "started"
 """Name in ``scope["state"]`` of the time at which a request was received, if it is known."""
+
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+"""Of FastAPI: ``RequestLog`` traces and counts every request."""
 
 NO_LARGER: Mapping[str, int] = MappingProxyType({})
 
@@ -494,7 +498,7 @@ async def _receive_once(receive: Receive) -> Message:
 
 def _identifier(headers: Headers) -> str:
     given = headers.get("x-request-id", "")
-    return given if _VALID_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if _VALID_ID.fullmatch(given) else secrets.token_hex(16)
 
 
 @contextmanager

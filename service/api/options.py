@@ -7,7 +7,7 @@ the three and ``docs/api.md``.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -170,12 +170,17 @@ class DecodingParameters(BaseModel):
     )
 
     def overrides(self, num_hypotheses: int) -> DecodingOverrides:
-        given = self.model_dump(include=set(DecodingParameters.model_fields), exclude_none=True)
+        given = self.model_dump(include=_option_names(), exclude_none=True)
         given.pop("priority", None)
         if not given:
             return _only(num_hypotheses)
         given["suppress_sequences"] = tuple(self.suppress_sequences or ())
         return DecodingOverrides(**{**given, "num_hypotheses": num_hypotheses})
+
+
+@cache
+def _option_names() -> set[str]:
+    return set(DecodingParameters.model_fields)
 
 
 @lru_cache(MOST_ALTERNATIVES)

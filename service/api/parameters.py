@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -76,8 +77,8 @@ class Fields:
     def parse(self, model: type[M]) -> M:
         """Validate the fields as ``model``; raises ``BadRequest`` for the first invalid field."""
         given = {name: value for name, value in self.values.items() if value is not None}
-        for name, described in model.model_fields.items():
-            if described.is_required() and given.get(name) in ("", []):
+        for name in _required(model):
+            if given.get(name) in ("", []):
                 del given[name]
         try:
             return model.model_validate(given, strict=self.as_json)
@@ -87,6 +88,11 @@ class Fields:
             if first["type"] == "missing":
                 raise BadRequest(self.dialect.missing(name)) from error
             raise BadRequest(self.dialect.invalid(name, first)) from error
+
+
+@cache
+def _required(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name, each in model.model_fields.items() if each.is_required())
 
 
 _NOT_A_NUMBER = frozenset(

@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fastapi import Request, Response
@@ -29,6 +29,7 @@ from service.api.errors import EXPECTED, refusal_of
 from service.api.metering import RequestMeter
 from service.api.middleware import STARTED, facts_of
 from service.api.parameters import Dialect, Fields, json_object
+from service.api.recent_readings import Reading, RecentReadings
 from service.translation.catalogue import Catalogue
 from service.translation.errors import ModelReplaced, NotReady
 from service.translation.plain import PreparedRequest, is_plain, prepare_plain
@@ -127,6 +128,7 @@ class ShortPath:
         self._translate = translate
         self._serves = serves
         self._refuse_if_full = refuse_if_full
+        self._recent = RecentReadings()
         self._answering = around(self._answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -171,23 +173,34 @@ class ShortPath:
         return form if as_json and 0 < length <= _MOST_BYTES else None
 
     async def _read(self, form: ShortForm, scope: Scope, body: bytes) -> _Read | None:
-        request = Request(scope)
+        request, question = Request(scope), (scope["path"], body)
         try:
-            fields = Fields(json_object(body), as_json=True, dialect=form.dialect)
-            caller = await self._meter.callers.identify(request, fields.key)
             catalogue = self._models.catalogue
-            short = form.read(fields, catalogue, self._meter.limits)
-            if short is None or not is_plain(short.wanted):
+            reading = self._recent.get(catalogue, question) or self._parsed(form, catalogue, body)
+            if reading is None:
                 return None
-            wanted, characters = self._meter.checked(request, caller, short.wanted)
+            caller = await self._meter.callers.identify(request, reading.key)
+            wanted, characters = self._meter.checked(request, caller, reading.wanted)
             self._refuse_if_full(wanted.caller)
-            prepared = await prepare_plain(wanted, catalogue, self._reader)
+            prepared = reading.prepared_for(wanted)
+            if prepared is None:
+                prepared = await prepare_plain(wanted, catalogue, self._reader)
+                if prepared is not None:
+                    self._recent.keep(catalogue, question, replace(reading, prepared=prepared))
         # The app behind finds the same error, and counts, logs and answers it.
         except EXPECTED:
             return None
         if prepared is None or not self._serves(prepared):
             return None
-        return _Read(form, caller, characters, wanted, short.answer, prepared)
+        return _Read(form, caller, characters, wanted, reading.answer, prepared)
+
+    def _parsed(self, form: ShortForm, catalogue: Catalogue, body: bytes) -> Reading | None:
+        """``None`` for a request that is not plain; may raise any of ``EXPECTED``."""
+        fields = Fields(json_object(body), as_json=True, dialect=form.dialect)
+        short = form.read(fields, catalogue, self._meter.limits)
+        if short is None or not is_plain(short.wanted):
+            return None
+        return Reading(fields.key, short.wanted, short.answer)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         # An open connection keeps the scope of its last request.

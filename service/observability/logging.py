@@ -77,6 +77,9 @@ def configure(level: str, format: Format) -> None:
     access.filters[:] = [_drop_query]
 
 
+_encoder = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
@@ -92,7 +95,7 @@ class JsonFormatter(logging.Formatter):
         line.update(_facts(record))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return _encoder.encode(line)
 
 
 class ConsoleFormatter(logging.Formatter):

@@ -196,7 +196,7 @@ def _read(connection: sqlite3.Connection, key: _Key) -> Amount:
 
 
 def _month(now: datetime) -> str:
-    return f"{now:%Y-%m}"
+    return f"{now.year:04}-{now.month:02}"
 
 
 def _bounds(now: datetime) -> tuple[datetime, datetime]:

@@ -10,6 +10,7 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from models.bundle.manifest import (
@@ -131,7 +132,7 @@ class DecodingOverrides:
         unread = len(direction.source_prefix) if direction is not None else 0
         longest, shortest = self._lengths(limits, source_tokens, unread, len(forced))
         try:
-            return DecodingOptions(
+            return _options(
                 **{
                     "length_penalty": defaults.length_penalty,
                     "length_normalisation": defaults.length_normalisation,
@@ -221,6 +222,9 @@ class DecodingOverrides:
 
 
 NO_OVERRIDES = DecodingOverrides()
+
+_options = lru_cache(256)(DecodingOptions)
+"""Most sentences share their options with others. Checking them takes longer than finding them."""
 
 _RESOLVED = {
     *("beam_size", "suppress_sequences", "target_prefix", "seed"),

@@ -111,10 +111,14 @@ class ModelRepository:
         """
         for model in self.catalogue.models:
             if (model.name, model.manifest.version) == (name, version):
-                async with self.held([model]):
-                    yield model
-                return
-        raise ModelReplaced(name)
+                break
+        else:
+            raise ModelReplaced(name)
+        model.leases += 1
+        try:
+            yield model
+        finally:
+            await self._give_back([model])
 
     def held(self, models: Sequence[LoadedModel]) -> AsyncExitStack:
         """A lease of these models, which begins at once and ends when the stack is closed."""

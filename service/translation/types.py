@@ -270,6 +270,8 @@ class Part:
 
 def longest(timings: Sequence[Timing]) -> Timing:
     """The maximum of each duration."""
+    if len(timings) == 1:
+        return timings[0]
     return Timing(
         max((timing.preparing for timing in timings), default=0.0),
         max((timing.queued for timing in timings), default=0.0),

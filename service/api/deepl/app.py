@@ -11,6 +11,7 @@ from service.api.access import Access
 from service.api.deepl import account, documents, glossaries, translate
 from service.api.deepl.dialect import add_error_handlers
 from service.api.metering import MeteredTranslator
+from service.api.middleware import NO_TELEMETRY
 from service.document_jobs.jobs import DocumentJobs
 from service.state.glossaries import GlossaryStore
 from service.translation.repository import ModelRepository
@@ -55,6 +56,7 @@ def _app(title: str, version: str, *routers: APIRouter) -> FastAPI:
         openapi_url=None,
         # DeepL, too, answers 404 to a path with an additional trailing slash.
         redirect_slashes=False,
+        telemetry=NO_TELEMETRY,
     )
     for router in routers:
         app.router.routes.extend(router.routes)

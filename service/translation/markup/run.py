@@ -15,6 +15,7 @@ from service.translation.alignment import Span
 from service.translation.markup import html_tokens, xml_tokens
 from service.translation.markup.atoms import Atom, atoms, settle
 from service.translation.markup.marks import Mark
+from service.translation.markup.placeholders import find
 from service.translation.markup.sentence import Fragment, MarkedSentence
 from service.translation.markup.tokens import Decoder, Token, gathered, literal, whole_links
 from service.translation.markup.types import MOST_MARKS, PLAIN, Markup, TooMuchMarkup
@@ -82,6 +83,8 @@ class Run:
 
 def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
     """Split a text into runs. Raises ``MalformedMarkup`` for XML that is not well formed."""
+    if markup.kind == "text" and text.strip() and not (_LINE_BREAK.search(text) or find(text)):
+        return MarkedText((Run(text, (Atom("text", text, text),), False),), ("", ""))
     tokens: Iterable[Token]
     decode: Decoder
     match markup.kind:

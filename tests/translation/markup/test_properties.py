@@ -137,6 +137,17 @@ def test_untranslated_text_is_reproduced_to_the_byte(draw, text, kind) -> None:
 
 
 @settings(max_examples=300, deadline=None)
+@given(dice, st.text("ab .,\n\t\u00a0\u3042", min_size=1))
+def test_sentences_of_text_without_marks_are_its_parts(draw, text) -> None:
+    parsed = parse(text)
+    assert "".join([*parsed.between, *(run.text for run in parsed.runs)]) == text
+    for run in parsed.runs:
+        spans = draw.spans(run.text)
+        for (start, end), sentence in zip(spans, run.cut(spans).sentences, strict=True):
+            assert (sentence.text, sentence.raw, sentence.marks) == (text[start:end],) * 2 + ((),)
+
+
+@settings(max_examples=300, deadline=None)
 @given(dice, ANYTHING)
 def test_no_tag_soup_loses_a_mark(draw, text) -> None:
     def render(sentence: MarkedSentence) -> str:
