@@ -56,6 +56,26 @@ def _format(value: Any) -> Any:
     return value or None
 
 
+def _bounded(value: Any) -> Any:
+    """Raises ``BadRequest`` for an object with too many terms or for a text that is too long.
+
+    Validating a term takes microseconds on the event loop, and a body may have many thousands.
+    """
+    if isinstance(value, dict):
+        _check_size(len(value), TERMS, "terms")
+    elif isinstance(value, str):
+        _check_size(len(value), TERM_CHARACTERS, "characters")
+    return value
+
+
+def _check_size(size: int, limit: int, unit: str) -> None:
+    if size > limit:
+        raise BadRequest(
+            f"Invalid request: glossary parameter has {size:,} {unit}; at most {limit:,} are "
+            "possible, and more in a glossary that is kept"
+        )
+
+
 _Source = Annotated[str, Field(min_length=1, max_length=LONGEST_TERM_BYTES)]
 _Target = Annotated[
     str, Field(max_length=LONGEST_TERM_BYTES, json_schema_extra={"pattern": TERM_PATTERN})
@@ -88,7 +108,7 @@ class TranslateParameters(DecodingParameters):
     format: Annotated[Literal["text", "html"] | None, BeforeValidator(_format)] = Field(
         None, description="`text` if not given; in `html`, tags stay where they belong."
     )
-    glossary: _Terms | None = Field(
+    glossary: Annotated[_Terms | None, BeforeValidator(_bounded)] = Field(
         None,
         description="Terms of the source and what to write for them; as text, a line for each term "
         "with a tab between both.",
@@ -176,16 +196,10 @@ def _terms(glossary: dict[str, str] | str) -> tuple[Term, ...]:
             terms = validate(starmap(Term, glossary.items()))
     except InvalidGlossary as error:
         raise BadRequest(f"Invalid request: glossary parameter: {error}") from error
-    characters = sum(len(term.source) + len(term.target) for term in terms)
-    for size, limit, unit in (
-        (len(terms), TERMS, "terms"),
-        (characters, TERM_CHARACTERS, "characters"),
-    ):
-        if size > limit:
-            raise BadRequest(
-                f"Invalid request: glossary parameter has {size:,} {unit}; at most {limit:,} are "
-                "possible, and more in a glossary that is kept"
-            )
+    _check_size(len(terms), TERMS, "terms")
+    _check_size(
+        sum(len(term.source) + len(term.target) for term in terms), TERM_CHARACTERS, "characters"
+    )
     return terms
 
 
