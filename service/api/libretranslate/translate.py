@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -42,11 +43,12 @@ from service.translation.types import Part, Term, TranslateRequest, Translation,
 
 _HTML = Markup("html")
 _LONGEST_SHOWN = 40
+_DIGITS = re.compile("[0-9]{1,18}")
 
 
 def _number_as_text(value: Any) -> Any:
     """LibreTranslate's clients send this number as text in JSON, too."""
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 
 def _format(value: Any) -> Any:
