@@ -19,7 +19,13 @@ from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation.loaded_model import LoadedModel
 from service.workers import owner_link
-from service.workers.decode_messages import OfferedModel, socket_beside
+from service.workers.decode_messages import (
+    Cancel,
+    Decode,
+    FromWorker,
+    OfferedModel,
+    socket_beside,
+)
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
 from tests.support.shouting import load_shouting, put_bundle
@@ -312,6 +318,28 @@ async def test_cancelled_request_is_cancelled_in_the_owner(
     }:
         await asyncio.sleep(0.01)
     assert accepted(books) == 2
+
+
+async def test_request_cancelled_before_the_owner_begins_it_leaves_no_task(
+    client: httpx.AsyncClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both messages arrive in one frame."""
+    (connection,) = service.decode_server.connections
+    while service.drain.running:
+        await asyncio.sleep(0.01)
+    sent: list[FromWorker] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(type(connection), "message_received", lambda _, message: sent.append(message))
+        asking = asyncio.create_task(client.post("/translate", json=PLAIN))
+        while not any(isinstance(each, Decode) for each in sent):
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        while not any(isinstance(each, Cancel) for each in sent):
+            await asyncio.sleep(0.01)
+    for message in sent:
+        connection.message_received(message)
+    await asyncio.sleep(0.05)
+    assert not connection._tasks
 
 
 async def test_late_request_is_refused_and_cancelled_in_the_owner(
