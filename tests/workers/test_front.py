@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from models.bundle.manifest import InvalidBundle
+from models.bundle.tokenizer import UnknownToken
 from service.api.draining import Drain
 from service.bootstrap import Service, running
 from service.settings import Settings
@@ -28,7 +29,7 @@ from service.workers.decode_messages import (
 )
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.shouting import UNK, Both, ByteTokenizer, load_shouting, put_bundle
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 
@@ -263,6 +264,36 @@ async def test_request_for_a_model_whose_engine_died_is_refused_and_later_ones_a
     assert (await client.post("/translate", json=body)).status_code == PASSED_ON
     await service.reloader.reload()
     await taken(client)
+
+
+class _AsciiTokenizer(ByteTokenizer):
+    def encode(self, text: str) -> tuple[int, ...]:
+        ids = (super(_AsciiTokenizer, self).encode(each) for each in text)
+        return tuple(UNK if len(each) > 1 else each[0] for each in ids)
+
+    def unknown(self, text: str) -> tuple[UnknownToken, ...]:
+        return tuple(
+            UnknownToken(index, character, (index, index + 1))
+            for index, character in enumerate(text)
+            if not character.isascii()
+        )
+
+
+async def test_request_is_left_to_the_owner_if_the_other_model_may_write_unknown_tokens(
+    twins: Settings, service: Service, owner: Path
+) -> None:
+    def open_model(offered: OfferedModel) -> LoadedModel:
+        model = open_shouting(offered)
+        if offered.name == "shout-twin":
+            model.tokenizers = Both(_AsciiTokenizer())
+        return model
+
+    async with front_of(twins, owner, open_model=open_model) as client:
+        await model_of(service, "shout-de-en").engine.close()
+        body = PLAIN | {"q": "ein größeres wort"}
+        refused = await client.post("/translate", json=body)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert (await client.post("/translate", json=body)).status_code == PASSED_ON
 
 
 async def test_reloaded_model_answers_before_the_worker_takes_the_offer(
