@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 
 _NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u202f ]\d+)*")
 _LOOP = re.compile(
@@ -46,7 +47,7 @@ def visible(text: str) -> str:
     # What the table changes is not printable.
     seen = text if text.isprintable() else text.translate(_VISIBLE)
     # Composed last, because an invisible character may have separated a letter from its accent.
-    return " ".join(unicodedata.normalize("NFC", seen).split())
+    return " ".join(_composed(seen).split())
 
 
 def visible_origins(text: str) -> tuple[tuple[int, int], ...]:
@@ -54,13 +55,28 @@ def visible_origins(text: str) -> tuple[tuple[int, int], ...]:
     kept: list[tuple[int, int]] = []
     after_blank = True
     for start, end in _clusters(text):
-        for character in unicodedata.normalize("NFC", text[start:end].translate(_VISIBLE)):
+        for character in _composed(text[start:end].translate(_VISIBLE)):
             if character != " " or not after_blank:
                 kept.append((start, end))
             after_blank = character == " "
     if kept and after_blank:
         kept.pop()
     return tuple(kept)
+
+
+def _composed(text: str) -> str:
+    """The text in NFC, in linear time.
+
+    ``unicodedata.normalize`` holds the interpreter lock, and takes quadratic time for a long run of
+    accents that are not in canonical order.
+    """
+    if unicodedata.is_normalized("NFC", text):
+        return text
+    ordered: list[str] = []
+    decomposed = "".join(unicodedata.normalize("NFD", character) for character in text)
+    for _, characters in groupby(decomposed, lambda one: unicodedata.combining(one) > 0):
+        ordered += sorted(characters, key=unicodedata.combining)
+    return unicodedata.normalize("NFC", "".join(ordered))
 
 
 def _clusters(text: str) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ Private-use codes (``x-digits``) are accepted like other codes, so that a toy mo
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import langcodes
 
@@ -16,6 +17,21 @@ PRIVATE_USE = "x-"
 _UNDETERMINED = "und"
 _LONGEST_CODE = 35
 """RFC 5646, section 4.4.1: long enough for every code in practical use."""
+
+_MOST_KEPT = 4_096
+
+
+class _Bounded(dict[Any, Any]):
+    """Takes no more entries once it is full. It removes none, because threads share it."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if len(self) < _MOST_KEPT:
+            super().__setitem__(key, value)
+
+
+# langcodes keeps every code that it reads, and each request may have another one.
+langcodes.Language._INSTANCES = _Bounded()
+langcodes.Language._PARSE_CACHE = _Bounded()
 
 
 @lru_cache(maxsize=1_000)

@@ -96,12 +96,12 @@ def _required(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 _NOT_A_NUMBER = frozenset(
-    {"int_parsing", "int_parsing_size", "int_type", "float_parsing", "float_type", "value_error"}
+    {"int_parsing", "int_parsing_size", "int_type", "float_parsing", "float_type"}
 )
 
 
-_EXPECTED = re.compile(r"^\w+ should")
-"""Begins messages of Pydantic: ``Input should be``, ``String should have``."""
+_EXPECTED = re.compile(r"^(\w+|Value error,) should")
+"""Begins messages of Pydantic, ``Input should be``, ``String should have``, and of validators."""
 
 
 def _invalid(name: str, first: Mapping[str, Any]) -> str:

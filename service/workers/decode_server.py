@@ -131,6 +131,8 @@ class _WorkerConnection(MessageProtocol):
             case Decode():
                 task = asyncio.create_task(self._decode(message))
                 self._tasks[message.number] = task
+                # A task that is cancelled before it begins runs no ``finally``.
+                task.add_done_callback(lambda _: self._tasks.pop(message.number))
             case Finished(number):
                 if (finished := self._finished.get(number)) is not None and not finished.done():
                     finished.set_result(None)
@@ -175,7 +177,6 @@ class _WorkerConnection(MessageProtocol):
             logger.exception("a request of a worker failed unexpectedly")
             self.send(Refused.of(number, error))
         finally:
-            del self._tasks[number]
             self._finished.pop(number, None)
 
     def _offered(self, name: str, version: str) -> LoadedModel | None:

@@ -115,19 +115,19 @@ class OwnerLink:
     ) -> list[Translation]:
         """Have the sentences of a request decoded, and finish it. Cancelling cancels the decoding.
 
-        Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone or has no other model for
-        the request, and the errors of ``MeteredTranslator.translate_prepared``.
+        Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone or if the request was
+        prepared again for a model that this process does not serve, and the errors of
+        ``MeteredTranslator.translate_prepared``.
         """
         if self._connection is None:
             raise EngineStopped(GONE)
-        model = prepared.directed.model
-        if not model.engine.alive:
+        if not self.serves(prepared):
             raise EngineStopped("the engine is not running")
         try:
             return await self._connection.translate(caller, characters, prepared)
         except ModelReplaced:
             # The catalogue routes the request, which is prepared again, to a model that is alive.
-            model.engine = cast(Any, _DecodedElsewhere(alive=False))
+            prepared.directed.model.engine = cast(Any, _DecodedElsewhere(alive=False))
             raise
 
     def _observe(self, message: Observed) -> None:

@@ -67,7 +67,8 @@ BAD_OPTIONS = [
         {"model": "shout-en-de"},
         "English (en) is not available as a target language from German (de) with shout-en-de",
     ),
-    ({"beam_size": True}, "Invalid request: beam_size parameter is not a"),
+    ({"alternatives": "9" * 5_000}, "Invalid request: alternatives parameter is not a number"),
+    ({"beam_size": True}, "Invalid request: beam_size parameter must be a number"),
     ({"beam_size": 0}, "Invalid request: beam_size parameter must be greater"),
     ({"beam_size": 9}, "beam_size is 9; this model is loaded for at most 4"),
     (
@@ -80,6 +81,10 @@ BAD_OPTIONS = [
     (
         {"suppress_sequences": ["a", ""]},
         "Invalid request: suppress_sequences parameter: each text must have at least 1 character",
+    ),
+    (
+        {"suppress_sequences": ["a" * 600, "b" * 600]},
+        "Invalid request: suppress_sequences parameter must have at most 1000 characters together",
     ),
     (
         {"glossary": {"": "a"}},

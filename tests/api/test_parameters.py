@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from service.api.attention_parameters import ScoreParameters
 from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
+from service.api.libretranslate.languages import DetectParameters
 from service.api.libretranslate.translate import TranslateParameters
 from service.api.parameters import form_pairs
 
@@ -41,6 +42,7 @@ def test_too_many_parameters_are_refused() -> None:
     ("model", "field"),
     [
         (TranslateParameters, "q"),
+        (DetectParameters, "q"),
         (TextParameters, "text"),
         (TextParameters, "glossary_ids"),
         (ScoreParameters, "source_text"),

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langcodes import Language
 
 from models.bundle.languages import canonical, display_name, without_region
 
@@ -84,3 +87,16 @@ def test_any_text_is_canonicalised_or_refused(code: str) -> None:
 )
 def test_a_language_has_an_english_name(code: str, name: str) -> None:
     assert display_name(code) == name
+
+
+def test_number_of_codes_kept_is_bounded() -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum(type(each) is Language for each in gc.get_objects())
+
+    for number in range(10_000):
+        without_region(canonical(f"en-x-{number}"))
+    full = kept()
+    for number in range(10_000, 12_000):
+        without_region(canonical(f"en-x-{number}"))
+    assert kept() == full

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 import unicodedata
 from itertools import pairwise
 
@@ -48,3 +49,17 @@ def test_every_visible_character_has_an_origin(text: str) -> None:
         assert character in visible(text[start:end]) or character == " "
     assert unicodedata.is_normalized("NFC", found)
     assert visible(found) == found
+
+
+@given(
+    st.text(st.sampled_from("a\u00e4\u1ead\u0301\u0323\u0344\u0f73\u0345\u09c7\u09be\uac00\u11a8"))
+)
+def test_accents_in_any_order_become_nfc(text: str) -> None:
+    assert visible(text) == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("accents", ["\u0301\u0323", "\u0f73"])
+def test_long_run_of_accents_takes_linear_time(accents: str) -> None:
+    before = time.thread_time()
+    visible("a" + accents * 25_000)
+    assert time.thread_time() - before < 1

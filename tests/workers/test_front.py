@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from models.bundle.manifest import InvalidBundle
+from models.bundle.tokenizer import UnknownToken
 from service.api.draining import Drain
 from service.bootstrap import Service, running
 from service.settings import Settings
@@ -19,10 +20,16 @@ from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation.loaded_model import LoadedModel
 from service.workers import owner_link
-from service.workers.decode_messages import OfferedModel, socket_beside
+from service.workers.decode_messages import (
+    Cancel,
+    Decode,
+    FromWorker,
+    OfferedModel,
+    socket_beside,
+)
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.shouting import UNK, Both, ByteTokenizer, load_shouting, put_bundle
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 
@@ -259,6 +266,36 @@ async def test_request_for_a_model_whose_engine_died_is_refused_and_later_ones_a
     await taken(client)
 
 
+class _AsciiTokenizer(ByteTokenizer):
+    def encode(self, text: str) -> tuple[int, ...]:
+        ids = (super(_AsciiTokenizer, self).encode(each) for each in text)
+        return tuple(UNK if len(each) > 1 else each[0] for each in ids)
+
+    def unknown(self, text: str) -> tuple[UnknownToken, ...]:
+        return tuple(
+            UnknownToken(index, character, (index, index + 1))
+            for index, character in enumerate(text)
+            if not character.isascii()
+        )
+
+
+async def test_request_is_left_to_the_owner_if_the_other_model_may_write_unknown_tokens(
+    twins: Settings, service: Service, owner: Path
+) -> None:
+    def open_model(offered: OfferedModel) -> LoadedModel:
+        model = open_shouting(offered)
+        if offered.name == "shout-twin":
+            model.tokenizers = Both(_AsciiTokenizer())
+        return model
+
+    async with front_of(twins, owner, open_model=open_model) as client:
+        await model_of(service, "shout-de-en").engine.close()
+        body = PLAIN | {"q": "ein größeres wort"}
+        refused = await client.post("/translate", json=body)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert (await client.post("/translate", json=body)).status_code == PASSED_ON
+
+
 async def test_reloaded_model_answers_before_the_worker_takes_the_offer(
     service: Service, settings: Settings, owner: Path
 ) -> None:
@@ -312,6 +349,28 @@ async def test_cancelled_request_is_cancelled_in_the_owner(
     }:
         await asyncio.sleep(0.01)
     assert accepted(books) == 2
+
+
+async def test_request_cancelled_before_the_owner_begins_it_leaves_no_task(
+    client: httpx.AsyncClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both messages arrive in one frame."""
+    (connection,) = service.decode_server.connections
+    while service.drain.running:
+        await asyncio.sleep(0.01)
+    sent: list[FromWorker] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(type(connection), "message_received", lambda _, message: sent.append(message))
+        asking = asyncio.create_task(client.post("/translate", json=PLAIN))
+        while not any(isinstance(each, Decode) for each in sent):
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        while not any(isinstance(each, Cancel) for each in sent):
+            await asyncio.sleep(0.01)
+    for message in sent:
+        connection.message_received(message)
+    await asyncio.sleep(0.05)
+    assert not connection._tasks
 
 
 async def test_late_request_is_refused_and_cancelled_in_the_owner(

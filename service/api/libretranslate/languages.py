@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.api import schemas
 from service.api.access import Access
 from service.api.bounds import RequestLimits
-from service.api.options import Key
+from service.api.options import Key, Texts
 from service.api.parameters import read_fields
 from service.api.responses import Json, refusals
 from service.api.schemas import Answer, answer_of
@@ -79,7 +79,7 @@ def detected(detection: Detection | None) -> DetectionAnswer:
 class DetectParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    q: str | list[str] = Field(
+    q: str | Texts = Field(
         description="The text, or a list of texts in one language (JSON only).",
         examples=["Ein Hund läuft durch den Schnee."],
     )

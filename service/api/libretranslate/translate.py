@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -42,11 +43,12 @@ from service.translation.types import Part, Term, TranslateRequest, Translation,
 
 _HTML = Markup("html")
 _LONGEST_SHOWN = 40
+_DIGITS = re.compile("[0-9]{1,18}")
 
 
 def _number_as_text(value: Any) -> Any:
     """LibreTranslate's clients send this number as text in JSON, too."""
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 
 def _format(value: Any) -> Any:
@@ -54,6 +56,26 @@ def _format(value: Any) -> Any:
     if isinstance(value, str) and value not in ("", "text", "html"):
         raise BadRequest(f"{value[:_LONGEST_SHOWN]} format is not supported")
     return value or None
+
+
+def _bounded(value: Any) -> Any:
+    """Raises ``BadRequest`` for an object with too many terms or for a text that is too long.
+
+    Validating a term takes microseconds on the event loop, and a body may have many thousands.
+    """
+    if isinstance(value, dict):
+        _check_size(len(value), TERMS, "terms")
+    elif isinstance(value, str):
+        _check_size(len(value), TERM_CHARACTERS, "characters")
+    return value
+
+
+def _check_size(size: int, limit: int, unit: str) -> None:
+    if size > limit:
+        raise BadRequest(
+            f"Invalid request: glossary parameter has {size:,} {unit}; at most {limit:,} are "
+            "possible, and more in a glossary that is kept"
+        )
 
 
 _Source = Annotated[str, Field(min_length=1, max_length=LONGEST_TERM_BYTES)]
@@ -88,7 +110,7 @@ class TranslateParameters(DecodingParameters):
     format: Annotated[Literal["text", "html"] | None, BeforeValidator(_format)] = Field(
         None, description="`text` if not given; in `html`, tags stay where they belong."
     )
-    glossary: _Terms | None = Field(
+    glossary: Annotated[_Terms | None, BeforeValidator(_bounded)] = Field(
         None,
         description="Terms of the source and what to write for them; as text, a line for each term "
         "with a tab between both.",
@@ -176,16 +198,10 @@ def _terms(glossary: dict[str, str] | str) -> tuple[Term, ...]:
             terms = validate(starmap(Term, glossary.items()))
     except InvalidGlossary as error:
         raise BadRequest(f"Invalid request: glossary parameter: {error}") from error
-    characters = sum(len(term.source) + len(term.target) for term in terms)
-    for size, limit, unit in (
-        (len(terms), TERMS, "terms"),
-        (characters, TERM_CHARACTERS, "characters"),
-    ):
-        if size > limit:
-            raise BadRequest(
-                f"Invalid request: glossary parameter has {size:,} {unit}; at most {limit:,} are "
-                "possible, and more in a glossary that is kept"
-            )
+    _check_size(len(terms), TERMS, "terms")
+    _check_size(
+        sum(len(term.source) + len(term.target) for term in terms), TERM_CHARACTERS, "characters"
+    )
     return terms
 
 
