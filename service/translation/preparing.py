@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from service.engine.types import DecodingOptions
 from service.translation.decoding import DecodingOverrides
@@ -26,6 +27,9 @@ from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.text_pool import Check, unchecked
 from service.translation.types import Term, TranslateRequest
 from service.translation.verbatim import is_verbatim
+
+
+_TERMS_COUNTED = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,10 @@ class Job:
     def extra_characters(self) -> int:
         """Characters that are processed besides the texts, roughly."""
         constraints = self.decoding.target_prefix, *self.decoding.suppress_sequences
-        return sum(map(len, constraints)) + len(self.terms) + len(self.prefix)
+        # Terms that begin with others are found one after the other. Of a large glossary, so many
+        # terms suffice for a thread.
+        terms = sum(1 + len(term.source) for term in islice(self.terms, _TERMS_COUNTED))
+        return sum(map(len, constraints)) + terms + len(self.prefix)
 
 
 @dataclass(frozen=True, slots=True)

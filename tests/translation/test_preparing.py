@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
+from service.translation import text_reader
 from service.translation.decoding import DecodingOverrides
+from service.translation.detection import LinguaDetector
 from service.translation.glossary.term_index import TermIndex
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import parse
 from service.translation.preparing import Job, prepare
 from service.translation.text_pool import Abandoned
+from service.translation.text_reader import TextReader
+from service.translation.types import Term
 from tests.support.shouting import Both, ByteTokenizer, make_manifest, make_model
 
 SENTENCES = 40
@@ -67,3 +72,18 @@ async def test_work_ends_at_the_next_sentence_once_it_is_abandoned() -> None:
         with pytest.raises(Abandoned):
             prepare([TEXT], directed, Job(DecodingOverrides(), "sentences", ()), TermIndex(), check)
     assert len(encoded) == 3
+
+
+@pytest.mark.parametrize(("longest", "on_the_loop"), [(50, True), (299, False)])
+async def test_texts_are_searched_in_a_thread_for_many_terms_that_begin_with_others(
+    monkeypatch: pytest.MonkeyPatch, longest: int, on_the_loop: bool
+) -> None:
+    threads = []
+    monkeypatch.setattr(
+        text_reader, "prepare", lambda *_: threads.append(threading.current_thread()) or []
+    )
+    terms = tuple(Term("-" * length, "x") for length in range(1, longest + 1))
+    async with counting() as (directed, _):
+        job = Job(DecodingOverrides(), "sentences", terms)
+        await TextReader(LinguaDetector()).prepared([parse("satz")], directed, job)
+    assert [each is threading.current_thread() for each in threads] == [on_the_loop]
