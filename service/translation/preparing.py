@@ -28,7 +28,6 @@ from service.translation.text_pool import Check, unchecked
 from service.translation.types import Term, TranslateRequest
 from service.translation.verbatim import is_verbatim
 
-
 _TERMS_COUNTED = 4_000
 
 
