@@ -57,7 +57,7 @@ from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
 from service.workers.decode_server import DecodeServer
-from service.workers.front import SHORT_FORMS, limits_of, policy_of
+from service.workers.front import SHORT_FORMS, limits_of, policy_of, readings_of
 
 logger = logging.getLogger(__name__)
 
@@ -187,6 +187,7 @@ def build(
         models=repository,
         translate=metered.translate_prepared,
         around=around_answers(metrics, drain, tracing),
+        recent=readings_of(settings),
         refuse_if_full=admission.refuse_if_full,
     )
     return Service(app, repository, translator, metrics, drain, reloader, decode_server, loaded)

@@ -15,7 +15,7 @@ from service.translation.catalogue import Catalogue
 from service.translation.plain import PreparedRequest
 from service.translation.types import TranslateRequest, Translation
 
-_MOST_BYTES, _MOST_BYTES_EACH = 1 << 17, 1 << 12
+MOST_BYTES, _MOST_BYTES_EACH = 1 << 17, 1 << 12
 """Of the bodies. What is kept of a body takes 10 to 200 times as much, the most for a list of texts
 of one letter each (measured with tracemalloc): 27 MB at worst."""
 
@@ -49,7 +49,9 @@ class Reading:
 class RecentReadings:
     """The readings of one catalogue, the least recently used forgotten first. Event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MOST_BYTES) -> None:
+        """``max_bytes`` is of the bodies; 0 keeps none."""
+        self._max_bytes = max_bytes
         self._kept: OrderedDict[_Question, Reading] = OrderedDict()
         self._bytes = 0
         self._catalogue: weakref.ref[Catalogue] | None = None
@@ -67,7 +69,7 @@ class RecentReadings:
         prepared, size = reading.prepared, len(question[1])
         assert prepared is not None
         sampled = any(options.samples for _, options in prepared.decode.sentences)
-        if sampled or size > _MOST_BYTES_EACH:
+        if sampled or size > min(self._max_bytes, _MOST_BYTES_EACH):
             return
         if self._catalogue is None or self._catalogue() is not catalogue:
             self._forget_all()
@@ -75,7 +77,7 @@ class RecentReadings:
             self._catalogue = weakref.ref(catalogue, self._forget_all)
         self._bytes += 0 if question in self._kept else size
         self._kept[question] = reading
-        while self._bytes > _MOST_BYTES:
+        while self._bytes > self._max_bytes:
             (_, body), _ = self._kept.popitem(last=False)
             self._bytes -= len(body)
 

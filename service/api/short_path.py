@@ -112,6 +112,7 @@ class ShortPath:
         models: Offering,
         translate: Translate,
         around: Callable[[ASGIApp], ASGIApp],
+        recent: RecentReadings,
         serves: Callable[[PreparedRequest], bool] = lambda _: True,
         refuse_if_full: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -128,7 +129,7 @@ class ShortPath:
         self._translate = translate
         self._serves = serves
         self._refuse_if_full = refuse_if_full
-        self._recent = RecentReadings()
+        self._recent = recent
         self._answering = around(self._answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -19,6 +19,7 @@ from service.api.deepl import translate as deepl
 from service.api.draining import Drain
 from service.api.libretranslate import translate as libretranslate
 from service.api.metering import RequestMeter
+from service.api.recent_readings import MOST_BYTES, RecentReadings
 from service.api.short_path import ShortForm, ShortPath
 from service.observability.tracing import SilentTracing
 from service.settings import Settings
@@ -64,6 +65,7 @@ async def open_front(
             models=link,
             translate=link.translate,
             around=around_answers(link.metrics, drain, SilentTracing()),
+            recent=readings_of(settings),
             serves=link.serves,
         )
 
@@ -76,6 +78,11 @@ def limits_of(settings: Settings) -> RequestLimits:
         alternatives=settings.max_beam_size - 1,
         seconds=settings.request_seconds,
     )
+
+
+def readings_of(settings: Settings) -> RecentReadings:
+    """None are kept where no results are."""
+    return RecentReadings(MOST_BYTES if settings.result_megabytes else 0)
 
 
 def policy_of(settings: Settings) -> AccessPolicy:

@@ -15,6 +15,7 @@ from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation.plain import prepare_plain
+from service.workers import front
 from tests.support.asgi import connected
 from tests.support.shouting import put_bundle
 
@@ -81,15 +82,22 @@ async def test_long_requests_are_read_each_time(
 
 
 async def test_least_recently_repeated_request_is_forgotten_first(
-    client: httpx.AsyncClient, prepared: list[Any], monkeypatch: pytest.MonkeyPatch
+    settings: Settings, prepared: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recent_readings, "_MOST_BYTES", 100)
-    for text in ("a", "b", "a", "c"):
-        await client.post("/translate", json={"q": text, **DE_EN})
-    assert [each.texts for each in prepared] == [("a",), ("b",), ("c",)]
-    for text in ("a", "b"):
-        await client.post("/translate", json={"q": text, **DE_EN})
-    assert [each.texts for each in prepared[3:]] == [("b",)]
+    monkeypatch.setattr(front, "MOST_BYTES", 100)
+    async with connected(settings) as client:
+        for text in ("a", "b", "a", "c", "a", "b"):
+            await client.post("/translate", json={"q": text, **DE_EN})
+    assert [each.texts for each in prepared] == [("a",), ("b",), ("c",), ("b",)]
+
+
+async def test_nothing_is_kept_where_no_results_are(
+    settings: Settings, prepared: list[Any]
+) -> None:
+    async with connected(settings, result_megabytes=0) as client:
+        for _ in range(2):
+            await client.post("/translate", json={"q": "a", **DE_EN})
+    assert len(prepared) == 2
 
 
 async def test_each_caller_is_identified_and_charged(
