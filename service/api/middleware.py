@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
-from fastapi.telemetry import TelemetryConfig
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -63,8 +63,8 @@ values are those of Apache's mod_reqtimeout, lenient enough for a phone.
 STARTED = "started"
 """Name in ``scope["state"]`` of the time at which a request was received, if it is known."""
 
-NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
-"""Of FastAPI: ``RequestLog`` traces and counts every request."""
+NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}
+"""Of FastAPI, which older versions ignore: ``RequestLog`` traces and counts every request."""
 
 NO_LARGER: Mapping[str, int] = MappingProxyType({})
 
