@@ -278,6 +278,18 @@ def test_long_texts_scroll_together(visit: Visit) -> None:
             visit.page.wait_for_function(
                 follows, arg=[led.element_handle(), other.element_handle(), part]
             )
+    # Both are at half. The source, scrolled along to its start, is scrolled to its end at once.
+    visit.page.evaluate(
+        """([source, target]) => {
+            const end = () => { source.scrollTop = source.scrollHeight; };
+            target.addEventListener("scroll", end, { once: true });
+            target.scrollTop = 0;
+        }""",
+        [source.element_handle(), target.element_handle()],
+    )
+    visit.page.wait_for_function(
+        "e => e.scrollTop >= e.scrollHeight - e.clientHeight - 2", arg=target.element_handle()
+    )
 
 
 def test_theme_chosen_in_one_tab_is_followed_by_others(visitor: Visitor) -> None:

@@ -66,19 +66,20 @@ export function showTranslation(store) {
 /** Scroll each text along with the other. */
 export function scrollTogether() {
   const sides = [element("source-text"), element("target-text")];
-  let led = null;
+  let led = null;  // The text that was scrolled along, and where to.
   sides.forEach((side, i) => side.addEventListener("scroll", () => {
     // Scrolling one text scrolls the other, whose event must not scroll back.
-    if (led === side) {
+    if (led?.side === side) {
+      const along = Math.abs(side.scrollTop - led.top) < 2;
       led = null;
-      return;
+      if (along) return;
     }
     const other = sides[1 - i];
     const [room, otherRoom] = [side, other].map(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight);
     if (room <= 0 || otherRoom <= 0) return;
     const wanted = Math.round((side.scrollTop / room) * otherRoom);
     if (Math.abs(other.scrollTop - wanted) < 2) return;
-    led = other;
+    led = { side: other, top: wanted };
     other.scrollTop = wanted;
   }));
 }
