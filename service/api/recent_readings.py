@@ -49,15 +49,15 @@ class Reading:
 class RecentReadings:
     """The readings of one catalogue, the least recently used forgotten first. Event loop only."""
 
-    def __init__(self, max_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, max_bytes: int) -> None:
         """``max_bytes`` is of the bodies; 0 keeps none."""
         self._max_bytes = max_bytes
         self._kept: OrderedDict[_Question, Reading] = OrderedDict()
         self._bytes = 0
-        self._catalogue: weakref.ref[Catalogue] | None = None
+        self._catalogue: Callable[[], Catalogue | None] = lambda: None
 
     def get(self, catalogue: Catalogue, question: _Question) -> Reading | None:
-        if self._catalogue is None or self._catalogue() is not catalogue:
+        if self._catalogue() is not catalogue:
             return None
         reading = self._kept.get(question)
         if reading is not None:
@@ -71,7 +71,7 @@ class RecentReadings:
         sampled = any(options.samples for _, options in prepared.decode.sentences)
         if sampled or size > min(self._max_bytes, _MOST_BYTES_EACH):
             return
-        if self._catalogue is None or self._catalogue() is not catalogue:
+        if self._catalogue() is not catalogue:
             self._forget_all()
             # Readings refer to models, which must not outlive the catalogue that offers them.
             self._catalogue = weakref.ref(catalogue, self._forget_all)
