@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ FILE_NAME = "dragoman.db"
 
 _BUSY_SECONDS = 5.0
 """How long to wait for another process's write lock."""
+_RETRY_SECONDS = 0.01
 _IN_MEMORY = ":memory:"
 _ELSEWHERE = "let this process write there, or set DRAGOMAN_STATE to a directory where it may"
 
@@ -102,9 +104,8 @@ class Database:
             self._connection = connection = sqlite3.connect(
                 path or _IN_MEMORY, timeout=_BUSY_SECONDS, isolation_level=None
             )
-            # WAL: readers never wait for a writer. NORMAL: a power failure may lose the last
-            # transactions but cannot corrupt the file.
-            connection.execute("PRAGMA journal_mode = WAL")
+            _log_writes_ahead(connection)
+            # A power failure may lose the last transactions but cannot corrupt the file.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             self._migrate(connection)
@@ -141,8 +142,30 @@ class Database:
         return self.path or Path(_IN_MEMORY)
 
 
+def _log_writes_ahead(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log, so that readers never wait for a writer.
+
+    Connections that open a file at the same time can all hold a lock that the switch needs. SQLite
+    then fails at once instead of waiting for its timeout; hence the loop.
+    """
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_SECONDS)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code, or 0 for an error that Python's module raised itself."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def _remedy(error: sqlite3.Error) -> str:
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+    match _code(error):
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return "put back a copy of it, or move it away to begin with an empty one"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

@@ -5,6 +5,8 @@ import logging
 import os
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,37 @@ async def test_concurrent_connections_see_each_others_writes(tmp_path: Path) -> 
         await database.write(lambda connection: put(len(values(connection)), connection))
         assert [await other.read(values) for other in databases] == [[0]] * 8
     await asyncio.gather(*(database.close() for database in databases))
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield a connection that holds the write lock of a file without a write-ahead log."""
+    connection = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    with closing(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+
+
+async def test_opening_waits_for_another_process_that_opens_the_file(
+    tmp_path: Path, locked: sqlite3.Connection
+) -> None:
+    database = Database(tmp_path / FILE_NAME)
+    opening = asyncio.create_task(database.open())
+    await asyncio.sleep(0.1)
+    assert not opening.done()
+    locked.rollback()
+    await opening
+    assert await database.read(values) == []
+    await database.close()
+
+
+@pytest.mark.usefixtures("locked")
+async def test_file_that_stays_locked_is_an_error_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.state.database._BUSY_SECONDS", 0.1)
+    with pytest.raises(StateUnavailable, match="database is locked; another process keeps it"):
+        await Database(tmp_path / FILE_NAME).open()
 
 
 async def test_older_file_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None:
