@@ -85,11 +85,10 @@ def _without_empty_emphasis(pieces: Iterable[Piece]) -> list[Piece]:
     A pair is left empty if the translation has no word for what the source emphasises.
     """
     kept: list[Piece] = []
+    solid: list[int] = []
+    """Places in ``kept`` of all but blank texts."""
     for piece in pieces:
-        blanks = len(kept)
-        while blanks and kept[blanks - 1].kind == "text" and not kept[blanks - 1].text.strip():
-            blanks -= 1
-        opening = kept[blanks - 1] if blanks else None
+        opening = kept[solid[-1]] if solid else None
         if (
             piece.kind == "close"
             and piece.text in _EMPHASIS
@@ -97,9 +96,11 @@ def _without_empty_emphasis(pieces: Iterable[Piece]) -> list[Piece]:
             and opening.kind == "open"
             and opening.number == piece.number
         ):
-            del kept[blanks - 1]
-        else:
-            kept.append(piece)
+            del kept[solid.pop()]
+            continue
+        if piece.kind != "text" or piece.text.strip():
+            solid.append(len(kept))
+        kept.append(piece)
     return kept
 
 
