@@ -49,7 +49,7 @@ def main(listener: str, owner: str, parent: str) -> int:
         # The owner reloads the models.
         on_hangup=lambda: None,
         trusted_proxies=settings.trusted_proxies,
-        accepts=1,
+        accepts=1 if settings.workers > 1 else None,
     )
 
 
