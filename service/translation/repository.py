@@ -114,7 +114,7 @@ class ModelRepository:
                 break
         else:
             raise ModelReplaced(name)
-        model.leases += 1
+        self._take([model])
         try:
             yield model
         finally:
@@ -122,11 +122,14 @@ class ModelRepository:
 
     def held(self, models: Sequence[LoadedModel]) -> AsyncExitStack:
         """A lease of these models, which begins at once and ends when the stack is closed."""
-        for model in models:
-            model.leases += 1
+        self._take(models)
         stack = AsyncExitStack()
         stack.push_async_callback(self._give_back, models)
         return stack
+
+    def _take(self, models: Sequence[LoadedModel]) -> None:
+        for model in models:
+            model.leases += 1
 
     async def _give_back(self, models: Sequence[LoadedModel]) -> None:
         for model in models:
