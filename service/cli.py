@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dragoman",
-        description="Serve translation models over HTTP, or translate with them right here.",
+        description="Serve translation models over HTTP, or translate files in this process.",
         epilog="Everything else is set by DRAGOMAN_* variables; see docs/operations.md.",
     )
     parser.add_argument("--version", action="version", version=f"dragoman {service.__version__}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -62,7 +63,7 @@ class Settings(BaseModel):
     trusted_proxies: str = Field(
         default="",
         description="addresses or networks of proxies, separated by commas, whose X-Forwarded-For "
-        "and X-Forwarded-Proto are believed",
+        "and X-Forwarded-Proto are believed; `*` believes every client",
     )
     precision: Literal["auto", "fp32", "int8", "fp16"] = Field(
         default="auto",
@@ -86,8 +87,8 @@ class Settings(BaseModel):
     )
     resident: bool = Field(
         default=True,
-        description="on GPUs, keep the state of beam searches on the device, for bundles whose "
-        "examples come out the same; constrained searches run as ever",
+        description="on GPUs, keep the state of beam searches on the device, for bundles that "
+        "reproduce their examples there; the host steps constrained searches",
     )
     shortlist: bool = Field(
         default=False,
@@ -154,8 +155,8 @@ class Settings(BaseModel):
     reload_seconds: int = Field(
         default=10,
         ge=0,
-        description="how often to look for bundles that came, changed or went; 0 looks on SIGHUP "
-        "and POST /models/reload only",
+        description="seconds between two checks for added, changed or removed bundles; 0 checks on "
+        "SIGHUP and POST /models/reload only",
     )
     state: Path = Field(
         default=Path("state"),
@@ -214,6 +215,15 @@ class Settings(BaseModel):
             raise ValueError("a directory has a name")
         return directory
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _of_networks(cls, proxies: str) -> str:
+        # uvicorn compares anything else with the client's address as text, so trusts no proxy.
+        if proxies != "*":
+            for proxy in filter(None, map(str.strip, proxies.split(","))):
+                ip_network(proxy)
+        return proxies
+
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **overrides: Any
@@ -252,8 +262,11 @@ def _allowed(name: str) -> str:
         return "true or false"
     if name == "gpus":
         return "all, or numbers of GPUs, separated by commas"
+    if name == "trusted_proxies":
+        return "addresses or networks such as 10.0.0.0/8, separated by commas, or *"
     if any(getattr(bound, "pattern", None) for bound in field.metadata):
-        return "empty or an address that begins with http:// or https://"
+        address = "an address that begins with http:// or https://"
+        return f"empty or {address}" if field.default == "" else address
     if field.annotation is not int:
         return "text that is not empty"
     bounds = {

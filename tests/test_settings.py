@@ -51,6 +51,20 @@ def test_an_override_wins_unless_it_is_none() -> None:
             "is 'one'; it must be all, or numbers of GPUs, separated by commas",
         ),
         ("DRAGOMAN_LOG_FORMAT", "xml", "is 'xml'; it must be one of console, json"),
+        (
+            "DRAGOMAN_ARGOS_INDEX",
+            "",
+            "is ''; it must be an address that begins with http:// or https://",
+        ),
+        *(
+            (
+                "DRAGOMAN_TRUSTED_PROXIES",
+                proxies,
+                f"is {proxies!r}; it must be addresses or networks such as 10.0.0.0/8, separated "
+                "by commas, or *",
+            )
+            for proxies in ("proxy", "10.0.0.0/99", "10.0.0.1/8", "127.0.0.1, *")
+        ),
     ],
 )
 def test_invalid_value_is_named_with_the_valid_ones(
@@ -59,6 +73,12 @@ def test_invalid_value_is_named_with_the_valid_ones(
     with pytest.raises(InvalidSetting) as caught:
         Settings.from_environment({variable: value})
     assert str(caught.value) == f"{variable} {sentence}"
+
+
+@pytest.mark.parametrize("proxies", ["", "*", "127.0.0.1", "10.0.0.0/8, ::1 ,2001:db8::/32"])
+def test_proxies_are_addresses_and_networks(proxies: str) -> None:
+    settings = Settings.from_environment({"DRAGOMAN_TRUSTED_PROXIES": proxies})
+    assert settings.trusted_proxies == proxies
 
 
 @pytest.mark.parametrize(

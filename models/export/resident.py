@@ -27,7 +27,7 @@ from models.transformer.config import TransformerConfig
 MOST_ROWS = 8
 """The rule of refilling is a table of about 4 ** rows lines."""
 _BARELY = -5e8
-"""A lower sum is of no candidate."""
+"""Sums below this mark places without a candidate."""
 
 
 def build_resident(
@@ -103,7 +103,7 @@ class _Resident:
         self.self_bias = self._padded(g.unsqueeze(self.seen, 1), 2, 4)
         last = g.op("Mul", g.unsqueeze(free, 2, 3), g.ints(0, 0, 1))
         self.write_indices = g.op("Add", "write_base", last)
-        # Behind the last position there is the last position: an empty slot counts for ever.
+        # Positions stop at the last one, because the counter of an empty slot is never reset.
         length = self.config.max_length
         after = np.minimum(np.arange(1, length + 1), length - 1)
         g.op("Gather", g.tensor("position_after", after), "positions", into="next_positions")

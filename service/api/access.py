@@ -26,7 +26,7 @@ _SCHEMES = ("deepl-auth-key", "bearer")
 _IPV6_PREFIX = 64
 """Length of the network prefix of one household, which chooses the remaining bits."""
 _MOST_HOSTS = 1024
-"""Whose addresses are kept parsed."""
+"""Size of the cache of parsed addresses."""
 _LONGEST_HOST = 64
 """Characters kept of a host that is not an IP address, as some proxies report."""
 

@@ -167,7 +167,7 @@ def create_router(
         openapi_extra={"requestBody": schemas.body(AttentionOfPairParameters, limits)},
     )
     async def attention_of_pair(request: Request) -> Response:
-        """As if the model had translated the one to the other."""
+        """Attention of the model when `target_text` is its translation of `source_text`."""
         caller, fields = await read(request)
         parameters = fields.parse(AttentionOfPairParameters)
         if parameters.alignment and parameters.format != "json":
@@ -196,7 +196,7 @@ def create_router(
         openapi_extra={"requestBody": schemas.body(ScoreParameters, limits)},
     )
     async def score(request: Request) -> Response:
-        """Every text is read as one sentence, however many it has."""
+        """Each text is read as one sentence, even if it has several."""
         caller, fields = await read(request)
         parameters = fields.parse(ScoreParameters)
         pairs = parameters.pairs

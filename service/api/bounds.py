@@ -77,7 +77,7 @@ BOUNDS = (
     Bound("language code", "characters", LANGUAGE_CHARACTERS, fields=_LANGUAGES),
     Bound("name of a model, API key, id", "characters", NAME_CHARACTERS, fields=_NAMES),
     Bound("name of a file", "characters", FILENAME_CHARACTERS, fields=("filename",)),
-    Bound("beginning of a translation", "characters", PREFIX_CHARACTERS, fields=("target_prefix",)),
+    Bound("`target_prefix`", "characters", PREFIX_CHARACTERS, fields=("target_prefix",)),
     Bound("suppressed texts", "items", SUPPRESSED_TEXTS, fields=("suppress_sequences",)),
     Bound("suppressed texts, together", "characters", SUPPRESSED_CHARACTERS),
     Bound("names of tags in a field", "items", TAGS, fields=_TAGS),

@@ -185,5 +185,5 @@ def _option_names() -> set[str]:
 
 @lru_cache(MOST_ALTERNATIVES)
 def _only(num_hypotheses: int) -> DecodingOverrides:
-    """The overrides of most requests, which take as long to make as a sentence to tokenise."""
+    """Cached overrides of most requests. Building them costs as much as tokenising a sentence."""
     return DecodingOverrides(num_hypotheses=num_hypotheses)

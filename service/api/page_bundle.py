@@ -15,7 +15,7 @@ _OTHER = re.compile(r"^(?:import|export)\b.*$|\bimport\(", re.MULTILINE)
 
 
 def joined_modules(directory: Path, entry: str) -> str:
-    """One module that does what ``entry`` does with all that it imports, each run once.
+    """``entry`` and all modules that it imports, joined into one module that runs each once.
 
     Imports and exports must be written on one line as ``import { a, b } from "./c.js";`` and
     ``export const a``, ``export function a`` or ``export class A``. Raises ``ValueError`` for

@@ -65,8 +65,8 @@ _REASONS = MappingProxyType(
     {
         400: "A field is missing or not what it should be, or a key is needed.",
         403: "The key is wrong, its quota is spent, or the operator has switched this off.",
-        404: "There is no such thing, or no longer.",
-        410: "What made it is no longer on offer.",
+        404: "Unknown path, model, document or translation, or one that has been removed.",
+        410: "The model of this translation has been replaced.",
         413: "The body, the text or a word in it is too large.",
         429: "More requests than this caller may send in a minute.",
         500: "The model failed, or the service has a bug.",

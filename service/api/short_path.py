@@ -5,8 +5,9 @@ tokenised here, translated by one call, and answered, without routing. Nothing i
 before that call, so that every other request, an invalid one included, can be passed on as it came:
 the app behind answers it. Both answer alike, see ``tests/api/test_short_path_equivalence.py``.
 
-Before that call, no deadline applies and no hang-up is noticed. What is not received and prepared
-soon is passed on, too: texts that need a thread may have to wait for those of other requests.
+Before that call, no deadline applies and a disconnect is not noticed. A request that is not
+received and prepared within ``_SECONDS`` is therefore passed on, for example when the text
+threads are busy.
 
 The call may have the sentences decoded by another process, see ``service.workers``.
 """
@@ -45,7 +46,7 @@ _MOST_BYTES = 1 << 16
 _SECONDS = 0.25
 """A request that takes longer to receive and prepare is passed on, where time limits apply."""
 _MOST_ATTEMPTS = 3
-"""So often a request is prepared again whose model was replaced meanwhile."""
+"""How often a request is prepared for another model, if its model is replaced meanwhile."""
 _EMPTY: Message = {"type": "http.request", "body": b"", "more_body": False}
 _SHORT = "short"
 """Name in ``scope["state"]`` of the request that was read."""

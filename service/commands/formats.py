@@ -14,7 +14,7 @@ _FIELD = "text"
 
 def add_format(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "format", "Plain lines, unless a name ends in .tsv, .jsonl or .ndjson, or an option tells."
+        "format", "By the suffix .tsv, .jsonl or .ndjson, or by these options; else plain lines."
     )
     group.add_argument("--format", choices=("lines", "tsv", "jsonl"))
     group.add_argument(

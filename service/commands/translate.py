@@ -102,7 +102,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--gzip",
         choices=("in", "out", "both", "none"),
-        help="which side is compressed; else what the names ending in .gz say",
+        help="which side is compressed (default: files named .gz)",
     )
     parser.add_argument(
         "--on-error",
@@ -110,13 +110,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default="stop",
         help="whether a line that cannot be translated ends the work (stop) or is left empty",
     )
-    parser.add_argument("--restart", action="store_true", help="forget what was begun")
+    parser.add_argument("--restart", action="store_true", help="discard unfinished output")
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="show how far it is; else on a terminal only",
+        help="show a progress bar (default: on a terminal only)",
     )
-    decoding = parser.add_argument_group("decoding", "Else what the settings and the bundle say.")
+    decoding = parser.add_argument_group("decoding", "Default: from the settings or the bundle.")
     decoding.add_argument("--beam-size", type=int, metavar="N")
     decoding.add_argument("--length-penalty", type=float, metavar="X")
     decoding.add_argument("--precision", metavar="NAME", help="auto, int8, fp16 or fp32")

@@ -128,7 +128,7 @@ def _has_text(cell: etree._Element) -> bool:
 
 
 def _invisible_styles(root: etree._Element) -> Iterator[str]:
-    """Names of automatic styles that record revisions or languages, and no look."""
+    """Names of automatic styles that record only revisions or languages, not formatting."""
     for style in root.iter(f"{_STYLE}style"):
         properties = [etree.QName(key).localname for child in style for key in child.attrib]
         if (

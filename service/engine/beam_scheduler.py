@@ -1,9 +1,9 @@
 """Scheduler of sentences whose beam search runs on the device, one step ahead of the host.
 
 A sentence keeps its slot. A slot that becomes free stays empty until another sentence gets it, the
-lowest first. What a launch has ranked is read after the next launch, so that a sentence computes
-one step too many before the host knows that it has ended, and a new sentence joins
-``RankedSearch`` only after the record of the launch before its first one has been read.
+lowest first. The record of a launch is read after the next launch. A sentence that has ended
+therefore computes one further step. An admitted sentence joins ``RankedSearch`` once the record of
+the launch before its own first launch has been read.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from operator import itemgetter
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
 
 Trace = Callable[[int, int], tuple[int, ...]]
-"""The tokens that a row held when it had a number of tokens."""
+"""Returns the tokens that a row held at a length. Arguments: the row, the length."""
 
 
 Ending = tuple[float, int, int, int, FinishReason]

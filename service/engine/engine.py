@@ -158,7 +158,7 @@ class Engine:
             else:
                 # Avoids asyncio's warning if the call was cancelled just after the failure.
                 future.exception()
-            # A failure's traceback has this frame: only the garbage collector would free both.
+            # Breaks a reference cycle: the traceback of a failure refers to this frame.
             del future
 
     @contextmanager

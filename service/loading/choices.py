@@ -44,7 +44,7 @@ class Chooser:
         if choice is None:
             times, _, others = processor.timed(lambda: self.times(backend, usual))
             choice = fastest(usual, times)
-            # Beside other programs, another choice may be best, which need not stay so.
+            # Other programs distort the measurement, so such a choice is used but not kept.
             if others is None or others <= processor.QUIET_CORES:
                 self.keep(usual, choice)
         logger.info("steps of %s run with %s", self.manifest.name, choice)

@@ -65,7 +65,7 @@ _BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
 EXAMPLE_TOLERANCE = 0.05
 """On a GPU, how many nats per token an example may be behind the translation that was found.
 
-GPUs round differently. At export, an example is as far ahead of the next translation.
+GPUs round differently. Export chooses examples that lead the next translation by this much.
 """
 
 

@@ -68,7 +68,7 @@ class _Gpu:
         except pynvml.NVMLError as error:
             # A lost GPU must not make the scrape of the other series fail.
             if not self._lost:
-                logger.error("NVML does not tell of GPU %s any more: %s", self._labels[1], error)
+                logger.error("NVML cannot read GPU %s: %s", self._labels[1], error)
             self._lost = True
         else:
             self._lost = False

@@ -105,8 +105,9 @@ class HostEncoder(SourceEncoder[HostPool]):
 class DeviceEncoder(SourceEncoder[Pool]):
     """Encodes one padded batch by the graph of ``models.export.admission``.
 
-    It is padded to the length of the pool and, if steps are captured, to a number of sentences that
-    repeats, by the last sentence once more. So it is captured, too.
+    The batch is padded to the length of the pool. If steps are captured, copies of the last
+    sentence also pad it to one of a few batch sizes, so that the encode can be captured into a
+    CUDA graph.
     """
 
     def __init__(

@@ -16,13 +16,13 @@ from service.runtime.variants import Choice, Variant
 SENTENCES = (1, 4, 16)
 _SOURCE_LENGTH = 25
 _SLOWER = 3
-"""Beside other graphs, a graph takes up to so many times as long to open."""
+"""A graph may take this many times as long to open while other graphs are open."""
 _STEPS = 3
-"""Consecutive steps of a variant in a round: the first finds the caches full of others' weights."""
+"""Steps of a variant in a round. The first runs on cold caches, and is dropped if others follow."""
 _SHORT = 5e-3
-"""Seconds of a step above which that hardly matters."""
+"""Seconds of a first step above which no further one follows: cold caches hardly matter."""
 _HOPELESS = 1.5
-"""A variant is not measured again that once took so many times as long as the fastest."""
+"""A variant this many times as slow as the fastest is not measured in further rounds."""
 
 
 @dataclass(frozen=True, slots=True)

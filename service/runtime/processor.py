@@ -58,7 +58,7 @@ def int8_saturates(cpu: Path = _CPUINFO) -> bool:
 def timed(work: Callable[[], T]) -> tuple[T, float, float | None]:
     """The result of ``work``, its seconds, and the cores that other processes used meanwhile.
 
-    ``None`` instead of the cores where Linux does not tell.
+    The cores are ``None`` on systems without ``/proc``.
     """
     busy, own = _busy_seconds(), _own_seconds()
     started = time.perf_counter()

@@ -128,7 +128,7 @@ class PatientProtocol(HttpToolsProtocol):
         leaving = min(idle, key=lambda connection: connection._active, default=self)
         if leaving is self:
             self.transport.write(_TOO_MANY)
-        # It counts until it is lost otherwise, and another one would be closed for it.
+        # Not counted from here on, because ``connection_lost`` may follow another new connection.
         self.connections.discard(leaving)
         leaving.transport.close()
         now = self.loop.time()

@@ -1,8 +1,8 @@
 """Translation of plain texts in one language pair by one model, sentences decoded in one call.
 
 The short form of ``Translator.translate``, for requests without markup, glossary terms, a pivot or
-streaming. Text work and decoding meet in ``DecodeRequest`` alone, so that they may happen in two
-processes. Both forms give the same translations.
+streaming. ``DecodeRequest`` is the only interface between text processing and decoding, so that
+they can run in two processes. Both forms give the same translations.
 """
 
 from __future__ import annotations

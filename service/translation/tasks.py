@@ -22,7 +22,7 @@ async def results_of(coroutines: Sequence[Coroutine[None, None, T]]) -> list[T]:
             tasks += [group.create_task(coroutine) for coroutine in coroutines]
         return [task.result() for task in tasks]
     finally:
-        # A failure's traceback has this frame: only the garbage collector would free both.
+        # Breaks a reference cycle: the traceback of a failure refers to this frame.
         del tasks
 
 

@@ -181,7 +181,7 @@ def create_router(
         openapi_extra=_BY_BODY,
     )
     async def result(request: Request) -> Response:
-        """Once: it is removed when it has been sent. 503 while it is not done."""
+        """The translation is sent once and then removed. 503 until it is done."""
         its, job = await known(request)
         if job.unfinished:
             raise DocumentNotReady

@@ -76,7 +76,7 @@ class PatchParameters(BaseModel):
 
 
 class PairParameters(BaseModel):
-    """Both or neither."""
+    """Language pair of a request: both languages, or neither."""
 
     source_lang: LanguageCode | None = None
     target_lang: LanguageCode | None = None
@@ -401,7 +401,7 @@ async def terms_of(
 
 
 def _merged(dictionaries: Sequence[tuple[Term, ...]]) -> tuple[Term, ...]:
-    """The terms of all; of those with one source, the first."""
+    """Terms of all dictionaries; the first dictionary wins for a repeated source term."""
     found: dict[str, Term] = {}
     for terms in dictionaries:
         for term in terms:
