@@ -69,7 +69,7 @@ def test_untranslatable_input_prints_one_error_line(
     assert translate(tmp_path / "in.txt") == 2
     err = capfd.readouterr().err
     assert err.startswith("dragoman: ")
-    assert err.rstrip().endswith(sentence)
+    assert sentence in err
     assert err.count("\n") == 1
 
 

@@ -36,11 +36,11 @@ class RequestMeter:
     def checked(
         self, request: Request, caller: Caller, wanted: TranslateRequest
     ) -> tuple[TranslateRequest, int]:
-        """The request with its deadline and its caller, and its characters.
+        """The request with its deadline and its caller, and the characters to charge for.
 
         Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits.
         """
-        characters = self.limits.check(wanted.texts)
+        self.limits.check(wanted.texts)
         decoding = wanted.decoding
         # Checked here, too, because not every text reaches a model.
         width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
@@ -52,20 +52,21 @@ class RequestMeter:
             cache_scope=self.callers.cache_scope(caller),
             caller=caller.counted_as,
         )
-        return complete, characters
+        return complete, sum(map(wanted.markup.characters, wanted.texts))
 
     def note(
-        self, request: Request, texts: Sequence[str], translations: Sequence[Translation]
+        self, request: Request, wanted: TranslateRequest, translations: Sequence[Translation]
     ) -> None:
         """Record the translations of a request for metrics, headers and log."""
         facts = facts_of(request)
-        for text, translation in zip(texts, translations, strict=True):
+        characters = list(map(wanted.markup.characters, wanted.texts))
+        for count, translation in zip(characters, translations, strict=True):
             if translation.model is not None:
                 facts.model = translation.model
                 facts.model_version = "+".join(leg.version for leg in translation.legs)
-                self.metrics.characters(translation.model, len(text))
+                self.metrics.characters(translation.model, count)
         facts.timing = longest([translation.timing for translation in translations])
-        facts.characters = sum(map(len, texts))
+        facts.characters = sum(characters)
         facts.tokens = sum(t.source_tokens + t.target_tokens for t in translations)
 
     def _seconds(self, request: Request) -> float:
@@ -108,7 +109,7 @@ class MeteredTranslator:
         wanted, characters = self._meter.checked(request, caller, wanted)
         async with self._access.charge(caller, characters):
             translations = await self._translator.translate(wanted)
-        self._meter.note(request, wanted.texts, translations)
+        self._meter.note(request, wanted, translations)
         return translations
 
     async def translate_prepared(
@@ -149,7 +150,7 @@ class MeteredTranslator:
         ):
             async for each in parts:
                 if isinstance(each, list):
-                    self._meter.note(request, wanted.texts, each)
+                    self._meter.note(request, wanted, each)
                 yield each
 
     async def alternatives(

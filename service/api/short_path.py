@@ -218,7 +218,7 @@ class ShortPath:
             facts_of(request).refusal = refusal_of(error)
             await read.form.refusal(error)(scope, receive, send)
             return
-        self._meter.note(request, read.wanted.texts, translations)
+        self._meter.note(request, read.wanted, translations)
         content = read.answer(translations, time.perf_counter() - scope["state"][STARTED])
         headers = [
             (b"content-length", str(len(content)).encode()),

@@ -89,7 +89,9 @@ class DocumentWork:
         raises, and a ``DocumentError``.
         """
         pair = opened.pair
-        if opened.order.refuse_equal_languages and pair.source == pair.target:
+        equal = pair.source == pair.target
+        # A document without letters, such as figures alone, is in every language.
+        if equal and opened.order.refuse_equal_languages and _has_letters(opened.document.sample):
             raise EqualLanguages
         done = 0
 
@@ -136,3 +138,7 @@ class DocumentWork:
         if order.model is not None and pair.source != pair.target:
             catalogue.route(pair, order.model)
         return pair
+
+
+def _has_letters(text: str) -> bool:
+    return any(character.isalpha() for character in text)

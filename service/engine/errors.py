@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+_QUOTED = 30
+"""Characters of a sentence that an error quotes, so that its writer finds it."""
+
 
 class EngineError(Exception):
     """Base of all engine errors."""
@@ -10,8 +13,13 @@ class EngineError(Exception):
 class SentenceTooLong(EngineError):
     """The sentence exceeds the model's source length. Sentences are never truncated."""
 
-    def __init__(self, length: int, limit: int) -> None:
-        super().__init__(f"sentence has {length} tokens; the model reads at most {limit}")
+    def __init__(self, length: int, limit: int, undivided: str = "") -> None:
+        """``undivided`` is the sentence if it could not be divided; the message quotes it."""
+        reason = f"sentence has {length} tokens; the model reads at most {limit}"
+        if undivided:
+            quoted = undivided[:_QUOTED] + "…" * (len(undivided) > _QUOTED)
+            reason += f', and no blank or clause mark divides "{quoted}"'
+        super().__init__(reason)
         self.length = length
         self.limit = limit
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from errno import EINVAL
 from pathlib import Path
 
 from models.bundle.bundle import MANIFEST, read_manifest
@@ -16,8 +17,10 @@ def discover(directory: Path) -> list[FoundBundle]:
     """The bundles in a directory, sorted by name: entries that have a manifest and are not hidden.
 
     A bundle whose manifest cannot be read is listed too, so that loading reports the error.
-    Blocks. Raises ``OSError`` if the directory itself cannot be listed.
+    Blocks. Raises ``OSError`` if the directory itself cannot be listed, or is a bundle.
     """
+    if (directory / MANIFEST).exists():
+        raise OSError(EINVAL, "is a bundle; name the directory that contains it", str(directory))
     found = []
     for path in sorted(directory.iterdir()):
         if path.name.startswith("."):

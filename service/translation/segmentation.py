@@ -170,7 +170,7 @@ def _fitting(
         return
     cut = _nearest_to_middle(_CLAUSE_END, span) or _nearest_to_middle(_BLANK, span)
     if cut is None:
-        raise SentenceTooLong(length, limit.most)
+        raise SentenceTooLong(length, limit.most, span)
     yield from _fitting(text, start, start + cut, limit, copied)
     yield from _fitting(text, start + cut, end, limit, copied)
 

@@ -108,7 +108,7 @@ async def test_a_failing_line_ends_a_block_after_the_lines_before_it(tmp_path: P
     async with Recorded(tmp_path / "bundles") as translator:
         done = await block_translator(translator)(block)
         assert (done.content, done.rows) == (b"GUT\n\n", 2)
-        assert str(done.failure) == "line 3: sentence has 71 tokens; the model reads at most 64"
+        assert str(done.failure).startswith("line 3: sentence has 71 tokens; ")
         done = await block_translator(translator, skip=True)(block)
     assert done.content == b"GUT\n\n\nAUCH GUT\n\n"
     assert (done.rows, done.skipped, done.failure) == (5, (3, 5), None)

@@ -54,11 +54,16 @@ async def test_nothing_is_on_offer_before_the_first_load(repository: ModelReposi
 
 @pytest.mark.parametrize(
     ("directory", "reason"),
-    [(".", "there is no bundle"), ("nowhere", "nowhere: No such file or directory")],
+    [
+        (".", "there is no bundle"),
+        ("nowhere", "nowhere: No such file or directory"),
+        ("parent/a", "a: is a bundle; name the directory that contains it"),
+    ],
 )
 async def test_directory_without_bundles_raises_not_ready_with_the_reason(
     tmp_path: Path, directory: str, reason: str
 ) -> None:
+    put_bundle(tmp_path / "parent", "a")
     repository = ModelRepository(lambda: discover(tmp_path / directory), load_found)
     await repository.reload()
     with pytest.raises(NotReady, match=reason):

@@ -155,6 +155,11 @@ def test_a_decimal_comma_is_no_clause_mark() -> None:
     assert parts == ["es kostet 3,50", "Euro und mehr"]
 
 
-def test_a_word_longer_than_the_model_reads_is_refused_by_name() -> None:
-    with pytest.raises(SentenceTooLong, match="30 tokens; the model reads at most 20"):
-        segment("kurz " + "a" * 30, "de", TokenLimit(len, 20))
+def test_an_error_quotes_the_word_that_is_longer_than_the_model_reads() -> None:
+    for count, quoted in ((30, "a" * 30), (31, "a" * 30 + "…")):
+        with pytest.raises(SentenceTooLong) as caught:
+            segment("kurz " + "a" * count, "de", TokenLimit(len, 20))
+        assert str(caught.value) == (
+            f"sentence has {count} tokens; the model reads at most 20, and no blank or clause mark "
+            f'divides "{quoted}"'
+        )

@@ -192,7 +192,7 @@ class TextParameters(DecodingParameters):
 class TranslationAnswer(Answer):
     detected_source_language: str = Field(examples=["DE"])
     text: str = Field(examples=["Two young men are playing soccer on a meadow."])
-    billed_characters: int
+    billed_characters: int = Field(description="Of the text, without tags.")
     truncated: bool = Field(description="Whether a sentence was cut at its longest allowed length.")
     model_type_used: str | None = Field(None, description="Only if `model_type` was given.")
     score: float | None = Field(None, description="Only with `return_scores`; null if unknown.")
@@ -292,7 +292,7 @@ def _answer(parameters: TextParameters, text: str, translation: Translation) -> 
     return TranslationAnswer(
         detected_source_language=shown(translation.pair.source),
         text=translation.text,
-        billed_characters=len(text),
+        billed_characters=parameters.markup.characters(text),
         truncated=translation.truncated,
         **given,
     )

@@ -76,6 +76,17 @@ async def test_document_is_charged_for_its_text_without_markup(client: httpx.Asy
     assert (usage["character_count"], usage["document_count"]) == (5, 1)
 
 
+@pytest.mark.parametrize("content", [b"12345\n", b""])
+@pytest.mark.parametrize("target", ["DE", "EN"])
+async def test_document_without_letters_is_returned_unchanged(
+    client: httpx.AsyncClient, target: str, content: bytes
+) -> None:
+    fields = {"source_lang": "", "target_lang": target}
+    handle = (await uploaded(client, "a.txt", content, **fields)).json()
+    assert (await ended(client, handle))["status"] == "done"
+    assert (await fetched(client, handle)).content == content
+
+
 async def test_a_translation_is_removed_when_it_has_been_sent(
     client: httpx.AsyncClient, settings: Settings
 ) -> None:

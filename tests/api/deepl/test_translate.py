@@ -49,6 +49,26 @@ async def test_translations_are_in_the_order_of_the_texts(client: httpx.AsyncCli
     assert [each["billed_characters"] for each in found] == list(map(len, texts))
 
 
+@pytest.mark.parametrize(
+    ("text", "handling", "billed"),
+    [
+        ('<h1 style="color:red;">This is an important title</h1>', "html", 26),
+        ("<h1>This is an important title</h1>", "xml", 26),
+        ("<!-- none --><p>a &lt; b<br/></p>", "html", 8),
+        ("<ä:ö>1</ä:ö>", "xml", 1),
+        ("a < b, c > d", "html", 12),
+        ("<b>a</b>", None, 8),
+    ],
+)
+async def test_tags_are_not_billed(
+    client: httpx.AsyncClient, text: str, handling: str | None, billed: int
+) -> None:
+    before = (await client.get("/v2/usage")).json()["character_count"]
+    [found] = await translations(client, text=[text], tag_handling=handling)
+    assert found["billed_characters"] == billed
+    assert (await client.get("/v2/usage")).json()["character_count"] - before == billed
+
+
 async def test_empty_text_list_is_refused(client: httpx.AsyncClient) -> None:
     assert "'text'" in await problem(client, text=[])
 
