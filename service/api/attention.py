@@ -75,7 +75,8 @@ def create_router(
     @asynccontextmanager
     async def charged(caller: Caller, pairs: list[Pair]) -> AsyncIterator[None]:
         """Text limits, charge and deadline of a request with its own texts."""
-        characters = limits.check([pair.source_text + pair.target_text for pair in pairs])
+        characters = sum(len(pair.source_text) + len(pair.target_text) for pair in pairs)
+        limits.check_sizes(len(pairs), characters)
         async with access.charge(caller, characters), deadline(limits.seconds):
             yield
 
@@ -199,6 +200,8 @@ def create_router(
         """Each text is read as one sentence, even if it has several."""
         caller, fields = await read(request)
         parameters = fields.parse(ScoreParameters)
+        for texts in (parameters.sources, parameters.targets):
+            limits.check(texts)
         pairs = parameters.pairs
         async with charged(caller, pairs):
             scores = await inspector.scores(

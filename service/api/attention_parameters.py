@@ -18,7 +18,8 @@ _RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
 
 
 def _as_text(value: Any) -> Any:
-    whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    whole = number and (isinstance(value, int) or value.is_integer())
     return str(int(value)) if whole else value
 
 
@@ -118,9 +119,17 @@ class ScoreParameters(_ModelParameters):
     )
 
     @property
+    def sources(self) -> list[str]:
+        return [self.source_text] if isinstance(self.source_text, str) else self.source_text
+
+    @property
+    def targets(self) -> list[str]:
+        return [self.target_text] if isinstance(self.target_text, str) else self.target_text
+
+    @property
     def pairs(self) -> list[Pair]:
-        sources = [self.source_text] if isinstance(self.source_text, str) else self.source_text
-        targets = [self.target_text] if isinstance(self.target_text, str) else self.target_text
+        """Sources with their targets; raises ``BadRequest`` for unequal numbers of them."""
+        sources, targets = self.sources, self.targets
         if isinstance(self.source_text, str):
             sources = sources * len(targets)
         if len(sources) != len(targets):

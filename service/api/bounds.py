@@ -107,11 +107,14 @@ class RequestLimits:
     seconds: float
     """Maximum duration of a request; a caller may ask for less."""
 
-    def check(self, texts: Sequence[str]) -> int:
-        """The number of characters of the texts; raises ``BadRequest`` for too many of either."""
-        characters = sum(map(len, texts))
+    def check(self, texts: Sequence[str]) -> None:
+        """Raises ``BadRequest`` for too many texts or characters."""
+        self.check_sizes(len(texts), sum(map(len, texts)))
+
+    def check_sizes(self, texts: int, characters: int) -> None:
+        """``check`` of so many texts with so many characters together."""
         for size, limit, unit in (
-            (len(texts), self.texts, "texts"),
+            (texts, self.texts, "texts"),
             (characters, self.characters, "characters"),
         ):
             if size > limit:
@@ -120,4 +123,3 @@ class RequestLimits:
                     f"Invalid request: request ({size}) exceeds text limit ({limit}), "
                     f"counted in {unit}"
                 )
-        return characters

@@ -85,7 +85,7 @@ class AlternativeFinder:
         Raises ``InvalidOption`` for a position where no word begins that a model has written, and
         for languages without a direct model. Also raises the errors of ``Translator.translate``.
         """
-        require_unicode([*request.texts, place.translation or ""])
+        require_unicode([*request.texts, place.translation or ""], request.prefix)
         async with deadline(request.deadline):
             return await self._find(request, place)
 

@@ -19,9 +19,8 @@ class TranslationError(Exception):
 class InvalidText(TranslationError):
     """A text has a lone surrogate, so it cannot be encoded as UTF-8."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"text {number} is not valid Unicode: it has a lone surrogate")
-        self.number = number
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not valid Unicode: it has a lone surrogate")
 
 
 class InvalidOption(TranslationError):

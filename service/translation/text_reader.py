@@ -139,10 +139,11 @@ def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[Marke
     return parsed
 
 
-def require_unicode(texts: Sequence[str]) -> None:
-    """Raises ``InvalidText`` for a text with a lone surrogate."""
-    for number, text in enumerate(texts, start=1):
+def require_unicode(texts: Sequence[str], prefix: str = "") -> None:
+    """Raises ``InvalidText`` for a text or a prefix with a lone surrogate."""
+    names = (*(f"text {number}" for number in range(1, len(texts) + 1)), "prefix")
+    for name, text in zip(names, (*texts, prefix), strict=True):
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InvalidText(number) from error
+            raise InvalidText(name) from error

@@ -65,7 +65,7 @@ class Translator:
         is entered after splitting and tokenising, and left after decoding. Raises a
         ``TranslationError`` or an ``EngineError``.
         """
-        require_unicode(request.texts)
+        require_unicode(request.texts, request.prefix)
         async with deadline(request.deadline):
             return await self._translate(request, deliver, turn)
 

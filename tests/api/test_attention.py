@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import httpx
@@ -213,6 +214,16 @@ async def test_invalid_attention_request_is_refused_by_name(
     assert problem in await refused(get(client, path.format(kept), **parameters), status)
 
 
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e400", "0.5"])
+@pytest.mark.parametrize("field", ["layer", "head"])
+async def test_layer_or_head_that_is_no_whole_number_is_refused(
+    client: httpx.AsyncClient, field: str, number: str
+) -> None:
+    content = json.dumps(PAIR)[:-1] + f', "{field}": {number}}}'
+    headers = {"content-type": "application/json"}
+    assert field in await refused(client.post("/attention", content=content, headers=headers))
+
+
 @pytest.mark.parametrize("sent", ["json", "data"])
 async def test_attention_of_two_given_texts(client: httpx.AsyncClient, sent: Any) -> None:
     body = {**PAIR, "kind": "cross", "layer": "0", "head": "1", "model": "shout-de-en"}
@@ -317,6 +328,10 @@ async def test_pairs_are_scored_one_by_one_and_uneven_or_too_many_are_refused(
     body = {**DE_EN, "source_text": "a", "target_text": ["A"] * 61}
     message = await refused(client.post("/score", json=body))
     assert "(61) exceeds text limit (60)" in message
+    # The source counts once for each target.
+    body = {**DE_EN, "source_text": "a" * 400, "target_text": ["A"] * 13}
+    message = await refused(client.post("/score", json=body))
+    assert "(5213) exceeds text limit (5000), counted in characters" in message
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,10 @@ BAD = [
         "Invalid request: request (61) exceeds text limit (60), counted in texts",
     ),
     ({"q": "\ud83d", **DE_EN}, "text 1 is not valid Unicode: it has a lone surrogate"),
+    (
+        {"q": "a", "prefix": "\ud83d", **DE_EN},
+        "prefix is not valid Unicode: it has a lone surrogate",
+    ),
     ({"q": ["a", "\ud83d"], **DE_EN}, "text 2 is not valid Unicode: it has a lone surrogate"),
 ]
 BAD_OPTIONS = [
