@@ -28,6 +28,9 @@ BUNDLES = ROOT / "bundles"
 DOCUMENTED = "127.0.0.1:8000"
 ANYTHING = "…"
 TOLERANCE = 0.05
+"""Relative, since processors round differently."""
+SMALLEST = 0.005
+"""Absolute, for numbers near 0."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -76,7 +79,7 @@ def fits(said: Any, expected: Any) -> bool:
             )
         case float():
             number = isinstance(said, int | float) and not isinstance(said, bool)
-            return number and abs(said - expected) <= TOLERANCE * max(1, abs(expected))
+            return number and abs(said - expected) <= TOLERANCE * abs(expected) + SMALLEST
         case _:
             return type(said) is type(expected) and bool(said == expected)
 

@@ -94,6 +94,7 @@ BOUNDS = (
     Bound("name of a glossary", "bytes", LONGEST_NAME_BYTES, fields=("name",)),
     Bound("term of a glossary", "bytes", LONGEST_TERM_BYTES),
     Bound("entries of a dictionary", "items", _GLOSSARY.entries),
+    Bound("entries of a dictionary, together", "characters", _GLOSSARY.characters),
     Bound("dictionaries of a glossary", "items", _GLOSSARY.dictionaries, fields=("dictionaries",)),
     Bound("glossaries of an owner", "items", _GLOSSARY.glossaries),
 )

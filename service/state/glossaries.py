@@ -10,7 +10,7 @@ import asyncio
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -35,6 +35,8 @@ class GlossaryLimits:
     """In one glossary."""
     entries: int = 20_000
     """In one dictionary."""
+    characters: int = 4_000_000
+    """Of all entries of one dictionary. A request reads up to five dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ class GlossaryStore:
             self._check_number(len(pairs))
             merged = {term.source: term for term in _terms(connection, known, pair) if keep}
             merged |= {term.source: term for term in checked}
-            self._check_entries(len(merged))
+            self._check_entries(merged.values())
             _put(connection, known, pair, tuple(merged.values()))
             return Dictionary(pair, len(merged))
 
@@ -202,14 +204,19 @@ class GlossaryStore:
         checked = validate(terms)
         if not checked:
             raise InvalidGlossary("a dictionary needs at least one entry")
-        self._check_entries(len(checked))
+        self._check_entries(checked)
         return checked
 
-    def _check_entries(self, number: int) -> None:
-        if number > self._limits.entries:
-            raise InvalidGlossary(
-                f"a dictionary has at most {self._limits.entries} entries; this would have {number}"
-            )
+    def _check_entries(self, terms: Collection[Term]) -> None:
+        characters = sum(len(term.source) + len(term.target) for term in terms)
+        for number, limit, unit in (
+            (len(terms), self._limits.entries, "entries"),
+            (characters, self._limits.characters, "characters"),
+        ):
+            if number > limit:
+                raise InvalidGlossary(
+                    f"a dictionary has at most {limit} {unit}; this would have {number}"
+                )
 
     def _check_number(self, number: int) -> None:
         if number > self._limits.dictionaries:

@@ -24,7 +24,9 @@ DOG, CAT = Term("Hund", "dog"), Term("Katze", "cat")
 @pytest.fixture
 async def store() -> AsyncIterator[GlossaryStore]:
     async with Database(None) as database:
-        yield GlossaryStore(database, GlossaryLimits(glossaries=3, dictionaries=2, entries=4))
+        yield GlossaryStore(
+            database, GlossaryLimits(glossaries=3, dictionaries=2, entries=4, characters=100)
+        )
 
 
 async def test_stored_glossary_is_read_unchanged(tmp_path: Path) -> None:
@@ -118,6 +120,14 @@ async def test_a_deleted_glossary_is_gone_with_its_entries(tmp_path: Path) -> No
             await store.terms(None, made.id, DE_EN)
         left = await database.read(lambda c: c.execute("SELECT * FROM dictionaries").fetchall())
         assert left == []
+
+
+async def test_characters_of_a_dictionary_are_limited(store: GlossaryStore) -> None:
+    long = Term("a" * 50, "b" * 50)
+    made = await store.create(None, "Tiere", {DE_EN: [long]})
+    with pytest.raises(InvalidGlossary, match="at most 100 characters; this would have 102"):
+        await store.merge(None, made.id, DE_EN, [Term("c", "d")])
+    assert await store.terms(None, made.id, DE_EN) == (long,)
 
 
 async def test_glossaries_dictionaries_and_entries_are_limited(store: GlossaryStore) -> None:
