@@ -32,8 +32,15 @@ def discover(directory: Path) -> list[FoundBundle]:
         except OSError:
             found.append(FoundBundle(path.name, path))
         else:
-            found.append(FoundBundle(path.name, path, _stamp(path)))
+            found.append(FoundBundle(path.name, path, _stamp(path), _model_of(path)))
     return found
+
+
+def _model_of(path: Path) -> str | None:
+    try:
+        return read_manifest(path).name
+    except InvalidBundle:
+        return None
 
 
 def _stamp(bundle: Path) -> Stamp:

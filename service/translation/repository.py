@@ -36,6 +36,8 @@ class FoundBundle:
     name: str
     path: Path
     stamp: Stamp = ()
+    model: str | None = None
+    """The name in its manifest, if that can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,16 @@ class ModelRepository:
         kept: dict[str, tuple[FoundBundle, LoadedModel]] = {}
         loaded: list[LoadedModel] = []
         broken: dict[str, tuple[FoundBundle, str]] = {}
+        doubled: dict[str, str] = {}
+        first: dict[str, str] = {}
+        """The first directory of each model."""
         try:
             for bundle in sorted(found, key=lambda bundle: bundle.name):
+                if bundle.model is not None:
+                    other = first.setdefault(bundle.model, bundle.name)
+                    if other != bundle.name:
+                        doubled[bundle.name] = self._doubled(bundle, other)
+                        continue
                 if bundle.name in before and _unchanged(
                     bundle, *before[bundle.name], complete=retry
                 ):
@@ -187,7 +197,7 @@ class ModelRepository:
                 await model.close()
             raise
         after = tuple(model for _, model in kept.values())
-        failed = {name: why for name, (_, why) in broken.items()}
+        failed = {name: why for name, (_, why) in broken.items()} | doubled
         self._found, self._broken, self._catalogue = kept, broken, Catalogue(after, failed)
         if loaded or kept.keys() != before.keys():
             for observer in self._observers:
@@ -211,6 +221,13 @@ class ModelRepository:
         # Bundles are external input: an error in one must not affect the other models.
         except Exception as error:
             return _reason(bundle, error)
+
+    def _doubled(self, bundle: FoundBundle, other: str) -> str:
+        why = f"its model {bundle.model} is that of the bundle {other}; remove one of them"
+        # Log once, because polling would repeat the line every few seconds.
+        if self.failed.get(bundle.name) != why:
+            logger.error("bundle %s is not offered: %s", bundle.name, why)
+        return why
 
     def _unlisted(self, error: OSError) -> Reloaded:
         catalogue = self._catalogue if self._catalogue is not None else Catalogue()

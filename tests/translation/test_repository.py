@@ -70,6 +70,18 @@ async def test_directory_without_bundles_raises_not_ready_with_the_reason(
         _ = repository.catalogue
 
 
+async def test_second_bundle_of_a_model_is_offered_once_the_first_is_removed(
+    tmp_path: Path, with_a: ModelRepository
+) -> None:
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    reloaded = await with_a.reload(retry=False)
+    why = "its model a is that of the bundle a; remove one of them"
+    assert (names(with_a), reloaded.loaded, reloaded.failed) == (["a"], (), {"b": why})
+    shutil.rmtree(tmp_path / "a")
+    reloaded = await with_a.reload(retry=False)
+    assert (names(with_a), reloaded.loaded, reloaded.failed) == (["a"], ("a",), {})
+
+
 async def test_bundle_that_breaks_keeps_its_loaded_model_on_offer(
     tmp_path: Path, with_a: ModelRepository
 ) -> None:
