@@ -14,11 +14,12 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from service.documents.block_rules import add_block_rules
 from service.documents.fragment import Piece
 
 _LEFT_ALONE = re.compile(
     r"""
-    \[\^[^\]\s]{1,100}\]:?                      # footnotes
+    \[\^[^\]\s]{1,100}\]                        # footnotes
     | \[![A-Z]{1,20}\]                           # GitHub's notes and warnings
     | (?<![^\n])\[[ xX]\](?=\s)                  # boxes to tick
     | \{%[^{}\n]{1,200}%\}                       # tags of templates
@@ -41,6 +42,7 @@ class Inline:
     def __init__(self) -> None:
         self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
         self._parser.disable("inline")
+        add_block_rules(self._parser)
         inline = self._parser.inline.ruler
         rules = {rule.name: rule.fn for rule in inline.__rules__}
         for name in _RULES:

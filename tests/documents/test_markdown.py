@@ -268,3 +268,36 @@ def test_yaml_and_toml_front_matter_is_not_translated() -> None:
 def test_a_too_long_paragraph_is_refused_with_its_line() -> None:
     with pytest.raises(BrokenDocument, match="line 4 begins a paragraph of 60000 characters"):
         open_markdown(b"---\na: b\n---\n" + b"[" * 60_000)
+
+
+@pytest.mark.parametrize(
+    ("source", "texts"),
+    [
+        ("[^1]: one two\n[^2]: three four\n", ["one two", "three four"]),
+        ("[^1]: one two\n[a]: http://a.b\n", ["one two"]),
+        ("[^1]: word\n", ["word"]),
+        ("text\n[^1]: one two\n", ["text", "one two"]),
+        ("> quote\n[^1]: one two\n", ["quote", "one two"]),
+        ("- item\n\n  [^1]: one two\n  three\n", ["item", "one two three"]),
+        ("[^1]: one two\n    three\n", ["one two three"]),
+        ("[^1]: one\n\n    two\n\n    - three\n\n          code\n", ["one", "two", "three"]),
+        ("[^1]: one\n\n    ```\n    code\n    ```\n", ["one"]),
+        ("[^1]:\n    one\n", ["one"]),
+    ],
+)
+def test_footnote_definitions_keep_their_lines(source: str, texts: list[str]) -> None:
+    for newline in ("\n", "\r\n"):
+        content = source.replace("\n", newline)
+        document = open_markdown(content.encode())
+        assert [s.text for s in document.texts] == texts
+        written = shouted(document).decode()
+        assert written.split(newline) == [
+            line if "code" in line or "http" in line else line.upper()
+            for line in source.split("\n")
+        ]
+
+
+def test_a_translation_that_begins_with_a_footnote_and_a_colon_defines_no_footnote() -> None:
+    document = open_markdown(b"Text[^1]: more")
+    written = document.replaced(['<x id="1"/>: text'])
+    assert written == b"[^1]\\: text"
