@@ -7,7 +7,7 @@ HTML, front matter, link definitions and list indentation keep their source form
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from markdown_it.token import Token
@@ -56,6 +56,10 @@ def _places(text: str) -> Iterator[Place]:
             )
         if before.type in ("th_open", "td_open"):
             cells.append(block)
+        elif before.type == "title_open":
+            start = lines[block.map[0]][0] + int(block.meta["column"])
+            end = start + len(block.content)
+            yield from _one_line(start, end, block.content, written_heading, inline)
         else:
             newline = _newline(text, lines, block.map[0])
             yield from _prose(lines, block, before.type == "heading_open", newline, inline)
@@ -130,9 +134,19 @@ def _row(lines: list[tuple[int, str]], cells: list[Token], inline: Inline) -> It
         if column < 0:
             raise BrokenDocument(f"line {cell.map[0] + 1} has a cell that cannot be read")
         limit = column
-        fragment = Fragment(inline.read(cell.content))
-        if (source := fragment.source) is not None:
-            end = start + column + len(content)
-            write = partial(written_cell, fragment, Lines(), inline)
-            places.append(Place(start + column, end, source, write))
+        end = start + column + len(content)
+        places.extend(_one_line(start + column, end, cell.content, written_cell, inline))
     yield from reversed(places)
+
+
+def _one_line(
+    start: int,
+    end: int,
+    content: str,
+    write: Callable[[Fragment, Lines, Inline, str], str],
+    inline: Inline,
+) -> Iterator[Place]:
+    """The place of a table cell or title, if it has text."""
+    fragment = Fragment(inline.read(content))
+    if (source := fragment.source) is not None:
+        yield Place(start, end, source, partial(write, fragment, Lines(), inline))

@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<>&~${}:!]")
 _ENDS_FIRST = "!>]}:~&$_*{`[<\\"
 """The same characters, in the order in which backslashes are removed: ends of tags first."""
 _EMPHASIS = frozenset({"*", "_", "**", "__", "~", "~~"})
-_BLOCK_START = re.compile(r"(?:[-+*](?=\s|$)|#{1,6}(?=\s|$)|>|[-=*_~`]{3}|=+\s*$|-+\s*$|<|\||:?-)")
+_BLOCK_START = re.compile(r"(?:[-+*](?=\s|$)|#{1,6}(?=\s|$)|>|[-=*_~`:]{3}|=+\s*$|-+\s*$|<|\||:?-)")
 _DEFINITION = re.compile(r"(\[(?:[^\\\]]|\\.)+\]):", re.DOTALL)
 _NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 _MAY_NOT_START = re.compile(r"[-+*>#=~|:`<\[_]|\d{1,9}[.)]")

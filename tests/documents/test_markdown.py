@@ -165,6 +165,7 @@ def test_the_blocks_of_a_translated_document_are_those_of_its_source(text: str) 
         "two\n\nparagraphs",
         "{{ no template }} $x$ :smile: [^1] [x] a",
         "| a | b |",
+        ":::tip no directive",
     ],
 )
 @pytest.mark.parametrize(
@@ -301,3 +302,33 @@ def test_a_translation_that_begins_with_a_footnote_and_a_colon_defines_no_footno
     document = open_markdown(b"Text[^1]: more")
     written = document.replaced(['<x id="1"/>: text'])
     assert written == b"[^1]\\: text"
+
+
+@pytest.mark.parametrize(
+    ("source", "texts"),
+    [
+        ("> [!WARNING]\n> one two\n", ["one two"]),
+        ("> [!NOTE]  \n> - one\n>\n> # two\n", ["one", "two"]),
+        ("> > [!tip]\n> > one\n", ["one"]),
+        ("> [!note]- a *title*\n> one two\n", ['a <g id="1">title</g>', "one two"]),
+        (":::tip\none\n:::\n", ["one"]),
+        (":::tip a title\none\n:::\n", ["a title", "one"]),
+        ("- one\n  :::tip[a [sic] title]{#x}\n  two\n  :::\n", ["one", "a [sic] title", "two"]),
+        ("::: details a title {open}\none\n:::\n", ["a title", "one"]),
+        ("::::{note} kept\n::: {.kept}\none\n:::\n::::\n", ["one"]),
+        ("> one\n:::\n", ["one"]),
+    ],
+)
+def test_markers_of_alerts_and_directives_keep_their_lines(source: str, texts: list[str]) -> None:
+    for newline in ("\n", "\r\n"):
+        document = open_markdown(source.replace("\n", newline).encode())
+        assert [s.text for s in document.texts] == texts
+        kept = re.split(r"(:+ ?\w+|\{.*|\[!\w+\])", source.replace("\n", newline))
+        assert shouted(document).decode() == "".join(
+            part if number % 2 else part.upper() for number, part in enumerate(kept)
+        )
+
+
+def test_a_marker_within_a_sentence_is_part_of_it() -> None:
+    document = open_markdown(b"Write [!NOTE] or\n`:::tip` here")
+    assert [s.text for s in document.texts] == ['Write <x id="1"/> or <w id="2">XY-2</w> here']
