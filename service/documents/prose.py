@@ -118,8 +118,8 @@ def _backslash(characters: set[str], found: re.Match[str]) -> str:
 
 
 def _on_one_line(piece: Piece) -> Piece:
-    # An empty line would end the block.
-    return replace(piece, text=re.sub(r"[\r\n]+", " ", piece.text))
+    # An empty line would end the block, and a tab would indent a line.
+    return replace(piece, text=re.sub(r"[\r\n\t]+", " ", piece.text))
 
 
 def _lined(pieces: Iterable[Piece]) -> str:

@@ -139,6 +139,7 @@ def test_line_ends_are_kept() -> None:
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(BITS)
 @example("word  \n\t<!-- c --> more")
+@example("word \t  \nmore")
 @example("\\<!-- c -->\n- ")
 def test_the_blocks_of_a_translated_document_are_those_of_its_source(text: str) -> None:
     swapped = translated(open_markdown(text.encode()), lambda said: re.sub(r"\w", "x", said))
