@@ -48,6 +48,8 @@ class Piece:
     """Name of an opening or closing tag, used to match pairs."""
     number: int = 0
     """Number of a tag in its fragment, set by the fragment; a pair shares one number."""
+    short: str = ""
+    """Shorter form of a closing tag, valid only while the text of its pair is unchanged."""
 
 
 class Fragment:

@@ -88,11 +88,11 @@ class Inline:
             case "link_open":
                 yield Piece("open", "[", "link")
             case "link_close":
-                yield Piece("close", str(token.meta["written"]), "link")
+                yield _link_end(token, "link")
             case "image":
                 yield Piece("open", "![", "image")
                 yield from self._all(token.children or [])
-                yield Piece("close", str(token.meta["written"]), "image")
+                yield _link_end(token, "image")
             case kind if kind.endswith("_open"):
                 yield Piece("open", token.markup, token.markup)
             case kind if kind.endswith("_close"):
@@ -106,6 +106,17 @@ def _html(written: str) -> Piece:
     if tag is None or written.endswith("/>"):
         return Piece("thing", written)
     return Piece("close" if tag[1] else "open", written, f"<{tag[2].lower()}>")
+
+
+def _link_end(token: Token, name: str) -> Piece:
+    """The end of a link or image; of ``[label]`` and ``[label][]`` in the form ``][label]``.
+
+    A translated text is no label of a definition.
+    """
+    written = str(token.meta["written"])
+    if written not in ("]", "][]"):
+        return Piece("close", written, name)
+    return Piece("close", f"][{' '.join(token.meta['label'].split())}]", name, short=written)
 
 
 def _remembering(rule: Rule) -> Rule:
@@ -127,7 +138,7 @@ def _note(tokens: Iterable[Token], written: str) -> None:
 
 
 def _remembering_ends(rule: Rule, last: str) -> Rule:
-    """The rule, wrapped to store the source text from ``]`` on in its last token."""
+    """The rule, wrapped to store label and source text from ``]`` on in its last token."""
 
     def remember(state: StateInline, silent: bool) -> bool:
         start = state.pos
@@ -141,6 +152,7 @@ def _remembering_ends(rule: Rule, last: str) -> Rule:
         if found:
             assert state.tokens[-1].type == last
             _note(state.tokens[-1:], state.src[label_end : state.pos])
+            state.tokens[-1].meta["label"] = state.src[opening + 1 : label_end]
         return found
 
     return remember

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from markdown_it.common.utils import normalizeReference
+
 from service.documents.fragment import Fragment, Piece
 from service.documents.inline import Inline
 from service.documents.wrapping import Word, words_of, wrapped
@@ -72,11 +74,29 @@ def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
         return _read(inline.read(_lined(written))) == _read(meant)
 
     if is_read_as_meant(set()):
-        return meant
+        return _with_short_links(meant)
     for character in sorted(special, key=_ENDS_FIRST.index):
         if is_read_as_meant(special - {character}):
             special.remove(character)
-    return _with_backslashes(meant, special)
+    return _with_short_links(_with_backslashes(meant, special))
+
+
+def _with_short_links(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces, with ``[label]`` or ``[label][]`` for links whose text is still their label."""
+    written: list[Piece] = []
+    opened: dict[int, int] = {}
+    for place, piece in enumerate(pieces):
+        if piece.kind == "open":
+            opened[piece.number] = place
+        if piece.short:
+            text = _written(written[opened.get(piece.number, place) + 1 :])
+            following = next((other.text for other in pieces[place + 1 :] if other.text), "")
+            is_label = normalizeReference(text) == normalizeReference(piece.text[2:-1])
+            # Before a bracket, the short form would be read as part of another link.
+            if is_label and not following.startswith(("(", "[")):
+                piece = replace(piece, text=piece.short)
+        written.append(piece)
+    return written
 
 
 def _without_empty_emphasis(pieces: Iterable[Piece]) -> list[Piece]:

@@ -333,3 +333,33 @@ def test_markers_of_alerts_and_directives_keep_their_lines(source: str, texts: l
 def test_a_marker_within_a_sentence_is_part_of_it() -> None:
     document = open_markdown(b"Write [!NOTE] or\n`:::tip` here")
     assert [s.text for s in document.texts] == ['Write <x id="1"/> or <w id="2">XY-2</w> here']
+
+
+DEFINITIONS = "\n\n[cat]: /c\n[A *big* dog]: /d\n[1.2]: /v"
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("see [cat], [Cat][] and [it][cat]", "see [gato][cat], [Gato][Cat] and [it][cat]"),
+        ("see ![cat] and [![cat][]](/u)", "see ![gato][cat] and [![gato][cat]](/u)"),
+        ("see [a *big*\ndog]", "see [a *big*\nperro][a *big* dog]"),
+        ("> see [a *big*\n> dog]", "> see [a *big*\n> perro][a *big* dog]"),
+        ("# [cat]", "# [gato][cat]"),
+        ("[cat] | [1.2]\n-|-", "[gato][cat] | [1.2]\n-|-"),
+        # A text that is still the label needs no second one.
+        ("cat [1.2] and [1.2][]", "gato [1.2] and [1.2][]"),
+        ("cat [1.2](no address) and [1.2]", "gato [1.2][1.2](no address) and [1.2]"),
+        ("cat [none] and [none][]", "gato [none] and [none][]"),
+    ],
+)
+def test_translated_short_reference_links_keep_their_labels(source: str, written: str) -> None:
+    document = open_markdown((source + DEFINITIONS).encode())
+    spanish = translated(
+        document,
+        lambda said: re.sub("cat", "gato", said).replace("Cat", "Gato").replace("dog", "perro"),
+    ).decode()
+    assert spanish == written + DEFINITIONS
+    assert [line for line in structure(spanish) if "href" in line or "src" in line] == [
+        line for line in structure(source + DEFINITIONS) if "href" in line or "src" in line
+    ]
