@@ -1,4 +1,5 @@
-"""Reads and writes Markdown: CommonMark with GitHub's tables and strikethrough.
+"""Reads and writes Markdown: CommonMark with GitHub's tables, strikethrough, footnotes and alerts,
+and the directives of Docusaurus and VitePress.
 
 ``markdown-it-py`` finds the blocks and their lines. Prose is replaced in place, so that code,
 HTML, front matter, link definitions and list indentation keep their source form.
