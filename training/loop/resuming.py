@@ -121,20 +121,31 @@ def require_same_run(
 def checkpoint_to_continue(paths: Sequence[Path], recipe: Recipe) -> Path:
     """The last of ``paths`` (oldest first) that ``recipe`` can resume from.
 
-    If a ``wsd`` run is extended, that is the last one from before its decay, in which the learning
-    rate falls. Raises ``CheckpointError`` if there is none.
+    If a ``wsd`` run gets another budget or decay, that is the last one from before its decay, in
+    which the learning rate falls. Raises ``CheckpointError`` if there is none, or if the decay of
+    ``recipe`` begins before it.
     """
     last = checkpoint.load(paths[-1])
     saved = Recipe.from_dict(last["recipe"])
-    stable = stable_steps(saved)
-    if not stable or stable_steps(recipe) == stable or last["step"] <= stable:
+    decays = saved.optimisation.decay, recipe.optimisation.decay
+    # Other schedules are compared by ``require_same_run``.
+    if not all(decays) or (decays[0] == decays[1] and saved.budget.steps == recipe.budget.steps):
         return paths[-1]
+    stable = stable_steps(saved)
     earlier = [path for path in paths if checkpoint.step_of(path) <= stable]
     if not earlier:
         raise CheckpointError(
             f"{paths[-1]} is in the decay of a run of {saved.budget.steps} steps, and no "
             f"checkpoint from before step {stable} is left to go on to {recipe.budget.steps} "
             "steps; name the run as the `initial` of another recipe instead"
+        )
+    step = checkpoint.step_of(earlier[-1])
+    if step > stable_steps(recipe):
+        raise CheckpointError(
+            f"{paths[-1].parent} has been trained for {last['step']} steps and can go on from step "
+            f"{step}, but {recipe.budget.steps} steps with optimisation.decay={decays[1]} decay "
+            f"from step {stable_steps(recipe)} on; give at least {step + decays[1]} steps, or "
+            "choose another directory with --runs"
         )
     return earlier[-1]
 

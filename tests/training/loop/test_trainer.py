@@ -438,10 +438,11 @@ def stable_recipe(steps: int, decay: int) -> Recipe:
     return with_optimisation(recipe, schedule="wsd", peak_learning_rate=1e-3, decay=decay)
 
 
+@pytest.mark.parametrize("decay", [3, 6], ids=["later decay", "decay from the same step"])
 def test_longer_run_continues_from_before_the_decay_and_equals_an_unbroken_one(
-    tmp_path: Path,
+    decay: int, tmp_path: Path
 ) -> None:
-    short, long = stable_recipe(6, decay=2), stable_recipe(10, decay=3)
+    short, long = stable_recipe(6, decay=2), stable_recipe(10, decay=decay)
     interrupted = prepared(tmp_path / "interrupted", short)
     trained(interrupted, short)
     assert checkpoint.path_of(interrupted.path, 4) in checkpoint.checkpoints(interrupted.path)
@@ -461,3 +462,16 @@ def test_longer_run_without_a_checkpoint_from_before_the_decay_is_refused(tmp_pa
     checkpoint.path_of(run.path, 4).unlink()
     with pytest.raises(CheckpointError, match="no checkpoint from before step 4"):
         trained(run, stable_recipe(10, decay=3))
+
+
+@pytest.mark.parametrize(("steps", "decay"), [(3, 1), (4, 1), (6, 3)])
+def test_run_whose_new_decay_begins_before_its_checkpoint_is_refused_and_keeps_checkpoints(
+    steps: int, decay: int, tmp_path: Path
+) -> None:
+    recipe = stable_recipe(6, decay=2)
+    run = prepared(tmp_path, recipe)
+    trained(run, recipe)
+    before = checkpoint.checkpoints(run.path)
+    with pytest.raises(CheckpointError, match=f"for 6 steps .* give at least {4 + decay} steps"):
+        trained(run, stable_recipe(steps, decay=decay))
+    assert checkpoint.checkpoints(run.path) == before
