@@ -12,7 +12,7 @@ import itertools
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polib
@@ -28,6 +28,16 @@ _UNFINISHED = re.compile("new$|initial$|needs-")
 """States of a target in XLIFF 1.2, or of a segment in XLIFF 2, that no translator confirmed."""
 
 
+_PREDEFINED = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'"}
+_REFERENCE = re.compile("|".join(_PREDEFINED))
+_LONGEST_ENTITY = 1_000
+"""Characters of an entity that is resolved. Longer ones may be an attack on memory."""
+
+
+class _UnknownEntity(Exception):
+    """A reference to an entity that the file does not declare as plain text."""
+
+
 class Memory:
     """A translation memory in two languages, which counts what it leaves out."""
 
@@ -39,6 +49,8 @@ class Memory:
         self.units = 0
         self.left_out: Counter[str] = Counter()
         """Units that gave no pair, by reason."""
+        self._entities: dict[str, str] = {}
+        """Text of the entities that an XML file declares."""
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
@@ -79,13 +91,17 @@ class Memory:
 
     def _tmx(self) -> Iterator[tuple[str | None, str | None]]:
         for unit in self._elements("tu"):
-            segments: dict[str, str] = {}
+            segments: dict[str, etree._Element] = {}
             for variant in unit.iterfind("{*}tuv"):
                 segment = variant.find("{*}seg")
                 if segment is not None:
                     language = _primary(variant.get(_LANG) or variant.get("lang"))
-                    segments.setdefault(language, _text_of(segment))
-            yield segments.get(_primary(self.source)), segments.get(_primary(self.target))
+                    segments.setdefault(language, segment)
+            sides = [segments.get(_primary(code)) for code in (self.source, self.target)]
+            if None in sides:
+                yield None, None
+            elif (texts := self._texts_of(sides)) is not None:
+                yield texts
 
     def _xliff(self) -> Iterator[tuple[str | None, str | None]]:
         languages = (self.source, self.target)
@@ -105,8 +121,8 @@ class Memory:
             if any(map(_UNFINISHED.match, states)):
                 self._leave_out("unfinished")
                 continue
-            texts = ["" if side is None else _text_of(side) for side in sides]
-            yield _ordered(stated, (texts[0], texts[1]), languages)
+            if (texts := self._texts_of(sides)) is not None:
+                yield _ordered(stated, texts, languages)
 
     def _po(self) -> Iterator[tuple[str | None, str | None]]:
         # polib opens its argument only if it is the path of a file.
@@ -151,6 +167,17 @@ class Memory:
                 raise CorpusError(f"{short} ends before line {number} of the other side")
             yield source, target
 
+    def _texts_of(self, sides: Sequence[etree._Element | None]) -> tuple[str, str] | None:
+        """Texts of both sides; ``None`` if the unit is left out because of an entity."""
+        try:
+            source, target = (
+                "" if side is None else _text_of(side, self._entities) for side in sides
+            )
+            return source, target
+        except _UnknownEntity:
+            self._leave_out("with entities that the file does not declare as text")
+            return None
+
     def _elements(self, *names: str) -> Iterator[etree._Element]:
         """The elements of these names, each of which is freed after it was used."""
         if not self.path.is_file():
@@ -161,7 +188,9 @@ class Memory:
                 reading = etree.iterparse(
                     file, tag=tags, load_dtd=False, no_network=True, resolve_entities=False
                 )
-                for _, element in reading:
+                for number, (_, element) in enumerate(reading):
+                    if number == 0:
+                        self._entities = _entities_of(element)
                     yield element
                     element.clear()
                     # Freed elements stay as siblings otherwise.
@@ -193,11 +222,34 @@ def _primary(tag: str | None) -> str:
     return (tag or "").replace("_", "-").partition("-")[0].lower()
 
 
-def _text_of(element: etree._Element) -> str:
+def _entities_of(element: etree._Element) -> dict[str, str]:
+    """Text of the entities that the document itself declares, by reference.
+
+    Entities of other files, with elements, or with further entities are left out, so that no other
+    file is read and no text grows by more than ``_LONGEST_ENTITY`` characters a reference.
+    """
+    declared = element.getroottree().docinfo.internalDTD
+    found = {}
+    for entity in () if declared is None else declared.iterentities():
+        text = entity.content
+        if text is None or len(text) > _LONGEST_ENTITY:
+            continue
+        if not {"&", "<"} & set(_REFERENCE.sub("", text)):
+            found[f"&{entity.name};"] = _REFERENCE.sub(lambda each: _PREDEFINED[each[0]], text)
+    return found
+
+
+def _text_of(element: etree._Element, entities: Mapping[str, str]) -> str:
+    """The text of an element without inline codes. Raises ``_UnknownEntity``."""
     parts = [element.text or ""]
     for child in element:
-        if isinstance(child.tag, str) and etree.QName(child).localname in _TEXT_INSIDE:
-            parts.append(_text_of(child))
+        if isinstance(child, etree._Entity):
+            text = entities.get(child.text or "")
+            if text is None:
+                raise _UnknownEntity
+            parts.append(text)
+        elif isinstance(child.tag, str) and etree.QName(child).localname in _TEXT_INSIDE:
+            parts.append(_text_of(child, entities))
         parts.append(child.tail or "")
     return "".join(parts)
 

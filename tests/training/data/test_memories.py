@@ -106,6 +106,24 @@ def test_every_format_gives_the_same_pairs_and_counts_what_it_leaves_out(
     assert f"{memory.units:,} units, left out: 1 " in str(memory)
 
 
+def test_declared_entities_are_resolved_and_units_with_others_are_left_out(tmp_path: Path) -> None:
+    secret = written(tmp_path / "secret", b"secret")
+    declared = f'''<!ENTITY co "A &amp; B"><!ENTITY file SYSTEM "{secret.as_uri()}">
+    <!ENTITY a "&co;&co;"><!ENTITY long "{"x" * 1_001}"><!ENTITY part "<hi>x</hi>">'''
+    references = ["&co;", "<hi>&co;</hi>", "&file;", "&a;", "&long;", "&part;", "&nbsp;"]
+    units = [
+        f'<tu><tuv xml:lang="de"><seg>Die {each} hat <x>&nbsp;</x>5 kg</seg></tuv>'
+        f'<tuv xml:lang="en"><seg>It has 5 kg</seg></tuv>'
+        f'<tuv xml:lang="fr"><seg>&nbsp;</seg></tuv></tu>'
+        for each in references
+    ]
+    content = f'<!DOCTYPE tmx SYSTEM "tmx14.dtd" [{declared}]><tmx>{"".join(units)}</tmx>'
+    memory = Memory(written(tmp_path / "a.tmx", content.encode()), "de", "en")
+    assert list(memory.read()) == [Pair("Die A & B hat 5 kg", "It has 5 kg")] * 2
+    assert dict(memory.left_out) == {"with entities that the file does not declare as text": 5}
+    assert memory.units == 7
+
+
 def test_units_that_were_read_are_freed(tmp_path: Path) -> None:
     unit = "<tu><tuv xml:lang='de'><seg>Hund</seg></tuv></tu>"
     path = written(tmp_path / "a.tmx", f"<tmx><body>{unit * 10_000}</body></tmx>".encode())
