@@ -11,7 +11,7 @@ import io
 import itertools
 import re
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +27,15 @@ _TEXT_INSIDE = frozenset({"seg", "source", "target", "g", "pc", "mrk", "hi"})
 _UNFINISHED = re.compile("new$|initial$|needs-")
 """States of a target in XLIFF 1.2, or of a segment in XLIFF 2, that no translator confirmed."""
 
+
+KINDS = ".tmx, .xliff, .xlf, .sdlxliff, .po, .tsv and .tsv.gz"
+
+_OPEN = re.compile(r'"(?:[^"]|"")*')
+"""A cell whose closing quotation mark is missing."""
+
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_MOST_LINES = 100
+"""Line breaks of a cell, so that a file of opening quotation marks is read in linear time."""
 
 _PREDEFINED = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'"}
 _REFERENCE = re.compile("|".join(_PREDEFINED))
@@ -72,7 +81,8 @@ class Memory:
                 yield pair
 
     def _sides(self) -> Iterator[tuple[str | None, str | None]]:
-        match self.path.suffixes[-1:]:
+        suffixes = [suffix.lower() for suffix in self.path.suffixes]
+        match suffixes[-1:]:
             case [".tmx"]:
                 return self._tmx()
             case [".xliff" | ".xlf" | ".sdlxliff"]:
@@ -81,7 +91,7 @@ class Memory:
                 return self._po()
             case [".tsv"]:
                 return self._tsv()
-            case [".gz"] if self.path.suffixes[-2:-1] == [".tsv"]:
+            case [".gz"] if suffixes[-2:-1] == [".tsv"]:
                 return self._tsv()
         return self._lines()
 
@@ -148,18 +158,25 @@ class Memory:
     def _tsv(self) -> Iterator[tuple[str | None, str | None]]:
         columns = (0, 1)
         wanted = _primary(self.source), _primary(self.target)
-        for number, line in enumerate(_decoded_lines(self.path)):
-            row = line.split("\t")
-            names = [_primary(cell.strip()) for cell in row]
+        for number, row in enumerate(_rows(_decoded_lines(self.path))):
+            names = [_primary(cell.strip().strip('"')) for cell in row]
             if number == 0 and set(wanted) <= set(names):
                 columns = names.index(wanted[0]), names.index(wanted[1])
                 continue
-            cells = [row[column] if column < len(row) else "" for column in columns]
+            cells = [_unquoted(row[column]) if column < len(row) else "" for column in columns]
             yield cells[0], cells[1]
 
     def _lines(self) -> Iterator[tuple[str | None, str | None]]:
         directory, name = self.path.parent, self.path.name
-        paths = [find_side(name, language, directory) for language in (self.source, self.target)]
+        languages = self.source, self.target
+        try:
+            paths = [find_side(name, language, directory) for language in languages]
+        except CorpusError as error:
+            sides = " and ".join(f"{self.path}.{language}" for language in languages)
+            raise CorpusError(
+                f"{self.path} is no memory of a kind that is read ({KINDS}), and is not the common "
+                f"name of files of lines: these would be {sides}, or with .gz"
+            ) from error
         first, second = map(_decoded_lines, paths)
         for number, (source, target) in enumerate(itertools.zip_longest(first, second), start=1):
             if source is None or target is None:
@@ -254,6 +271,51 @@ def _text_of(element: etree._Element, entities: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
+def _rows(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Rows of a TSV, in which a quoted cell may hold line breaks.
+
+    The ``csv`` module would take any cell that begins with a quotation mark for a quoted one, and
+    would join lines of plain text. Here lines are joined only into a row with as many cells as the
+    first row, or with two if they are the first.
+    """
+    width = 2
+    waiting: deque[str] = deque()
+    for number in itertools.count():
+        line = waiting.popleft() if waiting else next(lines, None)
+        if line is None:
+            return
+        row, taken, whole = line.split("\t"), list[str](), True
+        while _OPEN.fullmatch(row[-1]) and len(taken) < _MOST_LINES:
+            following = waiting.popleft() if waiting else next(lines, None)
+            if following is None:
+                break
+            taken.append(following)
+            first, *others = following.split("\t")
+            row = [*row[:-1], f"{row[-1]}\n{first}", *others]
+            # Only the last cell of a line can go on in the next line.
+            joined = row[-1 - len(others)]
+            whole = bool(_QUOTED.fullmatch(joined) or (not others and _OPEN.fullmatch(joined)))
+            if not whole:
+                break
+        if taken and not (len(row) == width and whole and not _OPEN.fullmatch(row[-1])):
+            waiting.extendleft(reversed(taken))
+            row = line.split("\t")
+        if number == 0:
+            width = len(row)
+        yield row
+
+
+def _unquoted(cell: str) -> str:
+    """The content of a cell that a spreadsheet program quoted because of what is in it.
+
+    A cell without a doubled mark or a line break is a sentence in quotation marks.
+    """
+    quoted = _QUOTED.fullmatch(cell)
+    if quoted is None or not ('""' in quoted[1] or "\n" in quoted[1]):
+        return cell
+    return quoted[1].replace('""', '"')
+
+
 def _decoded_lines(path: Path) -> Iterator[str]:
     """Lines of UTF-8, or of UTF-16 with a byte order mark, as spreadsheet programs write it.
 
@@ -262,7 +324,7 @@ def _decoded_lines(path: Path) -> Iterator[str]:
     if not path.is_file():
         raise _missing(path)
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             marks = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
             encoding = "utf-16" if file.peek(2)[:2] in marks else "utf-8-sig"
             # Other line ends than \n may stand within a sentence.

@@ -63,7 +63,7 @@ def catalogue(directory: Path) -> Path:
         file.append(polib.POEntry(msgid=pair.target, msgstr=pair.source))
     file.append(polib.POEntry(msgid="fuzzy", msgstr="unscharf", flags=["fuzzy"]))
     file.save(str(directory / "a.po"))
-    return directory / "a.po"
+    return (directory / "a.po").rename(directory / "a.PO")
 
 
 def table(directory: Path) -> Path:
@@ -122,6 +122,55 @@ def test_declared_entities_are_resolved_and_units_with_others_are_left_out(tmp_p
     assert list(memory.read()) == [Pair("Die A & B hat 5 kg", "It has 5 kg")] * 2
     assert dict(memory.left_out) == {"with entities that the file does not declare as text": 5}
     assert memory.units == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "pairs"),
+    [
+        pytest.param(
+            'de\ten\r\n"Er sagte ""Ja""."\t"He said ""yes""."\r\n"Zeile\neins"\tline one\r\n'
+            'Zeile zwei\t"line\n\ntwo"\r\n"a\nb"\t"c\nd"\r\n',
+            [
+                ('Er sagte "Ja".', 'He said "yes".'),
+                ("Zeile eins", "line one"),
+                ("Zeile zwei", "line two"),
+                ("a b", "c d"),
+            ],
+            id="spreadsheet",
+        ),
+        pytest.param(
+            '"a\nb"\tc\nd\te\n', [("a b", "c"), ("d", "e")], id="line break in the first row"
+        ),
+        pytest.param(
+            '"Ja"\t"yes"\n"Ja", sagte er, "nein"\t"yes\n"Hallo.\t"Hi\nGut.\tFine."\n'
+            'Hallo.\t"Hello.\n„Gut."\tFine.\n"offen\topen\n"',
+            [
+                ('"Ja"', '"yes"'),
+                ('"Ja", sagte er, "nein"', '"yes'),
+                ('"Hallo.', '"Hi'),
+                ("Gut.", 'Fine."'),
+                ("Hallo.", '"Hello.'),
+                ('„Gut."', "Fine."),
+                ('"offen', "open"),
+            ],
+            id="plain text with stray quotation marks",
+        ),
+        pytest.param('a\t"b\n' * 300, [("a", '"b')] * 300, id="opening quotation marks only"),
+    ],
+)
+def test_quoted_cells_of_spreadsheets_are_read_and_stray_quotation_marks_stay(
+    content: str, pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    memory = Memory(written(tmp_path / "a.TSV", content.encode()), "de", "en")
+    assert list(memory.read()) == [Pair(*pair) for pair in pairs]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tmx.gz", "a.xlsx"])
+def test_memory_of_an_unsupported_kind_is_refused_with_the_kinds_that_are_read(
+    name: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CorpusError, match=rf"{name} is no memory of a kind .* \(\.tmx, .*\.tsv.gz"):
+        list(Memory(written(tmp_path / name, b"de,en"), "de", "en").read())
 
 
 def test_units_that_were_read_are_freed(tmp_path: Path) -> None:
