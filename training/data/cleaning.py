@@ -178,6 +178,23 @@ class _Identifier:
         return wrong
 
 
+def order_of(first: str, second: str, *codes: str) -> tuple[str, str] | None:
+    """The languages of two texts, which are in two different ones of ``codes``, with ``lingua``.
+
+    ``None`` if that is not clear.
+    """
+    languages = [_language(code) for code in codes]
+    known = [language for language in languages if language is not None]
+    if len(set(known)) < len(codes):
+        return None
+    builder = LanguageDetectorBuilder.from_languages(*known)
+    detector = builder.with_minimum_relative_distance(_DISTANCE).build()
+    found = [detector.detect_language_of(text) for text in (first, second)]
+    if None in found or found[0] == found[1]:
+        return None
+    return codes[languages.index(found[0])], codes[languages.index(found[1])]
+
+
 def _language(code: str) -> Language | None:
     """``lingua``'s name of a language; ``None`` if it does not support it."""
     iso = getattr(IsoCode639_1, code.partition("-")[0].upper(), None)

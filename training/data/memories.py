@@ -18,6 +18,7 @@ from pathlib import Path
 import polib
 from lxml import etree
 
+from training.data.cleaning import order_of
 from training.data.corpus import CorpusError, Pair, find_side
 
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -27,6 +28,9 @@ _TEXT_INSIDE = frozenset({"seg", "source", "target", "g", "pc", "mrk", "hi"})
 _UNFINISHED = re.compile("new$|initial$|needs-")
 """States of a target in XLIFF 1.2, or of a segment in XLIFF 2, that no translator confirmed."""
 
+
+_IDENTIFYING = 200
+"""Messages of a catalogue whose text shows the language of each side."""
 
 KINDS = ".tmx, .xliff, .xlf, .sdlxliff, .po, .tsv and .tsv.gz"
 
@@ -58,12 +62,16 @@ class Memory:
         self.units = 0
         self.left_out: Counter[str] = Counter()
         """Units that gave no pair, by reason."""
+        self.assumed = ""
+        """What the file does not say and was found from its text."""
         self._entities: dict[str, str] = {}
         """Text of the entities that an XML file declares."""
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.items())
-        return f"{self.path}: {self.units:,} units{', left out: ' + reasons if reasons else ''}"
+        assumed = f" ({self.assumed})" if self.assumed else ""
+        left_out = f", left out: {reasons}" if reasons else ""
+        return f"{self.path}{assumed}: {self.units:,} units{left_out}"
 
     def read(self) -> Iterator[Pair]:
         """The pairs of the memory, on one line each side. Raises ``CorpusError``."""
@@ -142,8 +150,29 @@ class Memory:
             file = polib.pofile(str(self.path))
         except (OSError, ValueError) as error:
             raise CorpusError(f"{self.path} is not a catalogue of gettext: {error}") from error
-        language = _primary(file.metadata.get("Language")) or _primary(self.target)
-        source = self.target if language == _primary(self.source) else self.source
+        stated = _primary(file.metadata.get("Language"))
+        if stated:
+            swapped = stated == _primary(self.source)
+            language = stated
+        else:
+            texts = (
+                (each.msgid, each.msgstr or each.msgstr_plural.get(0, ""))
+                for each in file
+                if not (each.obsolete or each.fuzzy)
+            )
+            some = list(itertools.islice((sides for sides in texts if all(sides)), _IDENTIFYING))
+            first, second = (" ".join(sides[i] for sides in some) for i in (0, 1))
+            found = order_of(first, second, self.source, self.target)
+            if some and found is None:
+                raise CorpusError(
+                    f"{self.path} does not say its language, and its text is not clearly "
+                    f"{self.source} and {self.target}; add the header "
+                    f'"Language: {self.target}\\n", or the language that msgstr is in'
+                )
+            swapped = found is not None and found[0] == self.target
+            language = self.source if swapped else self.target
+            self.assumed = f"no Language header, its text says that msgstr is {language}"
+        source = self.target if swapped else self.source
         for entry in file:
             if entry.obsolete or entry.fuzzy:
                 self._leave_out("fuzzy or obsolete")

@@ -173,6 +173,24 @@ def test_memory_of_an_unsupported_kind_is_refused_with_the_kinds_that_are_read(
         list(Memory(written(tmp_path / name, b"de,en"), "de", "en").read())
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_catalogue_without_a_language_is_ordered_by_its_text(swapped: bool, tmp_path: Path) -> None:
+    file = polib.POFile()
+    for pair in PAIRS:
+        sides = pair[::-1] if swapped else pair
+        file.append(polib.POEntry(msgid=sides[0], msgstr=sides[1]))
+    file.save(str(tmp_path / "a.po"))
+    memory = Memory(tmp_path / "a.po", "de", "en")
+    assert list(memory.read()) == PAIRS
+    assert f"says that msgstr is {'de' if swapped else 'en'}): 3 units" in str(memory)
+
+
+def test_catalogue_without_a_language_and_without_clear_text_is_refused(tmp_path: Path) -> None:
+    content = b'msgid "OK"\nmsgstr "OK"\n'
+    with pytest.raises(CorpusError, match=r'add the header "Language: en'):
+        list(Memory(written(tmp_path / "a.po", content), "de", "en").read())
+
+
 def test_units_that_were_read_are_freed(tmp_path: Path) -> None:
     unit = "<tu><tuv xml:lang='de'><seg>Hund</seg></tuv></tu>"
     path = written(tmp_path / "a.tmx", f"<tmx><body>{unit * 10_000}</body></tmx>".encode())
