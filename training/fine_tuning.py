@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from models.bundle.bundle import TOKENIZER, Bundle
+from models.bundle.languages import canonical, without_region
 from training.data.corpus import CorpusError, Pair, find_side, read_pairs
 from training.data.memories import Memory
 from training.data.seen import Seen
@@ -134,6 +135,26 @@ def corpora_of(bundle: Bundle, directory: Path, *, tests: bool) -> list[str]:
             continue
         found.append(name)
     return found
+
+
+def direction_from(bundle: Bundle, source: str | None) -> tuple[str, str]:
+    """The first direction of a bundle, or the one from the language ``source``.
+
+    A region that the bundle does not name is ignored. Raises ``InvalidRecipe`` if no direction
+    reads the language.
+    """
+    directions = [(each.source, each.target) for each in bundle.manifest.directions]
+    if source is None:
+        return directions[0]
+    try:
+        code = canonical(source)
+    except ValueError as error:
+        raise InvalidRecipe(f"--from: {error}") from error
+    for wanted in (code, without_region(code)):
+        if found := [each for each in directions if each[0] == wanted]:
+            return found[0]
+    sources = " or ".join(dict.fromkeys(each[0] for each in directions))
+    raise InvalidRecipe(f"--from {source}: {bundle.path} translates from {sources}; name that")
 
 
 def require_trainable(bundle: Bundle, direction: tuple[str, str]) -> Network:

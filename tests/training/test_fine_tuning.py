@@ -15,7 +15,15 @@ from training import checkpoint
 from training.averaged import interpolate
 from training.cli import main
 from training.data.corpus import CorpusError, Pair, read_lines
-from training.fine_tuning import GENERAL, OWN, Divided, divide, recipe_for, sample_general
+from training.fine_tuning import (
+    GENERAL,
+    OWN,
+    Divided,
+    direction_from,
+    divide,
+    recipe_for,
+    sample_general,
+)
 from training.initial.bundle_weights import read_network
 from training.recipe import InvalidRecipe
 from training.recipe_file import read_recipe
@@ -116,6 +124,32 @@ def test_imported_bundle_that_cannot_be_trained_is_refused_before_any_work(
     command = ["fine-tune", str(old.path), "--data=unread.tsv", "-o", "mine"]
     assert main([*command, f"--runs={tmp_path / 'runs'}"]) == 2
     assert re.search(reason, capsys.readouterr().err)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "direction"),
+    [
+        (None, ("de", "en")),
+        ("de", ("de", "en")),
+        ("en", ("en", "de")),
+        ("en-US", ("en", "de")),
+        ("DEU", ("de", "en")),
+    ],
+)
+def test_direction_is_the_first_or_the_one_from_the_given_language(
+    source: str | None, direction: tuple[str, str]
+) -> None:
+    assert direction_from(Bundle.open(COMMITTED), source) == direction
+
+
+@pytest.mark.parametrize("source", ["fr", "x", "de-DE-x-a"])
+def test_language_that_the_bundle_does_not_translate_from_is_refused_before_any_work(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["fine-tune", str(COMMITTED), "--data=unread.tsv", "-o", "mine", f"--from={source}"]
+    assert main([*command, f"--runs={tmp_path / 'runs'}"]) == 2
+    assert "training: --from" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 

@@ -93,6 +93,7 @@ def perform(options: argparse.Namespace) -> None:
         OWN,
         corpora_of,
         corpus_pairs,
+        direction_from,
         divide,
         new_pairs,
         recipe_for,
@@ -114,10 +115,7 @@ def perform(options: argparse.Namespace) -> None:
             "either version can be served"
         )
     bundle = Bundle.open(path)
-    first = bundle.manifest.directions[0]
-    languages = first.source, first.target
-    if options.source == first.target:
-        languages = languages[::-1]
+    languages = direction_from(bundle, options.source)
     require_trainable(bundle, languages)
     corpora = run.path / "corpora"
 
