@@ -7,6 +7,7 @@ function that returns one; a variation derives from it.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
@@ -26,6 +27,10 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 _CHECKED = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+NAME = r"^[a-z0-9][a-z0-9._-]*$"
+"""Pattern of the name of a recipe and of a bundle (``models.bundle.manifest``)."""
 
 
 class InvalidRecipe(Refusal):
@@ -313,7 +318,7 @@ class Recipe:
 
     __pydantic_config__ = _CHECKED
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    name: Annotated[str, Field(pattern=NAME)]
     """Names the run's directory, and the bundle unless ``bundle`` does."""
     data: Data
     vocabulary: Vocabulary = Vocabulary()
@@ -328,7 +333,7 @@ class Recipe:
     reused if languages and settings are the same (fine-tuning)."""
     decoding: dict[str, bool | int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
-    bundle: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")] | None = None
+    bundle: Annotated[str, Field(pattern=NAME)] | None = None
     """The bundle's name, if it is not the recipe's."""
     description: str = ""
     """Abilities and limits of the model, in Markdown; a paragraph of its card."""
@@ -391,6 +396,15 @@ class Recipe:
         except ValidationError as error:
             wrong = "; ".join(map(_complaint, _without_followers(error.errors())))
             raise InvalidRecipe(f"the recipe does not fit: {wrong}") from error
+
+
+def require_name(option: str, name: str) -> None:
+    """Raises ``InvalidRecipe`` naming the option if a recipe or bundle cannot have the name."""
+    if not re.fullmatch(NAME, name):
+        raise InvalidRecipe(
+            f"{option} {name!r} is no name of a recipe or bundle; give it lower-case letters, "
+            "digits, dots, dashes and underscores, and a letter or digit first"
+        )
 
 
 def _require_usual(code: str) -> None:

@@ -242,6 +242,27 @@ def test_bundle_of_another_run_is_not_replaced(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("name", ["Mine", "../esc", "a/b", "", "mine\n"])
+def test_name_that_no_bundle_can_have_is_refused_before_any_work(
+    name: str, memory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    command = ["fine-tune", str(COMMITTED), f"--data={memory}", f"--output={name}"]
+    command += [f"--runs={tmp_path / 'runs'}", f"--bundles={tmp_path / 'bundles'}"]
+    assert main(command) == 2
+    assert f"-o {name!r} is no name of a recipe or bundle" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("steps", ["0", "-5"])
+def test_number_of_steps_below_one_is_refused_by_its_option(
+    steps: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["fine-tune", "a", "--data=b", "-o=c", f"--steps={steps}"])
+    assert f"argument --steps: {steps} is less than one" in capsys.readouterr().err
+
+
 def test_averaged_weights_move_towards_those_of_the_start(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     checkpoint.save({"network": {"a": torch.tensor([4.0])}, "last": "b"}, run.averaged)

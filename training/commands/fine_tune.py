@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from training.commands import Commands, average, evaluate, export, prepare, report, train
-from training.commands.options import Job, add_device, add_precisions
+from training.commands.options import Job, add_device, add_precisions, positive
 from training.data import default_data_directory
 
 
@@ -56,7 +56,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "-o", "--output", dest="name", required=True, metavar="NAME", help="of the run and bundle"
     )
-    parser.add_argument("--steps", type=int, help="train so many steps (default: 1.25 epochs)")
+    parser.add_argument("--steps", type=positive, help="train so many steps (default: 1.25 epochs)")
     parser.add_argument(
         "--corpora",
         type=Path,
@@ -101,9 +101,10 @@ def perform(options: argparse.Namespace) -> None:
         sample_general,
     )
     from training.initial.bundle_weights import read_network
-    from training.recipe import InvalidRecipe
+    from training.recipe import InvalidRecipe, require_name
     from training.run_directory import RunDirectory
 
+    require_name("-o", options.name)
     path = find_translator(options.start, options.bundles)
     if (options.bundles / options.name).resolve() == path.resolve():
         raise InvalidRecipe(f"-o {options.name} is the bundle to start from; choose another name")
