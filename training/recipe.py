@@ -327,7 +327,8 @@ class Recipe:
     budget: Budget = Budget()
     average: Count = 5
     """Number of last checkpoints averaged into the exported weights (section 6.1)."""
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
+    """Below 2⁶⁴, the limit of PyTorch."""
     initial: str | None = None
     """The run or bundle whose weights initialise this one (transfer learning). Its vocabulary is
     reused if languages and settings are the same (fine-tuning)."""

@@ -187,7 +187,23 @@ def test_new_recipe_of_ten_lines_is_prepared(
     assert "9 of 9 pairs" in one_line(capsys)
     assert training("prepare", str(recipe)) == 2
     assert "too few different pieces for vocabulary.size 8,000" in capsys.readouterr().err
-    assert main(["new", "My Model", "--from", "de", "--to", "en"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "complaint"),
+    [
+        ("My Model", "de", "NAME 'My Model' is no name of a recipe or bundle"),
+        ('a"b', "de", "NAME 'a\"b' is no name of a recipe or bundle"),
+        ("mine", 'd"e', "'d\"e' is not a language code"),
+        ("mine", "d\\e", "is not a language code"),
+    ],
+)
+def test_new_recipe_with_an_impossible_name_or_language_is_refused(
+    name: str, source: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", name, "--from", source, "--to", "en"]) == 2
+    captured = capsys.readouterr()
+    assert complaint in captured.err and not captured.out
 
 
 def test_export_with_a_recipe_of_other_corpora_is_refused(

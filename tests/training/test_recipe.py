@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from models.bundle.languages import canonical
 from models.bundle.manifest import DecodingDefaults
@@ -56,6 +57,14 @@ def test_invalid_saved_recipe_names_each_field() -> None:
         Recipe.from_dict(document)
     assert "budget.steps" in str(refused.value)
     assert "data.source" in str(refused.value)
+
+
+def test_seed_that_torch_does_not_take_is_refused() -> None:
+    document = tiny_recipe().to_dict()
+    torch.manual_seed(Recipe.from_dict({**document, "seed": 2**64 - 1}).seed)
+    for seed in (2**64, 10**40):
+        with pytest.raises(InvalidRecipe, match="seed: "):
+            Recipe.from_dict({**document, "seed": seed})
 
 
 def test_recipe_needs_a_name_languages_and_corpora_only() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from training.commands import Commands
 
@@ -12,8 +13,8 @@ description = ""  # what the model is for and trained on, a paragraph of its car
 effort = ""  # how long training takes, and on what
 
 [data]
-source = "{source}"
-target = "{target}"
+source = {source}
+target = {target}
 train = [{{ name = "{name}/train", licence = "unstated" }}]
 valid = {{ name = "{name}/valid" }}
 test = {{ name = "{name}/test" }}
@@ -37,9 +38,14 @@ def add_to(commands: Commands) -> None:
 def perform(options: argparse.Namespace) -> None:
     import tomllib
 
-    from training.recipe import Recipe
+    from training.recipe import Recipe, require_name
 
-    text = _RECIPE.format(name=options.name, source=options.source, target=options.target)
-    # Refuses an invalid name or language before it is written to a file.
+    require_name("NAME", options.name)
+    # Strings of JSON are strings of TOML.
+    source, target = (
+        json.dumps(code, ensure_ascii=False) for code in (options.source, options.target)
+    )
+    text = _RECIPE.format(name=options.name, source=source, target=target)
+    # Refuses an invalid language before it is written to a file.
     Recipe.from_dict(tomllib.loads(text))
     print(text, end="")
