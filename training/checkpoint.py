@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -54,18 +55,34 @@ def size_of(document: object) -> int:
 def load(path: Path) -> dict[str, Any]:
     """Read what ``save`` wrote: tensors and plain values only. Runs no pickled code.
 
-    Raises ``CheckpointError`` if the file holds anything else.
+    Raises ``CheckpointError`` if the file holds anything else, or is damaged.
     """
     with path.open("rb") as file:
-        # torch raises errors of every type for files that are not its archives.
-        if not zipfile.is_zipfile(file):
-            raise CheckpointError(f"{path} is not a checkpoint, or not a whole one; delete it")
+        _require_undamaged(file, path)
         file.seek(0)
         try:
             document: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         except (RuntimeError, pickle.UnpicklingError) as error:
             raise CheckpointError(f"{path} is not a checkpoint: {error}") from error
     return document
+
+
+def _require_undamaged(file: BinaryIO, path: Path) -> None:
+    """Raises ``CheckpointError`` if a file is no zip archive or a checksum does not fit.
+
+    Neither is checked by torch, which raises errors of every type for files that are not its
+    archives. A gigabyte takes a third of a second, half as long as ``torch.load``.
+    """
+    if not zipfile.is_zipfile(file):
+        raise CheckpointError(f"{path} is not a checkpoint, or not a whole one; delete it")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            damaged = archive.testzip()
+    # A damaged field may be a negative offset (OSError) or name encryption (RuntimeError).
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
+        raise CheckpointError(f"{path} is damaged: {error}; delete it") from error
+    if damaged is not None:
+        raise CheckpointError(f"{path} is damaged: the checksum of {damaged} differs; delete it")
 
 
 def _write(document: dict[str, Any], path: Path) -> None:

@@ -129,6 +129,35 @@ def test_average_of_other_networks_or_vocabularies_is_refused(
         checkpoint.average(paths)
 
 
+def test_checkpoint_with_a_changed_byte_is_refused_by_name_or_has_the_same_weights(
+    tmp_path: Path,
+) -> None:
+    path = checkpoint.path_of(tmp_path, 1)
+    weights = torch.arange(64.0)
+    checkpoint.save({"network": weights}, path)
+    content = path.read_bytes()
+    refused = 0
+    for place in range(0, len(content), 7):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        try:
+            found = checkpoint.load(path)
+        except CheckpointError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:
+            assert torch.equal(found["network"], weights), place
+    assert refused > 64 * 4 / 7
+
+
+def test_average_of_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
+    paths = saved(tmp_path, [tiny_network(1), tiny_network(2)])
+    content = bytearray(paths[1].read_bytes())
+    content[len(content) // 2] ^= 1
+    paths[1].write_bytes(content)
+    with pytest.raises(CheckpointError, match=rf"{paths[1].name} is damaged: .*; delete it"):
+        checkpoint.average(paths)
+
+
 def test_loading_a_checkpoint_runs_none_of_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
