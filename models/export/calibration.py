@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from models.export.errors import NotFinite
 from models.reference.transformer import FloatArray, ReferenceTransformer
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -32,12 +33,17 @@ half: the mean does not show how much a network depends on few large values."""
 
 
 def calibrate(network: ReferenceTransformer, pairs: Sequence[Pair]) -> Ranges:
-    """Ranges over teacher-forced passes. Raises ``ValueError`` without pairs."""
+    """Ranges over teacher-forced passes.
+
+    Raises ``ValueError`` without pairs, and ``NotFinite`` if the network overflows.
+    """
     if not pairs:
         raise ValueError("calibration needs at least one pair of sentences")
     inputs: dict[str, Histogram] = {}
 
     def watch(name: str, values: FloatArray) -> None:
+        if not np.isfinite([values.min(), values.max()]).all():
+            raise NotFinite(f"the network computes values at {name} that are not finite")
         inputs.setdefault(name, Histogram()).add(values)
 
     for source_ids, target_ids in pairs:

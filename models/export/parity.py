@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from models.bundle.graphs import ENTROPIES
 from models.bundle.manifest import Dimensions, Precision, SpecialIds
-from models.export.errors import ParityError
+from models.export.errors import NotFinite, ParityError
 from models.export.session import GraphDecoder, open_graph
 from models.reference.beam import Decoder, Hypothesis, Searching
 from models.reference.transformer import ReferenceTransformer, log_softmax
@@ -57,6 +57,19 @@ class Translated:
 
 Searched = tuple[list[Hypothesis], float]
 """Hypotheses of a source, and the least margin of a step of its search."""
+
+
+def require_finite(
+    network: ReferenceTransformer, sources: Sequence[tuple[int, ...]], special: SpecialIds
+) -> None:
+    """Raises ``NotFinite`` if the network overflows in the first step of a translation."""
+    for source_ids in sources:
+        # The message replaces NumPy's warnings.
+        with np.errstate(all="ignore"):
+            keys_values = network.source_keys_values(network.encode(source_ids))
+            logits_TV = network.decode(keys_values, (special.bos,))
+        if not np.isfinite(logits_TV).all():
+            raise NotFinite("the network computes logits that are not finite")
 
 
 def search_all(

@@ -13,7 +13,8 @@ from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, 
 from models.bundle.manifest import InvalidBundle, Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.export.calibration import Pair
-from models.export.errors import ParityError
+from models.export.errors import NotFinite, ParityError
+from models.export.parity import require_finite
 from models.export.publication import Proof, Publication, commit, publish, today
 from models.importing.archive import LICENCE, unpacked
 from models.importing.argos import is_argos, read_argos
@@ -156,10 +157,16 @@ def import_model(
             proved = proving(
                 draw(GENERATED_PROVED, min(LONGEST_PROVED, longest - prefixes)), shown=False
             )
-        if "int8" in precisions:
-            calibration = calibrating(publication, by_direction)
+        special = publication.tokenizers.target.special_ids
         try:
+            require_finite(imported.network, list(map(publication.source_ids, proved)), special)
+            if "int8" in precisions:
+                calibration = calibrating(publication, by_direction)
             return publish(publication, proved, calibration, bundles, precisions)
+        except NotFinite as error:
+            raise UnsupportedCheckpoint(
+                f"{directory}: {error}; its weights are too large or damaged"
+            ) from error
         except ParityError as error:
             if "int8" not in precisions:
                 raise

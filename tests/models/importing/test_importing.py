@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 from transformers import MarianMTModel, MarianTokenizer
 
 from models.bundle.bundle import SHORTLIST, Bundle
@@ -273,6 +274,23 @@ def test_refusal_is_one_line_on_the_command_line(
     assert main([*ADD, str(small_marian), "--name", "Über"]) == 2
     assert "a bundle cannot be called 'Über'" in capsys.readouterr().err
     assert main([*ADD, str(small_marian), "--languages", "de", "--to", "en"]) == 2
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+@pytest.mark.parametrize("size", [3.4e38, 1e20])
+def test_network_that_overflows_is_refused_in_one_line(
+    size: float, precision: str, changed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed / "model.safetensors"
+    tensors = load_file(path)
+    tensors = {name: np.full_like(tensor, size) for name, tensor in tensors.items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    bundles = tmp_path / "bundles"
+    command = [*ADD, str(changed), "--bundles", str(bundles), "--name", "large"]
+    assert main([*command, "--precisions", precision]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"dragoman: {changed}: the network computes ")
+    assert not (bundles / "large").exists()
 
 
 def test_options_that_a_bundle_cannot_express_are_on_its_card(changed: Path) -> None:
