@@ -32,6 +32,8 @@ class RunDirectory:
     recipe = _Inside("recipe.json")
     derived = _Inside("derived.json")
     """The recipe of a distilled or fine-tuned run, which is in no module."""
+    lock = _Inside("lock")
+    """Locked while a process prepares or trains the run; see ``training.run_lock``."""
     log = _Inside("log.jsonl")
     averaged = _Inside("averaged.pt")
     scores = _Inside("scores.json")

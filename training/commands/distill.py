@@ -39,6 +39,7 @@ def perform(job: Job) -> None:
     from training.disk import writing
     from training.recipe import InvalidRecipe
     from training.run_directory import RunDirectory
+    from training.run_lock import locked
 
     options = job.options
     teacher = find_translator(options.teacher, options.bundles).resolve()
@@ -49,12 +50,12 @@ def perform(job: Job) -> None:
             "another with --name"
         )
     directory = RunDirectory(options.runs / student.name)
-    with writing(directory.path):
-        directory.path.mkdir(parents=True, exist_ok=True)
-        directory.derived.write_text(
-            json.dumps(student.to_dict(), indent=2) + "\n", encoding="utf-8"
-        )
-    run.perform(Job(student, directory, options))
+    with locked(directory):
+        with writing(directory.path):
+            directory.derived.write_text(
+                json.dumps(student.to_dict(), indent=2) + "\n", encoding="utf-8"
+            )
+        run.perform(Job(student, directory, options))
 
 
 def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:

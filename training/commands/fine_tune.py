@@ -9,10 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.commands import Commands, average, evaluate, export, prepare, report, train
 from training.commands.options import Job, add_device, add_precisions, positive
 from training.data import default_data_directory
+
+if TYPE_CHECKING:
+    from models.bundle.bundle import Bundle
+    from training.run_directory import RunDirectory
 
 
 def add_to(commands: Commands) -> None:
@@ -79,30 +84,12 @@ def share(text: str) -> float:
 
 
 def perform(options: argparse.Namespace) -> None:
-    from dataclasses import replace
-
     from models.bundle.bundle import Bundle
-    from training.averaged import interpolate
-    from training.data.memories import Memory
-    from training.data.prepare import is_prepared
     from training.data.translate import find_translator
-    from training.disk import writing
-    from training.fine_tuning import (
-        GENERAL,
-        LEAST_GENERAL,
-        OWN,
-        corpora_of,
-        corpus_pairs,
-        direction_from,
-        divide,
-        new_pairs,
-        recipe_for,
-        require_trainable,
-        sample_general,
-    )
-    from training.initial.bundle_weights import read_network
+    from training.fine_tuning import direction_from, require_trainable
     from training.recipe import InvalidRecipe, require_name
     from training.run_directory import RunDirectory
+    from training.run_lock import locked
 
     require_name("-o", options.name)
     path = find_translator(options.start, options.bundles)
@@ -118,8 +105,33 @@ def perform(options: argparse.Namespace) -> None:
     bundle = Bundle.open(path)
     languages = direction_from(bundle, options.source)
     require_trainable(bundle, languages)
-    corpora = run.path / "corpora"
+    with locked(run):
+        _fine_tune(options, run, bundle, languages)
 
+
+def _fine_tune(
+    options: argparse.Namespace, run: RunDirectory, bundle: Bundle, languages: tuple[str, str]
+) -> None:
+    from dataclasses import replace
+
+    from training.averaged import interpolate
+    from training.data.memories import Memory
+    from training.data.prepare import is_prepared
+    from training.disk import writing
+    from training.fine_tuning import (
+        GENERAL,
+        LEAST_GENERAL,
+        OWN,
+        corpora_of,
+        corpus_pairs,
+        divide,
+        new_pairs,
+        recipe_for,
+        sample_general,
+    )
+    from training.initial.bundle_weights import read_network
+
+    corpora = run.path / "corpora"
     memories = [Memory(each, *languages) for each in options.memories]
     own = divide(new_pairs(memories), corpora / OWN, *languages)
     for memory in memories:
@@ -160,7 +172,7 @@ def perform(options: argparse.Namespace) -> None:
             interpolate(run, read_network(bundle)[1], options.strength)
     report.perform(
         argparse.Namespace(
-            systems=[str(path), str(published)],
+            systems=[str(bundle.path), str(options.bundles / options.name)],
             bundles=options.bundles,
             test=[f"{OWN}/test", *([f"{GENERAL}/test"] if general else [])],
             source=None,

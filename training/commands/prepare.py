@@ -9,8 +9,10 @@ HELP = "read and clean the corpora, learn the vocabulary, write token ids"
 
 def perform(job: Job) -> None:
     from training.data.prepare import prepare
+    from training.run_lock import locked
 
-    report = prepare(job.recipe, job.run, job.options.data, job.options.bundles)
+    with locked(job.run):
+        report = prepare(job.recipe, job.run, job.options.data, job.options.bundles)
     read = sum(corpus["read"] for corpus in report["train"].values())
     used = sum(corpus["used"] for corpus in report["train"].values())
     print(

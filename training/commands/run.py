@@ -25,9 +25,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def perform(job: Job) -> None:
     """Perform every hop; finished translations and preparation are kept."""
-    from training.data.prepare import is_prepared
     from training.evaluation.network import bitext_of
     from training.loop.distributed import is_distributed
+    from training.run_lock import locked
 
     if is_distributed():
         raise Refusal(
@@ -37,6 +37,13 @@ def perform(job: Job) -> None:
     # A missing test set is reported here rather than after days of training.
     for direction in job.recipe.data.directions:
         bitext_of(job.recipe.data.test, job.recipe.data, direction, job.options.data)
+    with locked(job.run):
+        _perform_hops(job)
+
+
+def _perform_hops(job: Job) -> None:
+    from training.data.prepare import is_prepared
+
     for hop in HOPS:
         if hop is prepare and is_prepared(job.recipe, job.run, job.options.data):
             logger.info("%s is prepared", job.run.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from training.commands.options import Job, device_of, positive
 if TYPE_CHECKING:
     import torch
 
+    from training.loop.distributed import World
     from training.loop.execution import Execution
 
 HELP = "train to the end of the budget, or go on doing so"
@@ -63,23 +65,31 @@ def execution_of(options: argparse.Namespace, device: torch.device) -> Execution
 
 def perform(job: Job) -> None:
     from training.loop.distributed import join, leave, own_device
-    from training.loop.trainer import Trainer
+    from training.run_lock import locked
 
     device = own_device(device_of(job.options))
     execution = execution_of(job.options, device)
     world = join(device)
+    # The first process alone writes into the run.
+    lock = locked(job.run) if world.first else contextlib.nullcontext()
     try:
-        if not world.first:
-            logging.getLogger().setLevel(logging.WARNING)
-        trainer = Trainer(job.recipe, job.run, device, execution, world, job.options.bundles)
-        progress = trainer.train()
-        if world.first:
-            best = (
-                f"; BLEU on the validation set {progress.best_bleu:.1f} at step "
-                f"{progress.best_step:,}"
-                if progress.best_step
-                else ""
-            )
-            print(f"trained {job.run.path} for {progress.step:,} steps{best}; {trainer.speed}")
+        with lock:
+            _train(job, device, execution, world)
     finally:
         leave(world)
+
+
+def _train(job: Job, device: torch.device, execution: Execution, world: World) -> None:
+    from training.loop.trainer import Trainer
+
+    if not world.first:
+        logging.getLogger().setLevel(logging.WARNING)
+    trainer = Trainer(job.recipe, job.run, device, execution, world, job.options.bundles)
+    progress = trainer.train()
+    if world.first:
+        best = (
+            f"; BLEU on the validation set {progress.best_bleu:.1f} at step {progress.best_step:,}"
+            if progress.best_step
+            else ""
+        )
+        print(f"trained {job.run.path} for {progress.step:,} steps{best}; {trainer.speed}")
