@@ -179,6 +179,7 @@ MAY_IMPORT = {
         "service.api",
         "service.document_jobs",
         "service.documents",
+        "service.fair_turns",
         "service.figures",
         "service.state",
         "service.translation",

@@ -54,13 +54,19 @@ def _read(lines: Iterable[tuple[int, tuple[str, str]]]) -> tuple[Term, ...]:
     return tuple(terms)
 
 
-def render(terms: Iterable[Term], entries_format: EntriesFormat) -> str:
-    """The inverse of ``parse``: one line for each entry, without a final line end."""
+def render(terms: Iterable[Term], entries_format: EntriesFormat) -> Iterator[str]:
+    """The inverse of ``parse``: one line for each entry, without line ends."""
     if entries_format == "tsv":
-        return "\n".join(f"{term.source}\t{term.target}" for term in terms)
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows((term.source, term.target) for term in terms)
-    return buffer.getvalue().removesuffix("\n")
+        return (f"{term.source}\t{term.target}" for term in terms)
+    row = csv.writer(_Returned(), lineterminator="\n").writerow
+    return (row((term.source, term.target)).removesuffix("\n") for term in terms)
+
+
+class _Returned:
+    """File whose ``write`` returns the text, and which keeps none."""
+
+    def write(self, text: str) -> str:
+        return text
 
 
 def validate(terms: Iterable[Term]) -> tuple[Term, ...]:

@@ -55,6 +55,22 @@ async def test_entries_of_a_glossary_are_parsed_in_a_thread(
     assert thread is not threading.current_thread()
 
 
+@pytest.mark.parametrize(
+    ("version", "accept"), [(2, "text/tab-separated-values"), (2, "text/csv"), (3, "*/*")]
+)
+async def test_entries_of_a_glossary_are_rendered_in_a_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, version: int, accept: str
+) -> None:
+    fields = {"name": "a", "source_lang": "DE", "target_lang": "EN", "entries_format": "tsv"}
+    created = await client.post("/v2/glossaries", json={**fields, "entries": "wiese\tLAWN"})
+    threads = noting_threads(monkeypatch, glossaries, "render")
+    path = f"/v{version}/glossaries/{created.json()['glossary_id']}/entries"
+    response = await client.get(path, headers={"accept": accept})
+    assert response.status_code == 200
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+
+
 async def test_openapi_document_is_built_once_in_a_thread(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,8 @@ def test_rendered_entries_parse_to_the_same_terms(
 ) -> None:
     # A byte order mark belongs to no term.
     assume(not (terms and terms[0].source.startswith("\ufeff")))
-    assert parse(render(terms, entries_format), entries_format, PAIR) == terms
+    text = "\n".join(render(terms, entries_format))
+    assert parse(text, entries_format, PAIR) == terms
     assert validate(terms) == terms
 
 

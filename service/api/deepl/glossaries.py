@@ -7,9 +7,10 @@ pairs. Both are kept in one store; ``/v2`` does not list glossaries of several p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
@@ -22,8 +23,9 @@ from service.api.deepl.dialect import admitted, answers
 from service.api.deepl.languages import base, glossary_pair, language, stored_pair
 from service.api.errors import BadRequest
 from service.api.options import LanguageCode
-from service.api.responses import Json
+from service.api.responses import Json, json_bytes
 from service.api.schemas import Answer, answer_of
+from service.fair_turns import FairTurns
 from service.state.entries import ENTRIES_SCHEMA, EntriesFormat, parse, render
 from service.state.errors import DictionaryNotFound
 from service.state.glossaries import (
@@ -41,8 +43,14 @@ _TSV = "text/tab-separated-values"
 _CSV = "text/csv"
 _ID = schemas.in_path("glossary_id", "The `glossary_id` in the answer that created it.")
 _UNDESCRIBED = {"parameters": [_ID]}
+_RENDERED_AT_ONCE = 2
+"""Answers with entries, which take up to a second and a hundred megabytes each."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME_BYTES)]
+
+_Found = Sequence[tuple[LanguagePair, tuple[Term, ...]]]
+"""Dictionaries with their entries."""
+_NO_ENTRIES = b'"entries":""'
 
 
 class DictionaryParameters(BaseModel):
@@ -141,6 +149,7 @@ class _Routes:
     access: Access
     repository: ModelRepository
     store: GlossaryStore
+    rendering: FairTurns = field(default_factory=lambda: FairTurns(_RENDERED_AT_ONCE))
 
     async def read(self, wanted: DictionaryParameters) -> tuple[LanguagePair, tuple[Term, ...]]:
         pair = glossary_pair(self.repository.catalogue, wanted.source_lang, wanted.target_lang)
@@ -157,6 +166,18 @@ class _Routes:
                 raise BadRequest(f"there are two dictionaries for {pair}")
             made[pair] = terms
         return await self.store.create(caller.name, name, made)
+
+    async def entries(
+        self,
+        caller: Caller,
+        glossary: Glossary,
+        pairs: Sequence[LanguagePair],
+        rendered: Callable[[_Found], bytes],
+    ) -> bytes:
+        """Body of an answer, made by ``rendered`` in a thread from the entries of ``pairs``."""
+        async with self.rendering.turn(caller.counted_as):
+            found = [(p, await self.store.terms(caller.name, glossary.id, p)) for p in pairs]
+            return await asyncio.to_thread(rendered, found)
 
     async def one(self, request: Request) -> tuple[Caller, Glossary]:
         caller, _ = await admitted(self.access, request)
@@ -251,10 +272,10 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
     async def entries(request: Request) -> Response:
         """Tab-separated, or comma-separated for `Accept: text/csv`."""
         caller, found = await routes.one(request)
-        terms = await store.terms(caller.name, found.id, _only_dictionary(found).pair)
-        if request.headers.get("accept", "").startswith(_CSV):
-            return Response(render(terms, "csv"), media_type=_CSV)
-        return Response(render(terms, "tsv"), media_type=_TSV)
+        as_csv = request.headers.get("accept", "").startswith(_CSV)
+        rendered = partial(_text_of, entries_format="csv" if as_csv else "tsv")
+        body = await routes.entries(caller, found, [_only_dictionary(found).pair], rendered)
+        return Response(body, media_type=_CSV if as_csv else _TSV)
 
     return router
 
@@ -328,8 +349,8 @@ def create_multilingual_router(
         pairs = [dictionary.pair for dictionary in glossary.dictionaries]
         if wanted != PairParameters():
             pairs = [_pair_of(glossary, fields.parse(RemovedPair))]
-        found = [(pair, await store.terms(caller.name, glossary.id, pair)) for pair in pairs]
-        return Json(EntriesAnswer(dictionaries=[_with_entries(*each) for each in found]))
+        body = await routes.entries(caller, glossary, pairs, _entries_json)
+        return Response(body, media_type=Json.media_type)
 
     @router.put(
         "/glossaries/{glossary_id}/dictionaries",
@@ -462,5 +483,24 @@ def _counted(dictionary: Dictionary) -> DictionaryAnswer:
     return DictionaryAnswer(**_languages(dictionary.pair), entry_count=dictionary.entry_count)
 
 
-def _with_entries(pair: LanguagePair, terms: tuple[Term, ...]) -> EntriesOfPair:
-    return EntriesOfPair(**_languages(pair), entries=render(terms, "tsv"), entries_format="tsv")
+def _text_of(found: _Found, entries_format: EntriesFormat) -> bytes:
+    """Entries of one dictionary as text."""
+    ((_, terms),) = found
+    # Lines are encoded one by one, as encoding a long text holds the interpreter lock.
+    return b"\n".join(line.encode() for line in render(terms, entries_format))
+
+
+def _entries_json(found: _Found) -> bytes:
+    """JSON of an ``EntriesAnswer``, encoded line by line, see ``_text_of``."""
+    return b"".join([b'{"dictionaries":[', *_each_dictionary(found), b"]}"])
+
+
+def _each_dictionary(found: _Found) -> Iterator[bytes]:
+    """Pieces of the JSON of each ``EntriesOfPair``, and the commas between them."""
+    for number, (pair, terms) in enumerate(found):
+        empty = EntriesOfPair(**_languages(pair), entries="", entries_format="tsv")
+        before, after = json_bytes(empty).split(_NO_ENTRIES)
+        yield (b"," if number else b"") + before + _NO_ENTRIES[:-1]
+        for line_number, line in enumerate(render(terms, "tsv")):
+            yield (b"\\n" if line_number else b"") + json_bytes(line)[1:-1]
+        yield b'"' + after

@@ -211,6 +211,19 @@ async def test_a_glossary_of_several_languages_is_applied_by_pair(
     assert (await client.get(f"/v2/glossaries/{identifier}")).status_code == 400
 
 
+async def test_v3_entries_are_those_of_every_dictionary_in_order(
+    client: httpx.AsyncClient,
+) -> None:
+    german = DICTIONARY | {"entries": 'größe\tSIZE "L"\nc:\\neu\tC:\\NEW'}
+    _, path = await made(client, json={"name": "both", "dictionaries": [german, BACK]})
+    response = await client.get(f"{path}/entries")
+    assert response.headers["content-type"] == "application/json"
+    back = BACK | {"entries": "lawn\tRASEN", "entries_format": "tsv"}
+    assert response.json() == {"dictionaries": [german, back]}
+    _, empty = await made(client, json={"name": "empty"})
+    assert (await client.get(f"{empty}/entries")).json() == {"dictionaries": []}
+
+
 @pytest.mark.parametrize("form", [{"json": {"name": "x"}}, {"data": {"name": "x"}}])
 async def test_glossary_without_dictionaries_is_made_and_gets_them_later(
     client: httpx.AsyncClient, form: dict[str, Any]
