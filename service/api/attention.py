@@ -22,7 +22,7 @@ from service.api.attention_answers import (
     ScoresAnswer,
     alignment_answer,
     scores_answer,
-    translation_answer,
+    text_answer,
 )
 from service.api.attention_parameters import (
     AlignmentParameters,
@@ -37,7 +37,7 @@ from service.api.bounds import RequestLimits
 from service.api.errors import BadRequest
 from service.api.middleware import facts_of
 from service.api.parameters import Fields, read_fields
-from service.api.responses import Json, refusals
+from service.api.responses import Json, long_list, refusals
 from service.api.schemas import Answer, answer_of
 from service.api.search_answers import SearchAnswer, search_json
 from service.figures.arrays import as_json, as_npy
@@ -101,7 +101,7 @@ def create_router(
         caller, _ = await read(request)
         async with admitted(caller):
             texts = await inspector.texts(translation_id)
-            return Json(translation_answer(translation_id, texts))
+            return await long_list("texts", map(text_answer, texts), id=translation_id)
 
     @router.get(
         "/translations/{id}/attention",

@@ -137,10 +137,6 @@ class ScoresAnswer(Answer):
     scores: list[ScoreAnswer] = Field(description="One for each pair, in order.")
 
 
-def translation_answer(translation_id: str, texts: Sequence[TextView]) -> KeptTranslationAnswer:
-    return KeptTranslationAnswer(id=translation_id, texts=[_text(text) for text in texts])
-
-
 def alignment_answer(aligned: AlignedPair) -> AlignmentAnswer:
     pair, alignment = aligned.pair, aligned.alignment
     return AlignmentAnswer(
@@ -174,7 +170,7 @@ def _score(score: Score) -> ScoreAnswer:
     )
 
 
-def _text(text: TextView) -> TextAnswer:
+def text_answer(text: TextView) -> TextAnswer:
     translation = text.translation
     given: dict[str, Any] = {}
     if translation.detection is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +28,21 @@ class Json(JSONResponse):
 def json_bytes(content: Any) -> bytes:
     """Compact JSON on one line, encoded as by ``Json``."""
     return _encoder.encode(content).encode("utf-8", "backslashreplace")
+
+
+async def long_list(name: str, items: Iterable[Answer], **before: Any) -> Response:
+    """A response like ``Json`` of an object with the fields ``before``, and ``items`` as ``name``.
+
+    A thread takes and serialises the items one by one. One dump of all items would hold the
+    interpreter lock until it returns, and so would the garbage collection of their objects.
+    """
+    content = await asyncio.to_thread(_list_json, name, items, before)
+    return Response(content, media_type=Json.media_type)
+
+
+def _list_json(name: str, items: Iterable[Answer], before: dict[str, Any]) -> bytes:
+    head = json_bytes({**before, name: []}).removesuffix(b"]}")
+    return b"%b%b]}" % (head, b",".join(map(json_bytes, items)))
 
 
 def _dumped(answer: object) -> dict[str, Any]:

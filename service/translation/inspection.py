@@ -6,8 +6,8 @@ Each call leases one model, which stays loaded until the call ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from service.translation.admission import Admission
@@ -33,7 +33,7 @@ from service.translation.repository import ModelRepository
 from service.translation.scoring import Score, score
 from service.translation.store import TranslationStore
 from service.translation.text_reader import require_unicode
-from service.translation.types import Leg, TranslatedSentence, Translation
+from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
 
 
 class ModelGone(TranslationError):
@@ -121,7 +121,14 @@ class Inspector:
 
     async def texts(self, translation: str) -> tuple[TextView, ...]:
         """The parts of a stored translation; raises ``UnknownTranslation`` or ``ModelGone``."""
-        return tuple([await self._text(text) for text in self._store.get(translation)])
+        texts = self._store.get(translation)
+        directed: dict[tuple[LanguagePair, str, str], DirectedModel] = {}
+        async with AsyncExitStack() as leases:
+            for leg in (leg for text in texts for leg in text.legs):
+                if _model_of(leg) not in directed:
+                    lease = self._leased_for(leg)
+                    directed[_model_of(leg)] = await leases.enter_async_context(lease)
+            return await asyncio.to_thread(_views, texts, directed)
 
     async def attention(self, place: Place, selection: MapSelection, caller: str = "") -> Maps:
         """Maps of a stored sentence; raises the errors of ``select_maps`` and ``texts``."""
@@ -188,13 +195,6 @@ class Inspector:
                     ]
                 )
 
-    async def _text(self, translation: Translation) -> TextView:
-        legs = []
-        for leg in translation.legs:
-            async with self._leased_for(leg) as directed:
-                legs.append(_leg_view(directed, leg))
-        return TextView(translation, tuple(legs))
-
     @asynccontextmanager
     async def _kept(
         self, place: Place, caller: str
@@ -255,6 +255,19 @@ async def _encode(directed: DirectedModel, pair: Pair, caller: str) -> TokenPair
     )
     directed.model.attention.check(tokens.source_ids, directed.written(tokens.target_ids))
     return tokens
+
+
+def _model_of(leg: Leg) -> tuple[LanguagePair, str, str]:
+    return leg.pair, leg.model, leg.version
+
+
+def _views(
+    texts: Sequence[Translation], directed: Mapping[tuple[LanguagePair, str, str], DirectedModel]
+) -> tuple[TextView, ...]:
+    return tuple(
+        TextView(text, tuple(_leg_view(directed[_model_of(leg)], leg) for leg in text.legs))
+        for text in texts
+    )
 
 
 def _leg_view(directed: DirectedModel, leg: Leg) -> LegView:

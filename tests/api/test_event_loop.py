@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api import openapi, parameters
+from service.api import attention, openapi, parameters
 from service.api.deepl import glossaries
+from service.translation import inspection
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -69,6 +70,19 @@ async def test_entries_of_a_glossary_are_rendered_in_a_thread(
     assert response.status_code == 200
     (thread,) = threads
     assert thread is not threading.current_thread()
+
+
+async def test_kept_translation_is_described_in_a_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"q": ["ja", "das"], "source": "de", "target": "en", "attention": True}
+    identifier = (await client.post("/translate", json=body)).json()["id"]
+    of_pieces = noting_threads(monkeypatch, inspection, "_leg_view")
+    of_answers = noting_threads(monkeypatch, attention, "text_answer")
+    response = await client.get(f"/translations/{identifier}")
+    assert len(response.json()["texts"]) == 2
+    assert len(of_pieces) == len(of_answers) == 2
+    assert threading.current_thread() not in of_pieces + of_answers
 
 
 async def test_openapi_document_is_built_once_in_a_thread(
