@@ -21,7 +21,7 @@ from service.api.attention_answers import (
     KeptTranslationAnswer,
     ScoresAnswer,
     alignment_answer,
-    scores_answer,
+    score_answer,
     text_answer,
 )
 from service.api.attention_parameters import (
@@ -207,7 +207,7 @@ def create_router(
             scores = await inspector.scores(
                 pairs, parameters.choice, caller.counted_as, confidence=parameters.confidence
             )
-            return Json(scores_answer(scores))
+            return await long_list("scores", map(score_answer, scores))
 
     return router
 

@@ -151,11 +151,7 @@ def alignment_answer(aligned: AlignedPair) -> AlignmentAnswer:
     )
 
 
-def scores_answer(scores: Sequence[Score]) -> ScoresAnswer:
-    return ScoresAnswer(scores=[_score(score) for score in scores])
-
-
-def _score(score: Score) -> ScoreAnswer:
+def score_answer(score: Score) -> ScoreAnswer:
     given: dict[str, Any] = {}
     if score.confidence is not None:
         given["confidence"] = ConfidenceAnswer.model_validate(

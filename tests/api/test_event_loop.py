@@ -85,6 +85,19 @@ async def test_kept_translation_is_described_in_a_thread(
     assert threading.current_thread() not in of_pieces + of_answers
 
 
+@pytest.mark.parametrize("confidence", [False, True])
+async def test_scores_are_serialised_in_a_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, confidence: bool
+) -> None:
+    threads = noting_threads(monkeypatch, attention, "score_answer")
+    texts = {"source_text": ["ja", "das"], "target_text": ["JA", "DAS"]}
+    body = {"source": "de", "target": "en", "confidence": confidence, **texts}
+    response = await client.post("/score", json=body)
+    assert ["confidence" in each for each in response.json()["scores"]] == [confidence] * 2
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
+
+
 async def test_openapi_document_is_built_once_in_a_thread(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
