@@ -65,7 +65,7 @@ class Callers:
 
     def anonymous(self, connection: HTTPConnection) -> Caller:
         """The caller without a key."""
-        address = _address(connection)
+        address = address_of(connection)
         return Caller(None, f"address {address}", self._policy.requests_per_minute)
 
     async def identify(self, connection: HTTPConnection, key: str | None = None) -> Caller:
@@ -169,7 +169,7 @@ def _presented(connection: HTTPConnection) -> list[str]:
     return presented
 
 
-def _address(connection: HTTPConnection) -> str:
+def address_of(connection: HTTPConnection) -> str:
     """Address used for rate limits; for IPv6, the /64 network of the subscriber."""
     return "unknown" if connection.client is None else _counted(connection.client.host)
 

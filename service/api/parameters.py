@@ -7,12 +7,10 @@ checked strictly by type; form values are text.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -21,15 +19,16 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
+from service.api.access import address_of
 from service.api.errors import BadRequest
+from service.api.long_forms import form_thread
 from service.percent_encoding import unquoted
 
 M = TypeVar("M", bound=BaseModel)
 
 _MOST_FIELDS = 4_000
 _LONG_FORM_BYTES = 16_384
-"""Longer forms are parsed in a thread, one at a time: parsing takes some times their memory."""
-_long_forms = ThreadPoolExecutor(1, "form")
+"""Longer forms are parsed in a thread."""
 _ENCODED_WORD = re.compile(r"=\?utf-8\?b\?(.*)\?=", re.IGNORECASE)
 """RFC 2047."""
 _ITEM = re.compile(r"(\w{1,40})\[(\d{1,3})\]\.(\w{1,40})")
@@ -134,6 +133,8 @@ ROOT = Dialect(
 async def read_fields(request: Request, dialect: Dialect = ROOT, file: str = "") -> Fields:
     """Read the fields of a request; raises ``BadRequest`` if they cannot be parsed.
 
+    Raises ``Overloaded`` for a long form while too many forms wait, see ``service.api.long_forms``.
+
     ``file`` is the name of the form's file that the route accepts.
     """
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -158,7 +159,7 @@ async def read_fields(request: Request, dialect: Dialect = ROOT, file: str = "")
             "Invalid request: the body looks like JSON; send it with content-type application/json"
         )
     elif content_type == "application/x-www-form-urlencoded":
-        sent = collected(await _pairs(body), dialect)
+        sent = collected(await _pairs(request, body), dialect)
         return Fields(queried | sent, as_json=False, dialect=dialect)
     return Fields(queried, as_json=False, dialect=dialect)
 
@@ -193,10 +194,10 @@ def _texts(form: FormData) -> list[tuple[str, str]]:
     return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
 
 
-async def _pairs(body: bytes) -> list[tuple[str, str]]:
+async def _pairs(request: Request, body: bytes) -> list[tuple[str, str]]:
     if len(body) <= _LONG_FORM_BYTES:
         return form_pairs(body)
-    return await asyncio.get_running_loop().run_in_executor(_long_forms, form_pairs, body)
+    return await form_thread().run(address_of(request), lambda: form_pairs(body))
 
 
 def collected(pairs: Iterable[tuple[str, str]], dialect: Dialect) -> dict[str, Any]:
