@@ -45,6 +45,51 @@ async def test_long_form_is_parsed_in_a_thread(
     assert body is not query
 
 
+def multipart(fields: list[tuple[str, str]]) -> dict[str, Any]:
+    """Content and headers of a multipart request."""
+    parts = [
+        f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields
+    ]
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    return {"content": "".join([*parts, "--b--\r\n"]), "headers": headers}
+
+
+@pytest.mark.parametrize(("fields", "in_thread"), [(10, False), (800, True)])
+async def test_multipart_form_of_many_fields_is_parsed_in_a_thread(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, fields: int, in_thread: bool
+) -> None:
+    threads = noting_threads(monkeypatch, parameters, "_texts")
+    languages = [("q", "hallo"), ("source", "de"), ("target", "en")]
+    response = await client.post("/translate", **multipart([*languages, *[("x", "y")] * fields]))
+    assert response.json()["translatedText"] == "HALLO"
+    (thread,) = threads
+    assert (thread is not threading.current_thread()) == in_thread
+
+
+async def test_document_with_more_than_200_fields_is_refused(
+    client: httpx.AsyncClient,
+) -> None:
+    response = await client.post("/translate_file", **multipart([("x", "y")] * 201))
+    assert response.status_code == 400
+    assert "Maximum number of fields is 200." in response.json()["error"]
+
+
+async def test_long_multipart_form_that_cannot_be_read_is_refused(
+    client: httpx.AsyncClient,
+) -> None:
+    boundless: dict[str, Any] = {
+        "content": "a" * 20_000,
+        "headers": {"content-type": "multipart/form-data"},
+    }
+    response = await client.post("/translate", **boundless)
+    assert response.status_code == 400
+    assert "Missing boundary" in response.json()["error"]
+    response = await client.post("/translate", files={"q": ("a.txt", b"a" * 20_000)})
+    assert response.status_code == 400
+    assert "q parameter is a file; send it as text" in response.json()["error"]
+
+
 async def test_entries_of_a_glossary_are_parsed_in_a_thread(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
