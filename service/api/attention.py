@@ -40,6 +40,7 @@ from service.api.parameters import Fields, read_fields
 from service.api.responses import Json, long_list, refusals
 from service.api.schemas import Answer, answer_of
 from service.api.search_answers import SearchAnswer, search_json
+from service.fair_turns import FairTurns
 from service.figures.arrays import as_json, as_npy
 from service.figures.painter import Painter
 from service.translation.alignment import pharaoh
@@ -60,6 +61,8 @@ def create_router(
     inspector: Inspector, painter: Painter, access: Access, limits: RequestLimits
 ) -> APIRouter:
     router = APIRouter(tags=["attention"])
+    # Several threads at once would keep the interpreter lock from the event loop for longer.
+    building = FairTurns(1)
 
     async def read(request: Request) -> tuple[Caller, Fields]:
         fields = await read_fields(request)
@@ -99,7 +102,7 @@ def create_router(
         """Of a translation requested with `attention`."""
         translation_id = request.path_params["id"]
         caller, _ = await read(request)
-        async with admitted(caller):
+        async with admitted(caller), building.turn(caller.counted_as):
             texts = await inspector.texts(translation_id)
             return await long_list("texts", map(text_answer, texts), id=translation_id)
 
@@ -207,7 +210,8 @@ def create_router(
             scores = await inspector.scores(
                 pairs, parameters.choice, caller.counted_as, confidence=parameters.confidence
             )
-            return await long_list("scores", map(score_answer, scores))
+            async with building.turn(caller.counted_as):
+                return await long_list("scores", map(score_answer, scores))
 
     return router
 
