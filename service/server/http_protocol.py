@@ -145,15 +145,23 @@ class PatientProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._received += len(data)
         try:
-            self.parser.feed_data(data)
+            self._parse(memoryview(data))
             self._check_size()
-        except httptools.HttpParserUpgrade as upgrade:
-            # The parser would read neither the body nor another request.
-            self.parser = httptools.HttpRequestParser(self)
-            self.data_received(self._without_upgrade() + data[upgrade.args[0] :])
         except (httptools.HttpParserError, _InvalidRequest):
             self.send_400_response("Invalid HTTP request received.")
         self._wait_for_head()
+
+    def _parse(self, data: memoryview) -> None:
+        """Feed the parser with requests, whose ``Upgrade`` is ignored."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                # The parser would read neither the body nor another request.
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.feed_data(self._without_upgrade())
+                data = data[upgrade.args[0] :]
 
     def _check_size(self) -> None:
         around = self._received - self._content

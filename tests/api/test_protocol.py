@@ -199,6 +199,12 @@ def test_requests_after_an_ignored_upgrade_are_answered(server: Server) -> None:
     assert talk(server, upgrading, probe + probe, ends(WHOLE)) == [200] * 4
 
 
+def test_thousands_of_pipelined_upgrades_are_all_answered(server: Server) -> None:
+    probe = b"GET /livez HTTP/1.1\r\nhost:x\r\nconnection:upgrade\r\nupgrade:x\r\n\r\n"
+    assert talk(server, probe * 3_000 + ends(WHOLE)) == [200] * 3_001
+    assert "RecursionError" not in server.log.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_head_requests_are_answered_without_a_body(server: Server, keep: bool) -> None:
     probe = b"HEAD /livez HTTP/1.1\r\nhost: x\r\n\r\n"
