@@ -1,12 +1,14 @@
-"""uvicorn HTTP protocol with a limit of connections and a timeout for request heads."""
+"""uvicorn HTTP protocol with a limit of connections and timeouts for heads and unread answers."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import functools
 import logging
 import resource
 import sys
+import termios
 from typing import Any, ClassVar, cast
 
 import httptools
@@ -16,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 64
 """File descriptors for everything but connections: models, database, documents, helpers."""
+_FILES_PER_CONNECTION = 2
+"""The connection, and a file that is its answer or, in a worker, a connection to the owner."""
 _WARNING_SECONDS = 60.0
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n"
@@ -41,12 +45,18 @@ def accept_backlog() -> int:
 @functools.cache
 def most_connections() -> int:
     """Connections that may be open, so that accepting one never fails for want of a file."""
-    return max(8, _file_limit() - accept_backlog() - _OTHER_FILES)
+    return max(8, (_file_limit() - accept_backlog() - _OTHER_FILES) // _FILES_PER_CONNECTION)
 
 
 def _file_limit() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def _sent_unacknowledged(transport: asyncio.Transport) -> int:
+    """Bytes that the kernel holds for the client."""
+    file = transport.get_extra_info("socket").fileno()
+    return int.from_bytes(fcntl.ioctl(file, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 class _InvalidRequest(Exception):
@@ -88,12 +98,15 @@ class PatientProtocol(HttpToolsProtocol):
     uvicorn waits for ever, so a few thousand clients that each send half a line could use up the
     process's file descriptors. ``BodyLimit`` limits bodies. Beyond ``most_connections``, the
     connection that has been idle longest is closed for each new one, or the new one is refused if
-    all are in use. Garbage after a request is no error. The parser bounds neither heads nor
-    trailers, so that their bytes are counted here; a request has one host, and its body does not
-    come in tiny chunks.
+    all are in use. A connection whose answer is not read counts as idle since the client last took
+    a byte. It is aborted after ``unread_seconds``, or up to half as long again. Garbage after a
+    request is no error. The parser bounds neither heads nor trailers, so that their bytes are
+    counted here; a request has one host, and its body does not come in tiny chunks.
     """
 
     head_seconds: ClassVar[float] = 20.0
+    unread_seconds: ClassVar[float] = 60.0
+    """A client may stop reading an answer for this long, as one that loses its network does."""
     most_share: ClassVar[int] = 1
     """Only one in this many of ``most_connections`` is used."""
     _warned_at: ClassVar[float] = -_WARNING_SECONDS
@@ -105,12 +118,20 @@ class PatientProtocol(HttpToolsProtocol):
 
     @property
     def _idle(self) -> bool:
-        """Whether no request is in progress; an incomplete head is none."""
-        return self.cycle is None or self.cycle.response_complete
+        """Whether no request is in progress, or its answer waits for the client.
+
+        An incomplete head is no request in progress.
+        """
+        complete = self.cycle is None or self.cycle.response_complete
+        return complete or self.transport.get_write_buffer_size() > 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._waiting: asyncio.TimerHandle | None = None
         self._active = self.loop.time()
+        """When the client last sent a byte, or was seen to have taken one of an answer."""
+        self._unread = 0
+        """Bytes that the client had not taken when that was last checked."""
+        self._check_later()
         self._answered: RequestResponseCycle | None = None
         """The request that is being answered, or was last. Pipelined ones wait behind it."""
         self._in_head = True
@@ -125,12 +146,17 @@ class PatientProtocol(HttpToolsProtocol):
     def _make_room(self) -> None:
         others = cast(set[PatientProtocol], self.connections) - {self}
         idle = [connection for connection in others if connection._idle]
+        for connection in idle:
+            connection._note_progress()
         leaving = min(idle, key=lambda connection: connection._active, default=self)
-        if leaving is self:
-            self.transport.write(_TOO_MANY)
         # Not counted from here on, because ``connection_lost`` may follow another new connection.
         self.connections.discard(leaving)
-        leaving.transport.close()
+        if leaving is self:
+            self.transport.write(_TOO_MANY)
+            self.transport.close()
+        else:
+            # ``close`` would keep the file descriptor until the client has taken all of its answer.
+            leaving.transport.abort()
         now = self.loop.time()
         if now - PatientProtocol._warned_at >= _WARNING_SECONDS:
             PatientProtocol._warned_at = now
@@ -141,7 +167,9 @@ class PatientProtocol(HttpToolsProtocol):
             )
 
     def data_received(self, data: bytes) -> None:
-        self._active = self.loop.time()
+        # Bytes sent do not excuse an unread answer.
+        if not self.transport.get_write_buffer_size():
+            self._active = self.loop.time()
         self._unset_keepalive_if_required()
         self._received += len(data)
         try:
@@ -224,7 +252,36 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._checking.cancel()
         super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        self._active = self.loop.time()
+        super().resume_writing()
+
+    def _check_later(self) -> None:
+        # Also while nothing is written: every way of leaving an answer unread is found like this.
+        self._checking = self.loop.call_later(self.unread_seconds / 2, self._check_progress)
+
+    def _check_progress(self) -> None:
+        """Abort the connection if the client has taken no byte of its answer for too long."""
+        self._note_progress()
+        if (
+            self.transport.get_write_buffer_size()
+            and self.loop.time() - self._active >= self.unread_seconds
+        ):
+            self.transport.abort()
+        else:
+            self._check_later()
+
+    def _note_progress(self) -> None:
+        """Renew the time of the last activity if the client has taken a byte of an answer."""
+        buffered = self.transport.get_write_buffer_size()
+        # The kernel accepts more only once a third of its megabytes is free: its bytes count too.
+        unread = buffered + _sent_unacknowledged(self.transport) if buffered else 0
+        if buffered and unread != self._unread:
+            self._active = self.loop.time()
+        self._unread = unread
 
     def _wait_for_head(self) -> None:
         """Start the timer at the connection or first byte; stop it at the end of the head."""

@@ -22,9 +22,6 @@ from service.settings import Settings
 from service.workers.front import open_front
 from service.workers.tunnel import Tunnel
 
-_FILES_PER_REQUEST = 2
-"""A connection of the client, and one to the owner."""
-
 
 def main(listener: str, owner: str, parent: str) -> int:
     """``listener`` is an inherited file descriptor, ``owner`` a Unix socket, ``parent`` a process.
@@ -37,7 +34,7 @@ def main(listener: str, owner: str, parent: str) -> int:
     configure(settings.log_level, settings.log_format)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     # The owner has a connection for each request of every worker, and the same limit of files.
-    PatientProtocol.most_share = max(_FILES_PER_REQUEST, settings.workers)
+    PatientProtocol.most_share = settings.workers
     drain = Drain()
     app = _Front(settings, Path(owner), drain)
     spare_what_stays()

@@ -69,6 +69,7 @@ def main() -> int:
     parser.add_argument("--load-seconds", type=float, default=0.0, help="to load a bundle")
     parser.add_argument("--head-seconds", type=float, help="patience with heads of requests")
     parser.add_argument("--body-seconds", type=float, help="patience with bodies")
+    parser.add_argument("--unread-seconds", type=float, help="patience with unread answers")
     parser.add_argument("--results", action="store_true", help="keep results, as the service does")
     parser.add_argument("--real", action="store_true", help="load what is in the bundles")
     parser.add_argument("--file-limit", type=int, help="of open files")
@@ -77,6 +78,8 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (options.file_limit, options.file_limit))
     if options.head_seconds is not None:
         PatientProtocol.head_seconds = options.head_seconds
+    if options.unread_seconds is not None:
+        PatientProtocol.unread_seconds = options.unread_seconds
     trouble = Trouble.of(options)
     load: bootstrap.LoadModel = partial(
         load_troubled, trouble=trouble, load_seconds=options.load_seconds, results=options.results
