@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from itertools import pairwise
+from string import ascii_uppercase, digits
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.translation.markup.placeholders import find, is_one
@@ -58,6 +61,57 @@ def test_ordinary_text_is_not_a_placeholder(text) -> None:
     assert found(text) == []
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        *("4f9c2e1b", "0x7FFFFFFF", "C02XK0AAJG5J", "US4558302", "DE89370400440532013000"),
+        *("123e4567-e89b-12d3-a456-426614174000", "00000000-0000-0000-0000-000000000000"),
+        *("2001:0db8:85a3:0000:0000:8a2e:0370:7334", "2001:db8::8a2e:370", "fe80::1%eth0", "::1"),
+        *("2001:db8::/32", "bf:84:ae:89:bc:86", "00-1A-2B-3C-4D-5E"),
+        *("AB12-CD34-EF56", "AB12-CD34", "VK7JG-NPHTM-C97JM-9MPGT-3V66T", "LW0A-ZSGC-CJWQ"),
+        *("dGhlIHNhbXBsZSBub25jZQ7a9Xw==", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0"),
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "Das ist {}.", "({})", "„{}“, ja", "so: {}!", "a {}\nb"])
+def test_code_is_found_without_surrounding_text(code: str, around: str) -> None:
+    assert found(around.replace("{}", code, 1)) == [code]
+
+
+@given(
+    st.text("0123456789abcdef", min_size=16, max_size=80)
+    | st.text(ascii_uppercase + digits, min_size=12, max_size=30),
+    st.sampled_from(["{}", "Der Wert {} ist alt.", "ja ({})"]),
+)
+def test_long_word_that_mixes_digits_and_letters_is_a_code(word: str, around: str) -> None:
+    changes = sum(a.isdecimal() != b.isdecimal() for a, b in pairwise(word))
+    assume(changes > 1 and sum(map(str.isdecimal, word)) > 1)
+    assert found(around.replace("{}", word)) == [word]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("COVID-19", "H2O", "A380", "20-jährig", "Multi30k", "WM2014", "EURO2024", "B12-Mangel"),
+        *("90er", "12.05.2026", "14:30", "12:30:45", "2019-2020", "12-MAR-2024", "30km/h"),
+        *("1st", "COVID-19-Infektionsschutzgesetz", "Sommersemester2024/Wintersemester"),
+        *("Links-Rechts-Links-Rechts-2x", "SAISON-2019-2020", "Boeing-747-400", "WINDOWS95"),
+        *("50000000EUR", "500000CAD", "1.000.000EUR", "Deadbeef", "2024-05-12T10:30:00Z"),
+        *("std::vector", "100000000", "F-16", "SARS-CoV-2", "VERKEHRSBETRIEBE", "Effaced"),
+        *("Donaudampfschifffahrtsgesellschaft", "e3b0c44298fc.png", "4:3", "A1B2"),
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "Das ist {}.", "({})", "so: {}!"])
+def test_word_date_or_amount_is_not_a_code(text: str, around: str) -> None:
+    assert found(around.replace("{}", text)) == []
+
+
+def test_placeholder_beside_a_word_like_a_code_is_found() -> None:
+    assert found("COVID-19/COVID-19/COVID-19=%s") == ["%s"]
+    assert found("ABC-123-DEF{name}") == ["{name}"]
+
+
 def test_adjacent_placeholders_are_found_separately() -> None:
     assert found("%s%s {a}{b} %1$s/%2$s") == ["%s", "%s", "{a}", "{b}", "%1$s", "%2$s"]
     assert found("%dGB von 10 %s") == ["%d", "%s"]
@@ -73,7 +127,7 @@ def test_spans_are_ordered_and_do_not_overlap(text) -> None:
 
 @given(
     st.text(
-        st.sampled_from("aWw1%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
+        st.sampled_from("aWwAF1%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
         | st.characters()
     )
 )
@@ -83,7 +137,11 @@ def test_spans_do_not_depend_on_a_placeholder_in_a_later_line(text) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www.", "/a", "./", "C:\\"]
+    "unit",
+    [
+        *("{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www.", "/a", "./", "C:\\"),
+        *("a1", "A1", "1", "A", "A1B-", "ABCD-", "1a:", "1a-", "::", "a1/", "1A/b.", "a1 ", "A1_"),
+    ],
 )
 def test_search_is_linear_for_repeated_units(unit) -> None:
     find(unit * (100_000 // len(unit)))
