@@ -3,7 +3,8 @@
 Elements are placed from the whole sentence inwards. Among the children of an element, each target
 word belongs to the child that most of its attention to the element's words goes to. Each child gets
 one range of target words inside its parent's range and outside its siblings' ranges: the range with
-the most of its own words and the fewest of its siblings'. Elements and points without words are
+the most of its own words and the fewest of its siblings'. A child that gets no word this way gets
+the word with the most attention to it. Elements that still have none, and points without words, are
 placed between two words, next to the translations of their neighbours.
 """
 
@@ -152,6 +153,7 @@ class Placement:
             return
         labels, shares = self._labels(parent, children)
         ranges = Ranges(labels, list(map(is_punctuation, self._target_marks[low:high])))
+        wordless: list[tuple[int, Element]] = []
         for number, child in sorted(
             enumerate(children, start=1),
             key=lambda numbered: (numbered[1].pinned is None, -ranges.count(numbered[0])),
@@ -159,12 +161,59 @@ class Placement:
             start, end = 0, 0
             if ranges.count(number):
                 start, end = ranges.best(number, shares[number], child.pinned)
-            elif child.is_link:
-                start, end = ranges.likeliest(shares[number])
             if start < end:
-                start, end = self._neat(child, low + start, low + end, low, ranges.free)
-                child.place = (start, end)
-                ranges.take(start - low, end - low)
+                self._settle(child, start, end, low, ranges)
+            else:
+                wordless.append((number, child))
+        if wordless:
+            peaks = self._weights_TS[slice(*parent.place), slice(*parent.words)].argmax(axis=1)
+            peaks += parent.words[0]
+        wordless.sort(key=lambda numbered: -shares[numbered[0]].max())
+        for number, child in wordless:
+            start, end = self._likeliest(child, shares[number], peaks, ranges)
+            if start < end:
+                self._settle(child, start, end, low, ranges)
+
+    def _settle(self, child: Element, start: int, end: int, low: int, ranges: Ranges) -> None:
+        """Set the place of a child to a range of its parent's words, without edge punctuation."""
+        start, end = self._neat(child, low + start, low + end, low, ranges.free)
+        child.place = (start, end)
+        ranges.take(start - low, end - low)
+
+    def _likeliest(
+        self,
+        child: Element,
+        shares_T: NDArray[np.float32],
+        peaks_T: NDArray[np.intp],
+        ranges: Ranges,
+    ) -> tuple[int, int]:
+        """The range around the word with the most attention to a child that has no words.
+
+        The words beside it belong to the range if they attend most to a word of the child,
+        ``peaks_T``. An empty range if the attention is low, or if the word belongs to a sibling. A
+        link always gets a free word with attention to it. An element that continues beyond the
+        sentence gets none, because it must reach an end of the sentence.
+        """
+        first, last = child.words
+        candidates_T, least = shares_T, _CERTAIN
+        if not all(map(is_punctuation, self._source_marks[first:last])):
+            candidates_T = shares_T * ranges.has_letters_T
+        if child.is_link:
+            least = _TIE
+            candidates_T = np.where(ranges.free, candidates_T, 0.0)
+            if candidates_T.max() <= least:
+                candidates_T = np.where(ranges.free, shares_T, 0.0)
+        elif child.pinned is not None:
+            return 0, 0
+        best = int(candidates_T.argmax())
+        if not ranges.free[best] or candidates_T[best] <= least:
+            return 0, 0
+        start, end = best, best + 1
+        while start > 0 and ranges.free[start - 1] and first <= peaks_T[start - 1] < last:
+            start -= 1
+        while end < len(peaks_T) and ranges.free[end] and first <= peaks_T[end] < last:
+            end += 1
+        return start, end
 
     def _labels(
         self, parent: Element, children: list[Element]
@@ -286,6 +335,7 @@ class Ranges:
 
     def __init__(self, labels: Sequence[int], punctuation: Sequence[bool]) -> None:
         self.free = [True] * len(labels)
+        self.has_letters_T = ~np.array(punctuation, dtype=bool)
         self._own: dict[int, list[int]] = {}
         for t, label in enumerate(labels):
             self._own.setdefault(label, []).append(t)
@@ -332,11 +382,6 @@ class Ranges:
             if total > best:
                 best, best_range = total, (start, after)
         return best_range
-
-    def likeliest(self, shares_T: NDArray[np.float32]) -> tuple[int, int]:
-        """The free word with the most attention to a child; an empty range if it has none."""
-        best = int(np.where(self.free, shares_T, 0.0).argmax())
-        return (best, best + 1) if self.free[best] and shares_T[best] > _TIE else (0, 0)
 
     def _furthest(self, words: Sequence[int], ties: Sequence[float]) -> int:
         """The end of the best range from the first word on."""

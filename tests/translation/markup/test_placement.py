@@ -72,6 +72,63 @@ def test_tags_are_placed_by_alignment(text, target, links, expected) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "target", "weights_TS", "expected"),
+    [
+        # More attention to the element than any other word has, but less than to the rest.
+        (
+            "er läuft <i>schnell</i> heute",
+            "runs fast today",
+            [[0.2, 0.6, 0.2, 0.0], [0.1, 0.3, 0.4, 0.2], [0.0, 0.1, 0.1, 0.8]],
+            "runs <i>fast</i> today",
+        ),
+        # The words beside it follow if they attend most to the element.
+        (
+            "er <b>gibt auf</b> sagt er",
+            "gives up he",
+            [[0.5, 0.2, 0.1, 0.1, 0.1], [0.3, 0.05, 0.35, 0.2, 0.1], [0.5, 0.0, 0.0, 0.0, 0.5]],
+            "gives <b>up</b> he",
+        ),
+        (
+            "er <b>gibt auf</b> sagt er",
+            "gives up he",
+            [[0.3, 0.4, 0.0, 0.2, 0.1], [0.3, 0.05, 0.35, 0.2, 0.1], [0.5, 0.0, 0.0, 0.0, 0.5]],
+            "<b>gives up</b> he",
+        ),
+        # A word of a sibling stays with it.
+        (
+            "wir <b>das</b> <i>Haus</i>",
+            "the house",
+            [[0.3, 0.2, 0.5], [0.3, 0.1, 0.6]],
+            "<b></b><i>the house</i>",
+        ),
+        # The word with more attention to an element is given first.
+        (
+            "wir <b>sehr</b> <i>gern</i> heute",
+            "gladly today",
+            [[0.4, 0.25, 0.35, 0.0], [0.0, 0.0, 0.0, 1.0]],
+            "<b></b><i>gladly</i> today",
+        ),
+        # Punctuation is no translation of a word.
+        (
+            "wir <b>gern</b>, heute",
+            "today ,",
+            [[0.4, 0.1, 0.0, 0.5], [0.4, 0.5, 0.1, 0.0]],
+            "today <b></b>,",
+        ),
+    ],
+)
+def test_element_without_the_majority_of_attention_gets_its_likeliest_word(
+    text: str, target: str, weights_TS: list[list[float]], expected: str
+) -> None:
+    def render(sentence: MarkedSentence) -> str:
+        weights = np.array(weights_TS, dtype=np.float32)
+        return sentence.render(target, Alignment(words(sentence.text), words(target), weights))
+
+    whole = translated(text, HTML, render, lambda plain: [(0, len(plain))])
+    assert whole == expected
+
+
+@pytest.mark.parametrize(
     ("text", "target", "links", "expected"),
     [
         (
