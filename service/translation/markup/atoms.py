@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from service.translation.markup.placeholders import find
+from service.translation.markup.placeholders import divides, find
 from service.translation.markup.tokens import Decoder, Token
 
 Beside = Literal["blank", "text", "point", "edge"]
@@ -50,6 +50,8 @@ class Atom:
     solid: bool = False
     protected: bool = False
     """Whether it takes the place of a word, such as a placeholder."""
+    divides: bool = False
+    """Whether it ends a run, as a leader of dots does."""
     flowing: bool = False
     at: int = 0
     left: Beside = "edge"
@@ -96,7 +98,8 @@ def _text(token: Token, decode: Decoder) -> Iterator[Atom]:
                 held.append(raw[offset:taken] if raw == plain else raw)
                 offset = taken
                 if position + offset >= end:
-                    yield Atom("point", "".join(held), solid=True, protected=True)
+                    point = "".join(held)
+                    yield Atom("point", point, solid=True, protected=True, divides=divides(point))
                     held = []
                     while 0 <= start < position + offset:
                         start, end = next(spans, (-1, -1))

@@ -1,4 +1,4 @@
-"""Finds placeholders, addresses, paths, codes, mentions, hashtags and emoji, for copying.
+"""Finds placeholders, addresses, paths, codes, fillers, mentions, hashtags and emoji, for copying.
 
 Tags are not matched, except the ``<x id="7"/>`` of translation files, which occur in otherwise
 plain texts. Every pattern takes linear time on any text.
@@ -31,6 +31,11 @@ _CODE = rf"""
     | (?<![\w+/.\\@-])(?=[\w+/.-]{{24}})
       (?P<mixed>[a-zA-Z0-9+/_-]++(?:\.[a-zA-Z0-9+/_-]++)*+={{0,2}})(?!\w)  # base64
 """
+_FILLER = r"""
+    (?<!_)_{3,}+(?!\w) | (?<!\w)_{3,}+                                # blank of a form
+    | (?<!\S)\.{6,}+ | \.{4,}+(?=[ ]?\d) | \.{8,}+ | \.(?:[ ]\.){3,}+  # leader
+    | (?<!\S)…{2,}+ | …{4,}+ | ·{3,}+ | ={4,}+ | -{4,}+ | (?<![\w*])\*{4,}+(?![\w-])
+"""
 _SPECIAL = re.compile(
     rf"""
       \{{\{{\{{[^{{}}\n]+\}}\}}\}} | \{{\{{[^{{}}\n]+\}}\}}          # {{{{ name }}}}
@@ -50,6 +55,7 @@ _SPECIAL = re.compile(
     | (?<![\w+.-])(?:mailto:)?[\w+.-]++@(?:[\w-]+\.)+[^\W\d_]{{2,}}
     | (?<![\w@\#&/.+-])[@\#](?=\d*+[^\W\d])\w++(?:[.-]\w++)*+(?:@\w++(?:[.-]\w++)*+)?  # @user, #tag
     | {_CODE}
+    | {_FILLER}
     | [\U0001f1e6-\U0001f1ff]{{2}}                                 # flags
     | {_EMOJI}{_WITH}*+(?:\u200d{_EMOJI}{_WITH}*+)*+
     """,
@@ -57,8 +63,9 @@ _SPECIAL = re.compile(
 )
 _POSSIBLE = re.compile(
     r"""
-    [{%<@\#/\\0-9.\u2600-\u27bf\U0001f000-\U0001faff]
-    (?: (?<![0-9.])
+    [{%<@\#/\\0-9._…·=*\-\u2600-\u27bf\U0001f000-\U0001faff]
+    (?: (?<![0-9._…·=*\-])
+      | (?<=[_·=*\-])[_·=*\-]{2} | (?<=…)… | (?<=\.)(?:\.{3}|[ ]\.[ ]\.)
       | (?<=[wW]{3}\.)
       | (?<=[0-9])
         (?: [a-zA-Z] | (?<=[a-zA-Z].) | (?<=[a-fA-F:][:-].)
@@ -70,6 +77,7 @@ _POSSIBLE = re.compile(
 
 A set of characters comes first, which is what makes searching fast.
 """
+_DIVIDER = re.compile(r"[.…·=*-]+|\.(?: \.)+")
 _RUNS = re.compile("[a-z]+|[A-Z]+|[0-9]+")
 _TRAILING = frozenset(".,;:!?'\u2019*_~…·")
 _SHORTEST_OF_TWO = 4
@@ -104,6 +112,14 @@ def find(text: str) -> list[Span]:
             position = end
         spans.append((start, end))
     return spans
+
+
+def divides(placeholder: str) -> bool:
+    """Whether what ``find`` has found separates two texts, which are not one sentence.
+
+    A leader of dots does. The blank of a form may be a word of its sentence.
+    """
+    return _DIVIDER.fullmatch(placeholder) is not None
 
 
 def _is_grouped(text: str) -> bool:

@@ -43,7 +43,7 @@ class MarkedText:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Text without tags that end a sentence.
+    """Text without tags and placeholders that end a sentence.
 
     ``text`` is the model's input: without tags, placeholders and addresses, and with character
     references resolved.
@@ -117,7 +117,12 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
             end_run()
             outside.append(token.raw)
         else:
-            inside.extend(atoms(token, decode))
+            for atom in atoms(token, decode):
+                if atom.divides:
+                    end_run()
+                    outside.append(atom.raw)
+                else:
+                    inside.append(atom)
     end_run()
     between.append("".join(outside))
     return MarkedText(tuple(runs), tuple(between))

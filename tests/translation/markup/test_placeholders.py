@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.translation.markup.placeholders import find, is_one
+from service.translation.markup.placeholders import divides, find, is_one
 
 
 def found(text: str) -> list[str]:
@@ -107,6 +107,51 @@ def test_word_date_or_amount_is_not_a_code(text: str, around: str) -> None:
     assert found(around.replace("{}", text)) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "filler", "divided"),
+    [
+        *(("Name: ____ Datum", "____", False), ("Name:____", "____", False)),
+        *(("a ___, b", "___", False), ("Inhalt .... 5", "....", True)),
+        *(
+            ("Inhalt ...... a", "......", True),
+            ("Inhalt.......5", ".......", True),
+            ("Inhalt.........", ".........", True),
+        ),
+        *(("Inhalt . . . . 5", ". . . .", True), ("Preis …… 5", "……", True)),
+        *(("Preis…………5", "…………", True), ("Tel. ··· 5", "···", True)),
+        *(("==== Teil ", "====", True), ("Teil ----", "----", True), ("**** a", "****", True)),
+    ],
+)
+def test_blank_of_a_form_or_leader_is_found(text: str, filler: str, divided: bool) -> None:
+    assert found(text) == [filler]
+    assert divides(filler) == divided
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "Na ja...",
+            "Ich weiß nicht.... Doch.",
+            "Hm . . . ja",
+            "Ja……",
+            "a_b",
+            "__init__",
+            "a____b",
+        ),
+        *("a -- b", "a --- b", "***fett***", "f****", "****Hotel", "****-Hotel", "a == b", "2**3"),
+    ],
+)
+def test_punctuation_of_a_sentence_is_not_a_filler(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize("text", ["{name}", "%s", "____", "@anna", "#tag", "a@b.example", "%%"])
+def test_word_of_a_sentence_divides_no_text(text: str) -> None:
+    assert is_one(text)
+    assert not divides(text)
+
+
 def test_placeholder_beside_a_word_like_a_code_is_found() -> None:
     assert found("COVID-19/COVID-19/COVID-19=%s") == ["%s"]
     assert found("ABC-123-DEF{name}") == ["{name}"]
@@ -127,7 +172,7 @@ def test_spans_are_ordered_and_do_not_overlap(text) -> None:
 
 @given(
     st.text(
-        st.sampled_from("aWwAF1%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
+        st.sampled_from("aWwAF1_=*·…%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
         | st.characters()
     )
 )
@@ -141,6 +186,7 @@ def test_spans_do_not_depend_on_a_placeholder_in_a_later_line(text) -> None:
     [
         *("{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www.", "/a", "./", "C:\\"),
         *("a1", "A1", "1", "A", "A1B-", "ABCD-", "1a:", "1a-", "::", "a1/", "1A/b.", "a1 ", "A1_"),
+        *("_", "____a", ".", "....a", " ....a", ". ", "…", "…a", "·", "=", "-", "*", "****a", "*-"),
     ],
 )
 def test_search_is_linear_for_repeated_units(unit) -> None:

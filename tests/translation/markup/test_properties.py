@@ -5,10 +5,11 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service.translation.markup import PLAIN, MarkedSentence, Markup, parse
+from service.translation.markup.placeholders import find
 from tests.support.weaving import raw_runs, woven
 from tests.translation.markup.making import Dice, dice, translated
 
@@ -139,6 +140,7 @@ def test_untranslated_text_is_reproduced_to_the_byte(draw, text, kind) -> None:
 @settings(max_examples=300, deadline=None)
 @given(dice, st.text("ab .,\n\t\u00a0\u3042", min_size=1))
 def test_sentences_of_text_without_marks_are_its_parts(draw, text) -> None:
+    assume(not find(text))
     parsed = parse(text)
     assert "".join([*parsed.between, *(run.text for run in parsed.runs)]) == text
     for run in parsed.runs:

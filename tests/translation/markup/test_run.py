@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.translation.markup import PLAIN, Cut, parse
+from service.translation.markup import PLAIN, Cut, Markup, parse
 from tests.translation.markup.making import HTML, seen, sentences, shouted
 
 
@@ -36,6 +36,27 @@ def test_marks_within_a_sentence_belong_to_it() -> None:
     assert parts.separators == ("", " ", "")
     assert [sentence.marked for sentence in parts.sentences] == [True, False]
     assert parts.sentences[0].raw == "<u><b>Eins</b> und <i>zwei</i></u>."
+
+
+@pytest.mark.parametrize("markup", [PLAIN, HTML])
+@pytest.mark.parametrize(
+    "leader", ["........", " . . . . . ", " ---- ", "====", "\u00b7\u00b7\u00b7\u00b7"]
+)
+def test_texts_on_both_sides_of_a_leader_are_runs(leader: str, markup: Markup) -> None:
+    text = f"Der Anfang{leader}das Ende"
+    assert [run.text.strip() for run in parse(text, markup).runs] == ["Der Anfang", "das Ende"]
+    assert shouted(text, markup) == f"DER ANFANG{leader}DAS ENDE"
+
+
+def test_element_around_a_leader_has_both_tags() -> None:
+    assert shouted("ein <b>Anfang ........ Ende</b> da", HTML) == (
+        "EIN <b>ANFANG ........ ENDE</b> DA"
+    )
+
+
+def test_blank_of_a_form_is_a_placeholder_in_its_sentence() -> None:
+    assert seen("Bitte ____ hier eintragen") == ["Bitte hier eintragen"]
+    assert shouted("Name: ____ Datum: ____") == "NAME: ____ DATUM: ____"
 
 
 def test_an_element_across_sentences_is_shared_between_them() -> None:
