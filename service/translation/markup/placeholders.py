@@ -17,7 +17,7 @@ _WITH = r"[\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
 _HEX = "[0-9a-fA-F]"
 _GROUPS = rf"{_HEX}{{1,4}}(?::{_HEX}{{1,4}})"
 _CODE = rf"""
-    (?<![\w./\\@-])(?:
+    (?<![\w+./\\@-])(?:(?:
       {_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}                    # UUID
     | {_HEX}{{2}}(?:[:-]{_HEX}{{2}}){{5}}                             # MAC address
     | (?:{_GROUPS}{{7}} | (?=[a-fA-F:]*+\d)(?:{_GROUPS}{{0,6}})?::(?:{_GROUPS}{{0,6}})?)
@@ -28,16 +28,18 @@ _CODE = rf"""
       (?=(?:[A-Z]*+[0-9]){{2}})(?=[0-9]*+[A-Z])[A-Z0-9]{{8,}}         # C02XK0AAJG5J, not EURO2024
     | (?P<groups>[A-Z0-9]{{3,8}}(?:-[A-Z0-9]{{3,8}})++)               # AB12-CD34-EF56
     )(?![\w:-]|[./]\w)
-    | (?<![\w+/.\\@-])(?=[\w+/.-]{{24}})
-      (?P<mixed>[a-zA-Z0-9+/_-]++(?:\.[a-zA-Z0-9+/_-]++)*+={{0,2}})(?!\w)  # base64
+    | (?=[\w+/.-]{{24}})  # base64
+      (?P<mixed>[a-zA-Z0-9+/_-]++(?:\.[a-zA-Z0-9+/_-]++)*+={{0,2}})(?!\w)
+    )
 """
 _FILLER = r"""
-    (?<!_)_{3,}+(?!\w) | (?<!\w)_{3,}+                                # blank of a form
-    | (?<!\S)\.{6,}+ | \.{4,}+(?=[ ]?\d) | \.{8,}+ | \.(?:[ ]\.){3,}+  # leader
-    | (?<!\S)…{2,}+ | …{4,}+ | ·{3,}+ | ={4,}+ | -{4,}+ | (?<![\w*])\*{4,}+(?![\w-])
+    _(?<!__)_{2,}+(?!\w) | _(?<!\w_)_{2,}+                            # blank of a form
+    | \.(?<!\S\.)\.{5,}+ | \.{4,}+(?=[ ]?\d) | \.{8,}+ | \.(?:[ ]\.){3,}+  # leader
+    | …(?<!\S…)…++ | …{4,}+ | ·{3,}+ | ={4,}+ | -{4,}+ | \*(?<![\w*]\*)\*{3,}+(?![\w-])
 """
 _SPECIAL = re.compile(
     rf"""
+    (?!(?<=\w)[^\W_])(?:  # None begins inside a word. This saves trying all at each letter.
       \{{\{{\{{[^{{}}\n]+\}}\}}\}} | \{{\{{[^{{}}\n]+\}}\}}          # {{{{ name }}}}
     | \{{%[^{{}}\n]*%\}}                                             # {{% tag %}}
     | [$%#]\{{[^{{}}\n]+\}}                                          # ${{name}}, %{{name}}
@@ -47,6 +49,12 @@ _SPECIAL = re.compile(
     | (?<![%\d])(?<!\d\s)%[-+\#0']*(?:(?:\d+|\*)?\.(?:\d+|\*))?{_PRINTF}
     | (?<!%)%[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?{_PRINTF}(?!\w)    # 10 %s, but not 10 %der
     | (?<!%)%%(?!%)
+    | _(?<!\w_)_[A-Z][A-Z0-9_]*+(?<=__)(?!\w)                        # __NAME__
+    | \*\|[^|*\n]+\|\*                                              # *|NAME|*
+    | \#(?<!\#\#)\#[A-Z][A-Z0-9_]*+\#\#(?!\#)                           # ##NAME##
+    | \\\([^()\s]++\)                                               # \\(name)
+    | \\(?<!\\[nrt]\\)[nrt](?:\\[nrt])*+(?![a-z])
+    | \\(?<=[.,:;!?]\\)[nrt](?:\\[nrt])*+                             # \\n, not \\neu
     | <(?:x|bx|ex|ph)(?:\s[^<>]*)?(?:/>|></(?:x|bx|ex|ph)>)          # <x id="7"/>
     | (?<![\w+.-])(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,20}}://|(?i:www\.)(?=[^\W_]))
       (?P<address>[^\s<>"\u2018\u201a-\u201f«»\u2039\u203a\\^`|\u3000-\u303f\uff00-\uff0f]+)
@@ -58,6 +66,7 @@ _SPECIAL = re.compile(
     | {_FILLER}
     | [\U0001f1e6-\U0001f1ff]{{2}}                                 # flags
     | {_EMOJI}{_WITH}*+(?:\u200d{_EMOJI}{_WITH}*+)*+
+    )
     """,
     re.VERBOSE,
 )
@@ -65,7 +74,7 @@ _POSSIBLE = re.compile(
     r"""
     [{%<@\#/\\0-9._…·=*\-\u2600-\u27bf\U0001f000-\U0001faff]
     (?: (?<![0-9._…·=*\-])
-      | (?<=[_·=*\-])[_·=*\-]{2} | (?<=…)… | (?<=\.)(?:\.{3}|[ ]\.[ ]\.)
+      | (?<=[_·=*\-])[_·=*\-]{2} | (?<=_)_[A-Z] | (?<=\*)\| | (?<=…)… | (?<=\.)(?:\.{3}|[ ]\.[ ]\.)
       | (?<=[wW]{3}\.)
       | (?<=[0-9])
         (?: [a-zA-Z] | (?<=[a-zA-Z].) | (?<=[a-fA-F:][:-].)
@@ -77,7 +86,7 @@ _POSSIBLE = re.compile(
 
 A set of characters comes first, which is what makes searching fast.
 """
-_DIVIDER = re.compile(r"[.…·=*-]+|\.(?: \.)+")
+_DIVIDER = re.compile(r"[.…·=*-]+|\.(?: \.)+|(?:\\[nrt])+")
 _RUNS = re.compile("[a-z]+|[A-Z]+|[0-9]+")
 _TRAILING = frozenset(".,;:!?'\u2019*_~…·")
 _SHORTEST_OF_TWO = 4
@@ -117,7 +126,8 @@ def find(text: str) -> list[Span]:
 def divides(placeholder: str) -> bool:
     """Whether what ``find`` has found separates two texts, which are not one sentence.
 
-    A leader of dots does. The blank of a form may be a word of its sentence.
+    A leader of dots and an escaped line break do. The blank of a form may be a word of its
+    sentence.
     """
     return _DIVIDER.fullmatch(placeholder) is not None
 

@@ -19,7 +19,16 @@ def found(text: str) -> list[str]:
     [
         *("%s", "%d", "%1$s", "%2$d", "%(name)s", "%(count)d", "%.2f", "%5.1f", "%@", "%ld", "%%"),
         *("{name}", "{0}", "{}", "{user.name}", "{price:.2f}", "{{ name }}", "{{{html}}}"),
-        *("${name}", "%{name}", "#{name}", "{% now %}", '<x id="7"/>', '<x id="7"></x>'),
+        *("__NAME__", "__USER_ID2__", "*|FNAME|*", "*|LIST:NAME|*", "##NAME##", "\\(name)"),
+        *(
+            "\\(user.name)",
+            "${name}",
+            "%{name}",
+            "#{name}",
+            "{% now %}",
+            '<x id="7"/>',
+            '<x id="7"></x>',
+        ),
         *("https://a.example", "http://a.example/b_(c)?d=e&f=g#h", "www.a.example/b"),
         *("C:\\Temp\\a.txt", "~/.ssh/id_rsa", "./a", "../a/b", "/etc/ssh"),
         *("ftp://a.example/b.txt", "me@mail.example", "mailto:a.b+c@mail.example"),
@@ -139,6 +148,7 @@ def test_blank_of_a_form_or_leader_is_found(text: str, filler: str, divided: boo
             "__init__",
             "a____b",
         ),
+        *("__fett__", "__Fett__", "## Titel ##", "a * b | c *", "snake__CASE__", "f (x)"),
         *("a -- b", "a --- b", "***fett***", "f****", "****Hotel", "****-Hotel", "a == b", "2**3"),
     ],
 )
@@ -146,7 +156,21 @@ def test_punctuation_of_a_sentence_is_not_a_filler(text: str) -> None:
     assert found(text) == []
 
 
-@pytest.mark.parametrize("text", ["{name}", "%s", "____", "@anna", "#tag", "a@b.example", "%%"])
+@pytest.mark.parametrize(
+    ("text", "escapes"),
+    [
+        *(("eins\\nZwei", ["\\n"]), ("Ja.\\nnein", ["\\n"]), ("ab:\\r\\n\\tB", ["\\r\\n\\t"])),
+        *(("Ende\\n", ["\\n"]), ("Daten\\neu", []), ("\\textit(a)", []), ("\\\\north\\test", [])),
+    ],
+)
+def test_escaped_line_breaks_divide_texts(text: str, escapes: list[str]) -> None:
+    assert found(text) == escapes
+    assert all(map(divides, escapes))
+
+
+@pytest.mark.parametrize(
+    "text", ["{name}", "%s", "__NAME__", "____", "@anna", "#tag", "a@b.example", "%%"]
+)
 def test_word_of_a_sentence_divides_no_text(text: str) -> None:
     assert is_one(text)
     assert not divides(text)
@@ -172,7 +196,7 @@ def test_spans_are_ordered_and_do_not_overlap(text) -> None:
 
 @given(
     st.text(
-        st.sampled_from("aWwAF1_=*·…%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
+        st.sampled_from("aWwnAF1_=*|·…%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
         | st.characters()
     )
 )
@@ -186,6 +210,7 @@ def test_spans_do_not_depend_on_a_placeholder_in_a_later_line(text) -> None:
     [
         *("{", "{a", "%", "%(", "%(a", "a@", "a@b.", "a.", "http://", "www.", "/a", "./", "C:\\"),
         *("a1", "A1", "1", "A", "A1B-", "ABCD-", "1a:", "1a-", "::", "a1/", "1A/b.", "a1 ", "A1_"),
+        *("\\n", "\\na", "\\(", "\\(a", "*|", "*|a", "__A", "##A", "__", "##"),
         *("_", "____a", ".", "....a", " ....a", ". ", "…", "…a", "·", "=", "-", "*", "****a", "*-"),
     ],
 )
