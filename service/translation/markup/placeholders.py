@@ -34,8 +34,14 @@ _CODE = rf"""
 """
 _FILLER = r"""
     _(?<!__)_{2,}+(?!\w) | _(?<!\w_)_{2,}+                            # blank of a form
-    | \.(?<!\S\.)\.{5,}+ | \.{4,}+(?=[ ]?\d) | \.{8,}+ | \.(?:[ ]\.){3,}+  # leader
-    | …(?<!\S…)…++ | …{4,}+ | ·{3,}+ | ={4,}+ | -{4,}+ | \*(?<![\w*]\*)\*{3,}+(?![\w-])
+    | \.(?<!\S\.)(?:\.{5,}+ | \.{3,}+(?=[ ]\d)) | \.{4,}+(?=\d) | \.{8,}+ | \.(?:[ ]\.){3,}+
+    | …(?<!\S…)…++ | …{4,}+ | ·{3,}+ | ={4,}+ | -(?<!--)-{3,}+(?!\w) | -(?<![\w-]-)-{3,}+
+    | \*(?<![\w*]\*)\*{3,}+(?![\w-])
+"""
+_SIGN = r"""
+    \|++ | [©®™℠]
+    | ~(?<![\w~]~)~*+ | ~(?<!~~)~*+(?!\w)                             # not a~b
+    | (?P<ticks>`++)
 """
 _SPECIAL = re.compile(
     rf"""
@@ -62,8 +68,9 @@ _SPECIAL = re.compile(
       [^\s<>"\u2018\u201a-\u201f«»\u2039\u203a]++)                   # C:\a.txt, ~/a, ./a, /a/b
     | (?<![\w+.-])(?:mailto:)?[\w+.-]++@(?:[\w-]+\.)+[^\W\d_]{{2,}}
     | (?<![\w@\#&/.+-])[@\#](?=\d*+[^\W\d])\w++(?:[.-]\w++)*+(?:@\w++(?:[.-]\w++)*+)?  # @user, #tag
-    | {_CODE}
     | {_FILLER}
+    | {_CODE}
+    | {_SIGN}
     | [\U0001f1e6-\U0001f1ff]{{2}}                                 # flags
     | {_EMOJI}{_WITH}*+(?:\u200d{_EMOJI}{_WITH}*+)*+
     )
@@ -72,9 +79,9 @@ _SPECIAL = re.compile(
 )
 _POSSIBLE = re.compile(
     r"""
-    [{%<@\#/\\0-9._…·=*\-\u2600-\u27bf\U0001f000-\U0001faff]
+    [{%<@\#/\\|~`©®™℠0-9._…·=*\-\u2600-\u27bf\U0001f000-\U0001faff]
     (?: (?<![0-9._…·=*\-])
-      | (?<=[_·=*\-])[_·=*\-]{2} | (?<=_)_[A-Z] | (?<=\*)\| | (?<=…)… | (?<=\.)(?:\.{3}|[ ]\.[ ]\.)
+      | (?<=[_·=*\-])[_·=*\-]{2} | (?<=_)_[A-Z] | (?<=…)… | (?<=\.)(?:\.{3}|[ ]\.[ ]\.)
       | (?<=[wW]{3}\.)
       | (?<=[0-9])
         (?: [a-zA-Z] | (?<=[a-zA-Z].) | (?<=[a-fA-F:][:-].)
@@ -86,7 +93,9 @@ _POSSIBLE = re.compile(
 
 A set of characters comes first, which is what makes searching fast.
 """
-_DIVIDER = re.compile(r"[.…·=*-]+|\.(?: \.)+|(?:\\[nrt])+")
+_DIVIDER = re.compile(r"[.…·=*|-]+|\.(?: \.)+|(?:\\[nrt])+")
+_QUOTED_CODE = re.compile(r"(?<!\w)(`++)(?! )[^`\n]++(`++)(?!\w)")
+"""Backticks that only open a quotation, as in `this', and those inside words are no marks."""
 _RUNS = re.compile("[a-z]+|[A-Z]+|[0-9]+")
 _TRAILING = frozenset(".,;:!?'\u2019*_~…·")
 _SHORTEST_OF_TWO = 4
@@ -104,21 +113,26 @@ def find(text: str) -> list[Span]:
     spans: list[Span] = []
     if not _POSSIBLE.search(text):
         return spans
-    position = 0
+    position, end_of_code = 0, -1
     while found := _SPECIAL.search(text, position):
         start, end = found.span()
         position = end
-        group = found.lastgroup
-        if group == "groups" or group == "mixed":
-            if not (_is_grouped if group == "groups" else _is_mixed)(found[group]):
-                # Other placeholders may begin inside. A code may not: letters stand before it.
-                position = start + 1
-                continue
-        elif group is not None:
-            end = _without_trailing(text, found.start(group), end)
-            if end == found.start(group):
-                continue
-            position = end
+        match found.lastgroup:
+            case "address" | "path" as group:
+                end = _without_trailing(text, found.start(group), end)
+                if end == found.start(group):
+                    continue
+                position = end
+            case "groups" | "mixed" as group:
+                if not (_is_grouped if group == "groups" else _is_mixed)(found[group]):
+                    # Other placeholders may begin inside. A code may not: letters are before it.
+                    position = start + 1
+                    continue
+            case "ticks" if end != end_of_code:
+                code = _QUOTED_CODE.match(text, start)
+                if code is None or code[1] != code[2]:
+                    continue
+                end_of_code = code.end()
         spans.append((start, end))
     return spans
 
@@ -126,8 +140,8 @@ def find(text: str) -> list[Span]:
 def divides(placeholder: str) -> bool:
     """Whether what ``find`` has found separates two texts, which are not one sentence.
 
-    A leader of dots and an escaped line break do. The blank of a form may be a word of its
-    sentence.
+    A leader of dots, a vertical bar and an escaped line break do. The blank of a form may be a
+    word of its sentence.
     """
     return _DIVIDER.fullmatch(placeholder) is not None
 

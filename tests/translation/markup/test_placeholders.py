@@ -148,8 +148,19 @@ def test_blank_of_a_form_or_leader_is_found(text: str, filler: str, divided: boo
             "__init__",
             "a____b",
         ),
-        *("__fett__", "__Fett__", "## Titel ##", "a * b | c *", "snake__CASE__", "f (x)"),
-        *("a -- b", "a --- b", "***fett***", "f****", "****Hotel", "****-Hotel", "a == b", "2**3"),
+        *("__fett__", "__Fett__", "## Titel ##", "a * b + c *", "snake__CASE__", "f (x)"),
+        *(
+            "n----r",
+            "Gut..... 20 Euro",
+            "a -- b",
+            "a --- b",
+            "***fett***",
+            "f****",
+            "****Hotel",
+            "****-Hotel",
+            "a == b",
+            "2**3",
+        ),
     ],
 )
 def test_punctuation_of_a_sentence_is_not_a_filler(text: str) -> None:
@@ -176,6 +187,49 @@ def test_word_of_a_sentence_divides_no_text(text: str) -> None:
     assert not divides(text)
 
 
+@pytest.mark.parametrize("character", "_.=-*\u00b7\u2026")
+@given(length=st.integers(8, 60))
+def test_long_row_of_a_filler_character_is_found_whole(character: str, length: int) -> None:
+    row = character * length
+    assert found(row) == [row]
+    assert found(f"Name: {row} Datum: {row}") == [row, row]
+
+
+@pytest.mark.parametrize(
+    ("text", "signs", "divided"),
+    [
+        *(("Start | Ende", ["|"], True), ("ja|nein", ["|"], True), ("a || b", ["||"], True)),
+        *(("© 2024", ["©"], False), ("Marke™ ist", ["™"], False), ("A® b", ["®"], False)),
+        *(("~50 Euro", ["~"], False), ("a ~ b", ["~"], False), ("~~alt~~ neu", ["~~"] * 2, False)),
+        *(
+            ("`git a` b", ["`"] * 2, False),
+            ("``a``", ["``"] * 2, False),
+            ("(`a`)", ["`"] * 2, False),
+        ),
+    ],
+)
+def test_sign_that_models_replace_is_found(text: str, signs: list[str], divided: bool) -> None:
+    assert found(text) == signs
+    assert all(divides(sign) == divided for sign in signs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wie geht`s?",
+        "Er sagte `ja'.",
+        "the women` s hand",
+        "`` ` a`b` ",
+        "a~b",
+        "{{ a | upper }}",
+        "*|A|*",
+        "%{a|b}",
+    ],
+)
+def test_sign_inside_a_word_or_placeholder_is_not_found(text: str) -> None:
+    assert all(span not in ("`", "~", "|") for span in found(text))
+
+
 def test_placeholder_beside_a_word_like_a_code_is_found() -> None:
     assert found("COVID-19/COVID-19/COVID-19=%s") == ["%s"]
     assert found("ABC-123-DEF{name}") == ["{name}"]
@@ -196,7 +250,7 @@ def test_spans_are_ordered_and_do_not_overlap(text) -> None:
 
 @given(
     st.text(
-        st.sampled_from("aWwnAF1_=*|·…%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
+        st.sampled_from("aWwnAF1_=*|`~©·…%s{}()$#@.:/\\\\~<>x= \U0001f1e9\U0001f600\u2600\u27bf-\n")
         | st.characters()
     )
 )

@@ -40,7 +40,7 @@ def test_marks_within_a_sentence_belong_to_it() -> None:
 
 @pytest.mark.parametrize("markup", [PLAIN, HTML])
 @pytest.mark.parametrize(
-    "leader", ["........", " . . . . . ", " ---- ", "====", "\u00b7\u00b7\u00b7\u00b7"]
+    "leader", ["........", " . . . . . ", " ---- ", "====", " | ", "|", "\u00b7\u00b7\u00b7\u00b7"]
 )
 def test_texts_on_both_sides_of_a_leader_are_runs(leader: str, markup: Markup) -> None:
     text = f"Der Anfang{leader}das Ende"
