@@ -141,9 +141,8 @@ def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[Marke
 
 def require_unicode(texts: Sequence[str], prefix: str = "") -> None:
     """Raises ``InvalidText`` for a text or a prefix with a lone surrogate."""
-    names = (*(f"text {number}" for number in range(1, len(texts) + 1)), "prefix")
-    for name, text in zip(names, (*texts, prefix), strict=True):
+    for number, text in enumerate((*texts, prefix), start=1):
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InvalidText(name) from error
+            raise InvalidText(f"text {number}" if number <= len(texts) else "prefix") from error
