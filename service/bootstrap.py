@@ -16,20 +16,28 @@ from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
+from starlette.requests import HTTPConnection
 
 import service
 from service.api import alternatives, attention, operations
-from service.api.access import Access
-from service.api.app import around_answers, create_root_app
-from service.api.deepl.app import create_deepl_app, create_deepl_v3_app
+from service.api.access import Access, AccessPolicy, Caller, Callers
+from service.api.app import create_root_app
+from service.api.bounds import RequestLimits
+from service.api.deepl import translate as deepl
+from service.api.deepl.app import create_deepl_app, create_deepl_v3_app, deepl_app
 from service.api.draining import Drain
+from service.api.errors import KeyInvalid
 from service.api.libretranslate.router import Frontend
 from service.api.libretranslate.router import create_router as create_libretranslate_router
+from service.api.libretranslate.translate import create_translate_router
 from service.api.metering import MeteredTranslator, RequestMeter
-from service.api.short_path import ShortPath
+from service.api.openapi import add_document
+from service.api.pages import add_pages
+from service.api.readings import MOST_BYTES, Readings
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
+from service.engine.types import Origin
 from service.figures.painter import Painter
 from service.loading.devices import watch_devices
 from service.loading.discovery import discover, only, pairs_of
@@ -48,16 +56,18 @@ from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
 from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
+from service.translation.decoder import Decoder
 from service.translation.detection import LinguaDetector
 from service.translation.errors import NotReady
 from service.translation.inspection import Inspector
 from service.translation.loaded_model import LoadedModel
+from service.translation.local_translator import LocalTranslator
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
-from service.translation.types import LanguagePair
+from service.translation.types import LanguagePair, Translation
 from service.workers.decode_server import DecodeServer
-from service.workers.front import SHORT_FORMS, limits_of, policy_of, readings_of
+from service.workers.owner_link import OpenModel, OwnerLink, open_tokenizers, socket_beside
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +84,7 @@ class Service:
 
     app: FastAPI
     repository: ModelRepository
-    translator: Translator
+    translator: LocalTranslator
     metrics: Metrics
     drain: Drain
     reloader: Reloader
@@ -96,19 +106,33 @@ def build(
         partial(discover, settings.bundles), announcing(load_path, metrics.model_loaded)
     )
     reloader = Reloader(repository, metrics, settings.reload_seconds)
-    admission = Admission(settings.max_queue_tokens)
-    translator = Translator(repository, admission, detector)
+    translator = LocalTranslator(repository, Admission(settings.max_queue_tokens), detector)
     state = _State(settings)
     access = Access(policy_of(settings), state.keys, state.usage, RateLimits())
     limits = limits_of(settings)
-    meter = RequestMeter(limits, access.callers, metrics)
+
+    @asynccontextmanager
+    async def open_decoder(
+        caller: Caller, characters: int, origin: Origin
+    ) -> AsyncIterator[Decoder]:
+        async with (
+            access.charge(caller, characters),
+            translator.decoders.opened(origin) as decoder,
+        ):
+            yield decoder
+
     metered = MeteredTranslator(
-        translator,
-        AlternativeFinder(repository, admission, translator),
-        access,
-        meter,
+        translator.stages,
+        AlternativeFinder(repository, translator.stages),
+        RequestMeter(limits, access.callers, metrics),
+        open_decoder,
     )
+    readings = Readings(repository, access.identify, readings_bytes(settings))
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
+
+    async def keep(translations: Sequence[Translation]) -> str:
+        return store.put(translations)
+
     painter = Painter()
     reader = DocumentReader()
     documents = DocumentJobs(
@@ -123,7 +147,8 @@ def build(
             repository,
             access,
             detector,
-            store,
+            readings,
+            keep,
             kept,
             state.suggestions if settings.suggestions else None,
             _frontend(settings),
@@ -134,7 +159,7 @@ def build(
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),
     ]
-    decode_server = DecodeServer(metered, repository, metrics, drain)
+    decode_server = DecodeServer(open_decoder, store, repository, metrics, drain)
     loaded = asyncio.Event()
 
     @asynccontextmanager
@@ -158,16 +183,22 @@ def build(
                 await stack.enter_async_context(decode_server.listening(decode_socket))
             yield
 
+    dialects = {
+        "/v2": create_deepl_app(
+            deepl.create_router(metered, readings, state.glossaries),
+            access,
+            repository,
+            state.glossaries,
+            kept,
+            version=service.__version__,
+        ),
+        "/v3": create_deepl_v3_app(
+            access, repository, state.glossaries, version=service.__version__
+        ),
+    }
     app = create_root_app(
         routers,
-        {
-            "/v2": create_deepl_app(
-                metered, access, repository, state.glossaries, kept, version=service.__version__
-            ),
-            "/v3": create_deepl_v3_app(
-                access, repository, state.glossaries, version=service.__version__
-            ),
-        },
+        dialects,
         metrics,
         drain,
         tracing,
@@ -175,22 +206,63 @@ def build(
         larger_bodies=dict.fromkeys(
             _UPLOADS, max(settings.max_body_bytes, settings.max_document_bytes + _AROUND_A_DOCUMENT)
         ),
-        keys_required=settings.api_keys == "required",
         version=service.__version__,
         lifespan=lifespan,
     )
-    app.add_middleware(
-        ShortPath,
-        forms=SHORT_FORMS,
-        meter=meter,
-        reader=translator.reader,
-        models=repository,
-        translate=metered.translate_prepared,
-        around=around_answers(metrics, drain, tracing),
-        recent=readings_of(settings),
-        refuse_if_full=admission.refuse_if_full,
-    )
+    add_pages(app)
+    add_document(app, dialects, keys_required=settings.api_keys == "required")
     return Service(app, repository, translator, metrics, drain, reloader, decode_server, loaded)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The translation routes of a worker, which run during the lifespan of ``app``."""
+
+    app: FastAPI
+    link: OwnerLink
+
+
+def build_front(
+    settings: Settings, owner: Path, drain: Drain, open_model: OpenModel = open_tokenizers
+) -> Front:
+    """The translation routes with the decoder of the owner, whose HTTP socket is ``owner``."""
+    detector = LinguaDetector()
+    link = OwnerLink(socket_beside(owner), detector.prepare, open_model)
+    state = _State(settings)
+    callers = Callers(policy_of(settings), state.keys)
+
+    async def identify(request: HTTPConnection, key: str | None) -> Caller:
+        try:
+            return await callers.identify(request, key)
+        except KeyInvalid:
+            # Counts against the rate limit of the address, which slows guessing.
+            caller = callers.anonymous(request)
+            async with link.opened(caller, 0, callers.origin(caller, "interactive")):
+                pass
+            raise
+
+    translator = Translator(link, detector)
+    meter = RequestMeter(limits_of(settings), callers, link.metrics)
+    metered = MeteredTranslator(translator, AlternativeFinder(link, translator), meter, link.opened)
+    readings = Readings(link, identify, readings_bytes(settings))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with state.database, link.running():
+            yield
+
+    app = create_root_app(
+        [create_translate_router(metered, readings, link.keep)],
+        {"/v2": deepl_app("v2", deepl.create_router(metered, readings, state.glossaries))},
+        link.metrics,
+        drain,
+        SilentTracing(),
+        max_body_bytes=settings.max_body_bytes,
+        larger_bodies={},
+        version=service.__version__,
+        lifespan=lifespan,
+    )
+    return Front(app, link)
 
 
 @asynccontextmanager
@@ -207,7 +279,7 @@ async def running(
 @asynccontextmanager
 async def local_translator(
     settings: Settings, pair: LanguagePair, load: LoadModel = load_model
-) -> AsyncIterator[Translator]:
+) -> AsyncIterator[LocalTranslator]:
     """A translator for one language pair, without HTTP; raises ``NotReady``."""
     found = discover(settings.bundles)
     if not only(found, pair):
@@ -220,7 +292,7 @@ async def local_translator(
     )
     try:
         await repository.reload()
-        yield Translator(repository, Admission(sys.maxsize), LinguaDetector())
+        yield LocalTranslator(repository, Admission(sys.maxsize), LinguaDetector())
     finally:
         await repository.close()
 
@@ -263,19 +335,45 @@ async def _load(
     return model
 
 
+def limits_of(settings: Settings) -> RequestLimits:
+    """The limits of requests in the settings."""
+    return RequestLimits(
+        texts=settings.max_texts,
+        characters=settings.max_characters,
+        alternatives=settings.max_beam_size - 1,
+        seconds=settings.request_seconds,
+    )
+
+
+def readings_bytes(settings: Settings) -> int:
+    """Bytes of ``Readings``. None are kept where no results are."""
+    return MOST_BYTES if settings.result_megabytes else 0
+
+
+def policy_of(settings: Settings) -> AccessPolicy:
+    """The operator's settings of access."""
+    return AccessPolicy(
+        settings.api_keys,
+        settings.api_key_link,
+        settings.admin_key,
+        settings.requests_per_minute,
+        settings.characters_per_month,
+    )
+
+
 class _State:
     """The stores of persistent state, on one database."""
 
     def __init__(self, settings: Settings) -> None:
-        self._database = Database(settings.state / FILE_NAME)
-        self.keys = KeyStore(self._database)
-        self.usage = UsageLedger(self._database)
-        self.glossaries = GlossaryStore(self._database)
-        self.suggestions = SuggestionStore(self._database)
+        self.database = Database(settings.state / FILE_NAME)
+        self.keys = KeyStore(self.database)
+        self.usage = UsageLedger(self.database)
+        self.glossaries = GlossaryStore(self.database)
+        self.suggestions = SuggestionStore(self.database)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        async with self._database:
+        async with self.database:
             self.usage.start()
             try:
                 yield

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 
 from service.api.errors import AdminRefused, KeyInvalid, KeyMissing
+from service.engine.types import Origin, Priority
 from service.state.keys import ApiKey, KeyStore
 from service.state.rates import RateLimits
 from service.state.usage import Usage, UsageLedger
@@ -85,12 +86,14 @@ class Callers:
             raise KeyInvalid
         return self._holder(known)
 
-    def cache_scope(self, caller: Caller) -> str:
-        """The callers with which this one shares recent results: where keys are required, none.
+    def origin(self, caller: Caller, priority: Priority) -> Origin:
+        """Where the sentences of a caller's request come from.
 
-        A quick answer would show that another caller has translated the same sentence.
+        Where keys are required, callers share no recent results: a quick answer would show that
+        another caller has translated the same sentence.
         """
-        return caller.counted_as if self._policy.keys == "required" else ""
+        scope = caller.counted_as if self._policy.keys == "required" else ""
+        return Origin(priority, caller=caller.counted_as, scope=scope)
 
     def _holder(self, key: ApiKey) -> Caller:
         requests, characters = key.requests_per_minute, key.characters_per_month

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
 
 from service.api.draining import Drain
 from service.api.errors import (
@@ -26,10 +25,8 @@ from service.api.middleware import (
     allowed,
     facts_of,
 )
-from service.api.openapi import add_document
-from service.api.pages import add_pages
 from service.api.responses import Json, error_body_for, refused
-from service.observability.metrics import Metrics, RequestObserver
+from service.observability.metrics import RequestObserver
 from service.observability.tracing import Tracing
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -42,20 +39,18 @@ decoding options of a beam search and every attention map. Errors are always `{"
 def create_root_app(
     routers: Sequence[APIRouter],
     dialects: Mapping[str, FastAPI],
-    metrics: Metrics,
+    metrics: RequestObserver,
     drain: Drain,
     tracing: Tracing,
     *,
     max_body_bytes: int,
     larger_bodies: Mapping[str, int],
-    keys_required: bool,
     version: str,
     lifespan: Lifespan,
 ) -> FastAPI:
     """Build the app; ``dialects`` maps mount paths to apps with their own error bodies.
 
-    ``larger_bodies`` maps paths to limits above ``max_body_bytes``. ``keys_required`` and
-    ``version`` appear in the OpenAPI document.
+    ``larger_bodies`` maps paths to limits above ``max_body_bytes``.
     """
     app = FastAPI(
         title="Dragoman",
@@ -72,8 +67,6 @@ def create_root_app(
         app.router.routes.extend(router.routes)
     for path, dialect in dialects.items():
         app.mount(path, dialect)
-    add_pages(app)
-    add_document(app, dialects, keys_required=keys_required)
     for kind in EXPECTED:
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_plainly)
@@ -85,18 +78,6 @@ def create_root_app(
     app.add_middleware(RequestLog, metrics=metrics, tracing=tracing)
     app.add_middleware(Cors)
     return app
-
-
-def around_answers(
-    metrics: RequestObserver, drain: Drain, tracing: Tracing
-) -> Callable[[ASGIApp], ASGIApp]:
-    """The middleware that every answer passes, for an app that reads no body."""
-
-    def around(app: ASGIApp) -> ASGIApp:
-        watched = RefuseWhileDraining(CancelOnHangUp(app), drain)
-        return Cors(RequestLog(watched, metrics, tracing))
-
-    return around
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

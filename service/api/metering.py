@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
+from typing import Any
 
 from fastapi import Request
 
-from service.api.access import Access, Caller, Callers
+from service.api.access import Caller, Callers
 from service.api.bounds import RequestLimits
 from service.api.errors import BadRequest
 from service.api.middleware import facts_of
+from service.api.readings import Reading
 from service.engine.errors import BeamTooWide
-from service.engine.types import Decoded
+from service.engine.types import Origin, Priority
 from service.observability.metrics import RequestObserver
 from service.translation.alternatives import AlternativeFinder, Alternatives, WordPlace
-from service.translation.loaded_model import LoadedModel
-from service.translation.plain import DecodeRequest, PreparedRequest, finish_plain
+from service.translation.decoder import Decoder
+from service.translation.request_reader import Prepared
+from service.translation.tasks import deadline
 from service.translation.translator import Translator
 from service.translation.types import Part, TranslateRequest, Translation, longest
 
 _TIMEOUT = "x-request-timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a request within the limits may use."""
+
+    origin: Origin
+    characters: tuple[int, ...]
+    """Characters of each text to charge for."""
+    seconds: float
+    """Time limit of the whole request."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.characters)
 
 
 class RequestMeter:
@@ -33,33 +51,25 @@ class RequestMeter:
         self.callers = callers
         self.metrics = metrics
 
-    def checked(
-        self, request: Request, caller: Caller, wanted: TranslateRequest
-    ) -> tuple[TranslateRequest, int]:
-        """The request with its deadline and its caller, and the characters to charge for.
-
-        Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits.
-        """
+    def allowed(
+        self, request: Request, caller: Caller, wanted: TranslateRequest, priority: Priority
+    ) -> Allowed:
+        """What a request may use; raises ``BadRequest`` or ``BeamTooWide`` beyond the limits."""
         self.limits.check(wanted.texts)
         decoding = wanted.decoding
         # Checked here, too, because not every text reaches a model.
         width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
         if width > self.limits.alternatives + 1:
             raise BeamTooWide(width, self.limits.alternatives + 1)
-        complete = replace(
-            wanted,
-            deadline=self._seconds(request),
-            cache_scope=self.callers.cache_scope(caller),
-            caller=caller.counted_as,
-        )
-        return complete, sum(map(wanted.markup.characters, wanted.texts))
+        characters = tuple(map(wanted.markup.characters, wanted.texts))
+        origin = self.callers.origin(caller, priority)
+        return Allowed(origin, characters, self._seconds(request))
 
     def note(
-        self, request: Request, wanted: TranslateRequest, translations: Sequence[Translation]
+        self, request: Request, characters: Sequence[int], translations: Sequence[Translation]
     ) -> None:
-        """Record the translations of a request for metrics, headers and log."""
+        """Record translations, and the characters of their texts, for metrics, headers and log."""
         facts = facts_of(request)
-        characters = list(map(wanted.markup.characters, wanted.texts))
         for count, translation in zip(characters, translations, strict=True):
             if translation.model is not None:
                 facts.model = translation.model
@@ -82,88 +92,87 @@ class RequestMeter:
         return min(seconds, self.limits.seconds)
 
 
+OpenDecoder = Callable[[Caller, int, Origin], AbstractAsyncContextManager[Decoder]]
+"""A decoder on behalf of a caller, who is charged for the characters unless the body raises.
+
+Entering, or the first call of the decoder, raises what ``Access.charge`` raises."""
+
+
 class MeteredTranslator:
-    """Translates parsed requests within the limits and charges their callers."""
+    """Translates requests within the limits and charges their callers."""
 
     def __init__(
         self,
         translator: Translator,
         finder: AlternativeFinder,
-        access: Access,
         meter: RequestMeter,
+        open_decoder: OpenDecoder,
     ) -> None:
         self._translator = translator
         self._finder = finder
-        self._access = access
         self._meter = meter
+        self._open = open_decoder
 
     @property
     def limits(self) -> RequestLimits:
         return self._meter.limits
 
     async def translate(
-        self, request: Request, caller: Caller, wanted: TranslateRequest
+        self, request: Request, caller: Caller, reading: Reading[Any]
     ) -> list[Translation]:
-        """Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits, and what ``Access`` and
-        ``Translator`` raise."""
-        wanted, characters = self._meter.checked(request, caller, wanted)
-        async with self._access.charge(caller, characters):
-            translations = await self._translator.translate(wanted)
-        self._meter.note(request, wanted, translations)
+        """Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits, ``DeadlineExceeded``, and
+        what ``OpenDecoder`` and ``Translator`` raise."""
+        allowed = self._meter.allowed(request, caller, reading.wanted, reading.priority)
+        async with (
+            self._open(caller, allowed.total, allowed.origin) as decoder,
+            deadline(allowed.seconds),
+        ):
+            prepared = await self._prepared(reading, allowed.origin)
+            translations = await self._translator.translate(
+                prepared, decoder, caller=allowed.origin.caller
+            )
+        self._meter.note(request, allowed.characters, translations)
         return translations
 
-    async def translate_prepared(
-        self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Translation]:
-        """Translate a prepared request that is within the limits, and charge for it.
-
-        Raises ``ModelReplaced`` if the model is no longer on offer, and what ``decoded`` and
-        ``finish_plain`` raise.
-        """
-        async with (
-            self._translator.leased(prepared.decode) as model,
-            self.decoded(caller, characters, model, prepared.decode) as decoded,
-        ):
-            return await finish_plain(prepared, decoded)
-
-    @asynccontextmanager
-    async def decoded(
-        self, caller: Caller, characters: int, model: LoadedModel, request: DecodeRequest
-    ) -> AsyncIterator[list[Decoded]]:
-        """The results of a plain request that is within the limits.
-
-        Charges for its characters unless the body raises. Raises what ``Access.charge`` and
-        ``Translator.decode`` raise.
-        """
-        async with self._access.charge(caller, characters):
-            yield await self._translator.decode(model, request)
-
     async def stream(
-        self, request: Request, caller: Caller, wanted: TranslateRequest
+        self, request: Request, caller: Caller, reading: Reading[Any]
     ) -> AsyncGenerator[Part | list[Translation], None]:
         """Like ``translate``, but yields the parts of each text before the translations."""
-        wanted, characters = self._meter.checked(request, caller, wanted)
+        allowed = self._meter.allowed(request, caller, reading.wanted, reading.priority)
         # Closing the stream here ends its work before the charge completes.
         async with (
-            self._access.charge(caller, characters),
-            aclosing(self._translator.stream(wanted)) as parts,
+            self._open(caller, allowed.total, allowed.origin) as decoder,
+            deadline(allowed.seconds),
         ):
-            async for each in parts:
-                if isinstance(each, list):
-                    self._meter.note(request, wanted, each)
-                yield each
+            prepared = await self._prepared(reading, allowed.origin)
+            stream = self._translator.stream(prepared, decoder, allowed.origin.caller)
+            async with aclosing(stream) as parts:
+                async for each in parts:
+                    if isinstance(each, list):
+                        self._meter.note(request, allowed.characters, each)
+                    yield each
 
     async def alternatives(
         self, request: Request, caller: Caller, wanted: TranslateRequest, place: WordPlace
     ) -> Alternatives:
         """Charges for the text. Raises as ``translate``, and what ``AlternativeFinder`` raises."""
-        wanted, characters = self._meter.checked(request, caller, wanted)
+        allowed = self._meter.allowed(request, caller, wanted, "interactive")
         if place.translation is not None:
             self.limits.check([place.translation])
-        async with self._access.charge(caller, characters):
-            found = await self._finder.find(wanted, place)
+        async with (
+            self._open(caller, allowed.total, allowed.origin) as decoder,
+            deadline(allowed.seconds),
+        ):
+            found = await self._finder.find(wanted, place, decoder, allowed.origin.caller)
         facts = facts_of(request)
         facts.model, facts.model_version = found.model, found.version
-        facts.timing, facts.characters, facts.tokens = found.timing, characters, found.tokens
-        self._meter.metrics.characters(found.model, characters)
+        facts.timing, facts.characters, facts.tokens = found.timing, allowed.total, found.tokens
+        self._meter.metrics.characters(found.model, allowed.total)
         return found
+
+    async def _prepared(self, reading: Reading[Any], origin: Origin) -> Prepared:
+        if reading.prepared is not None:
+            return reading.prepared
+        prepared = await self._translator.read(reading.wanted, origin.caller)
+        reading.remember(prepared)
+        return prepared

@@ -60,9 +60,6 @@ An unfinished body holds a connection and memory, so slow senders could occupy a
 values are those of Apache's mod_reqtimeout, lenient enough for a phone.
 """
 
-STARTED = "started"
-"""Name in ``scope["state"]`` of the time at which a request was received, if it is known."""
-
 NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}
 """Of FastAPI, which older versions ignore: ``RequestLog`` traces and counts every request."""
 
@@ -162,7 +159,7 @@ class RequestLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started = scope.setdefault("state", {}).get(STARTED) or time.perf_counter()
+        started = time.perf_counter()
         self.metrics.request_accepted()
         headers = Headers(scope=scope)
         identifier = _identifier(headers)
@@ -181,7 +178,7 @@ class RequestLog:
         span: RequestSpan,
     ) -> None:
         facts = RequestFacts()
-        scope["state"]["facts"] = facts
+        scope.setdefault("state", {})["facts"] = facts
         behind = scope.get("root_path", "")
         status: int | None = None
 

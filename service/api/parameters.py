@@ -28,6 +28,7 @@ from service.percent_encoding import unquoted
 
 M = TypeVar("M", bound=BaseModel)
 
+JSON = "application/json"
 _MOST_FIELDS = 4_000
 _MOST_FIELDS_BESIDE_A_FILE = SUPPRESSED_TEXTS + 100
 """Each suppressed text is a field, and so is each item of the other parameters.
@@ -155,7 +156,7 @@ async def read_fields(request: Request, dialect: Dialect = ROOT, file: str = "")
         sent = collected(pairs, dialect)
         return Fields(queried | sent, as_json=False, dialect=dialect, file=upload)
     body = await request.body()
-    if content_type == "application/json" or content_type.endswith("+json"):
+    if content_type == JSON or content_type.endswith("+json"):
         # Clients declare JSON even on requests without a body.
         if body:
             return Fields(queried | json_object(body), as_json=True, dialect=dialect)

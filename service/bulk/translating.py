@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from service.bulk.reading import BadLine, Block
 from service.bulk.rows import Format, Row
 from service.engine.errors import EngineError, SentenceTooLong
+from service.engine.types import Origin
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import TranslationError
-from service.translation.translator import Translator
+from service.translation.local_translator import LocalTranslator
 from service.translation.types import LanguagePair, TranslateRequest
 
 
@@ -64,7 +65,7 @@ class BlockTranslator:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: LocalTranslator,
         pair: LanguagePair,
         rows: Format,
         decoding: DecodingOverrides,
@@ -77,7 +78,7 @@ class BlockTranslator:
         self._rows = rows
         self._decoding = decoding
         self._skip = skip
-        self._turn = asyncio.Lock() if alone else None
+        self._lock = asyncio.Lock() if alone else None
 
     async def __call__(self, block: Block, report: Report | None = None) -> Done:
         """Translate a block. Failures of a line or a model are in ``Done.failure``, not raised."""
@@ -126,7 +127,9 @@ class BlockTranslator:
         wanted = sorted(_wanted(rows, problems), key=lambda n: -len(rows[n].text))
         request = self._request([rows[n].text for n in wanted])
         deliver = None if report is None else lambda _: report()
-        translations = await self._translator.translate(request, deliver, self._turn)
+        translations = await self._translator.translate(
+            request, deliver, origin=Origin("bulk"), block_lock=self._lock
+        )
         texts = ["" if n in problems else row.text for n, row in enumerate(rows)]
         for n, translation in zip(wanted, translations, strict=True):
             texts[n] = translation.text
@@ -144,7 +147,6 @@ class BlockTranslator:
             self._pair.target,
             self._pair.source,
             decoding=self._decoding,
-            priority="bulk",
         )
 
 

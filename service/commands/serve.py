@@ -15,13 +15,12 @@ from pathlib import Path
 from service.bootstrap import Service, build, configure_logging
 from service.commands.command import CommandFailed, add_bundles, settings_of
 from service.helpers.program import die_with
-from service.server.http_protocol import PatientProtocol, accept_backlog
+from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import leaving_quietly, serve
 from service.settings import Settings
-from service.workers.decode_messages import socket_beside
-from service.workers.owner_protocol import OwnerProtocol
+from service.workers.owner_link import socket_beside
 from service.workers.supervisor import Supervisor
 
 
@@ -54,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         built = build(settings)
         spare_what_stays()
         _announce(address, port)
-        return _serve(settings, built, listener, PatientProtocol)
+        return _serve(settings, built, listener, settings.trusted_proxies)
 
 
 def _announce(address: str, port: int) -> None:
@@ -88,11 +87,12 @@ def _own(settings: Settings, path: Path, parent: int) -> int:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(accept_backlog())
-        return _serve(settings, built, listener, OwnerProtocol)
+        # Workers have read the headers of trusted proxies, and send their own.
+        return _serve(settings, built, listener, trusted_proxies="*")
 
 
 def _serve(
-    settings: Settings, built: Service, listener: socket.socket, protocol: type[asyncio.Protocol]
+    settings: Settings, built: Service, listener: socket.socket, trusted_proxies: str
 ) -> int:
     return serve(
         built.app,
@@ -100,9 +100,7 @@ def _serve(
         listener,
         shutdown_seconds=settings.shutdown_seconds,
         on_hangup=built.reloader.request,
-        # A worker has read the headers of trusted proxies already.
-        trusted_proxies=settings.trusted_proxies if protocol is PatientProtocol else "",
-        protocol=protocol,
+        trusted_proxies=trusted_proxies,
     )
 
 

@@ -180,7 +180,7 @@ class DocumentJobs:
         size = len(order.content)
         if size > self.limits.document_bytes:
             raise DocumentTooLarge(self.limits.document_bytes)
-        self._refuse_if_full(order.caller, size)
+        self._refuse_if_full(order.origin.caller or None, size)
         opened = await self._opened(order)
         # Upper case as DeepL's, which its clients' tests expect.
         identifier = secrets.token_hex(16).upper()
@@ -192,7 +192,7 @@ class DocumentJobs:
             characters=opened.document.characters,
             size=opened.document.size,
             path=self._directory / identifier,
-            caller=order.caller,
+            caller=order.origin.caller or None,
             changed=self._clock(),
         )
         async with AsyncExitStack() as charged:
@@ -206,7 +206,7 @@ class DocumentJobs:
             return job, opened, charged.pop_all()
 
     async def _opened(self, order: DocumentOrder) -> OpenedDocument:
-        waiting = order.caller, len(order.content)
+        waiting = order.origin.caller or None, len(order.content)
         self._unopened.append(waiting)
         try:
             return await self._work.open(order)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 from service.document_jobs.types import EqualLanguages
 from service.documents import DocumentReader, Languages, ReadDocument, translate_document
+from service.engine.types import Origin
 from service.observability.metrics import Metrics
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.errors import Overloaded
+from service.translation.local_translator import LocalTranslator
 from service.translation.markup import Markup
 from service.translation.repository import ModelRepository
-from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Term, TranslateRequest
 
 
@@ -33,10 +34,8 @@ class DocumentOrder:
     terms: tuple[Term, ...] = ()
     model: str | None = None
     decoding: DecodingOverrides = NO_OVERRIDES
-    caller: str | None = field(default=None, repr=False)
-    """Whose share of the document readers is used."""
-    cache_scope: str = ""
-    """See ``TranslateRequest``."""
+    origin: Origin = field(default=Origin("bulk"), repr=False)
+    """Whose share of the document readers and of the batch is used."""
     refuse_equal_languages: bool = False
     """Whether a document in the target language is an error; otherwise it stays as it is."""
 
@@ -52,7 +51,7 @@ class DocumentWork:
     def __init__(
         self,
         reader: DocumentReader,
-        translator: Translator,
+        translator: LocalTranslator,
         repository: ModelRepository,
         metrics: Metrics,
     ) -> None:
@@ -73,11 +72,12 @@ class DocumentWork:
         if order.source is not None:
             pair = self._checked(order.source, order)
             languages = Languages(pair.source, pair.target)
-        document = await self._reader.read(order.filename, order.content, order.caller, languages)
+        caller = order.origin.caller or None
+        document = await self._reader.read(order.filename, order.content, caller, languages)
         source = order.source
         if source is None:
             detected = await asyncio.to_thread(
-                self._translator.reader.detect, document.sample, target, catalogue
+                self._translator.stages.reader.detect, document.sample, target, catalogue
             )
             source = detected.language
         return OpenedDocument(document, self._checked(source, order), order)
@@ -116,13 +116,10 @@ class DocumentWork:
             order.decoding,
             markup,
             terms=order.terms,
-            priority="bulk",
-            cache_scope=order.cache_scope,
-            caller=order.caller or "",
         )
         while True:
             try:
-                translations = await self._translator.translate(request)
+                translations = await self._translator.translate(request, origin=order.origin)
                 break
             except Overloaded as error:
                 # Waiting preserves the batches that are already translated.

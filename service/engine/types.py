@@ -43,6 +43,8 @@ class Origin:
     """Number of the request, whose sentences share its turns in the waiting line."""
     caller: str = ""
     """Whose request it is. The sentences of a caller share its part of the batch."""
+    scope: str = ""
+    """Recent results are shared only between requests of the same scope."""
 
 
 DEFAULT_ORIGIN = Origin()

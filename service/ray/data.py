@@ -55,7 +55,7 @@ from service.server.process import prepare_process, spare_what_stays
 from service.settings import InvalidSetting, Settings
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.errors import TranslationError
-from service.translation.translator import Translator
+from service.translation.local_translator import LocalTranslator
 from service.translation.types import LanguagePair
 
 _UNFIT = 1
@@ -128,7 +128,7 @@ def is_parquet(name: str) -> bool:
     return name.endswith(".parquet")
 
 
-async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -> ShardDone:
+async def _translate_parquet(translator: LocalTranslator, work: Work, shard: Shard) -> ShardDone:
     """Write a shard's row groups with a column of translations; raises ``CorpusError``."""
     translate = BlockTranslator(
         translator, work.pair, Lines(), NO_OVERRIDES, skip=True, alone=False

@@ -21,7 +21,7 @@ from service.bulk.source import BadSource, Source
 from service.bulk.translating import BlockFailed, BlockTranslator
 from service.ray.shards import CorpusError, Shard, bounds, first_line, written
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.translator import Translator
+from service.translation.local_translator import LocalTranslator
 from service.translation.types import LanguagePair
 
 _BLOCK = BlockSize(lines=1024)
@@ -74,7 +74,7 @@ class _ShardRows:
 
 
 async def translate_lines(
-    translator: Translator, pair: LanguagePair, shard: Shard, format_: Format
+    translator: LocalTranslator, pair: LanguagePair, shard: Shard, format_: Format
 ) -> ShardDone:
     """Write the part of a shard; raises ``CorpusError``, ``UnknownColumn`` and ``OSError``."""
     begin, end = bounds(shard)

@@ -55,20 +55,19 @@ def serve(
     shutdown_seconds: float,
     on_hangup: Callable[[], None],
     trusted_proxies: str = "",
-    protocol: type[asyncio.Protocol] = PatientProtocol,
     accepts: int | None = None,
 ) -> int:
     """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
     ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
-    ``trusted_proxies``. Connections speak ``protocol``.
+    ``trusted_proxies``.
     ``accepts`` is the most connections accepted at once, by default all that wait; processes that
     share a listener take fewer, so that each gets its share. Call on the main thread, which
     receives signals.
     """
     config = uvicorn.Config(
         app,
-        http=protocol,
+        http=PatientProtocol,
         backlog=accepts or accept_backlog(),
         # Not whatever loop is installed: those differ in what a closed connection may be sent.
         loop="asyncio",

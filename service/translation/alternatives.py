@@ -12,19 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from service.engine.types import MOST_ALTERNATIVES, Decoded, DecodingOptions, WordPieces
-from service.translation.admission import Admission
 from service.translation.beginning import begun_sentence
+from service.translation.decoder import Decoder
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.errors import InvalidOption
-from service.translation.leg import Standing, decode_sentence, final_text, rendered_text
+from service.translation.errors import InvalidOption, ModelReplaced, NotReady
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import PLAIN, fragment
 from service.translation.preparing import Job, Sentence
-from service.translation.repository import ModelRepository
+from service.translation.request_reader import require_unicode
+from service.translation.sentence_output import forced_passes, rendered_text, sentence_output
 from service.translation.target_sentences import TargetSentence, target_sentences
-from service.translation.tasks import deadline
-from service.translation.text_reader import require_unicode
-from service.translation.translator import Translator
+from service.translation.translator import Offering, Translator, decode_sentence
 from service.translation.types import Detection, LanguagePair, Timing, TranslateRequest
 from service.translation.words import words
 
@@ -72,26 +70,22 @@ class Alternatives:
 
 
 class AlternativeFinder:
-    def __init__(
-        self, repository: ModelRepository, admission: Admission, translator: Translator
-    ) -> None:
-        self._repository = repository
-        self._admission = admission
+    def __init__(self, models: Offering, translator: Translator) -> None:
+        self._models = models
         self._translator = translator
 
-    async def find(self, request: TranslateRequest, place: WordPlace) -> Alternatives:
+    async def find(
+        self, request: TranslateRequest, place: WordPlace, decoder: Decoder, caller: str = ""
+    ) -> Alternatives:
         """The alternatives at a place of the translation of a request's only text.
 
         Raises ``InvalidOption`` for a position where no word begins that a model has written, and
-        for languages without a direct model. Also raises the errors of ``Translator.translate``.
+        for languages without a direct model. Also raises the errors of ``RequestReader.read`` and
+        ``Translator.translate``.
         """
         require_unicode([*request.texts, place.translation or ""], request.prefix)
-        async with deadline(request.deadline):
-            return await self._find(request, place)
-
-    async def _find(self, request: TranslateRequest, place: WordPlace) -> Alternatives:
-        reader = self._translator.reader
-        (read,) = await reader.read(request, self._repository.catalogue)
+        reader, catalogue = self._translator.reader, self._models.catalogue
+        (read,) = await reader.read_texts(request, catalogue, caller)
         if read.pair.source == read.pair.target:
             raise InvalidOption(
                 f"source and target are both {read.pair.source}: nothing is translated"
@@ -100,50 +94,49 @@ class AlternativeFinder:
         if translation is None:
             # The language is given, so that it is not detected again.
             known = replace(request, source=read.pair.source)
-            (translated,) = await self._translator.translate(known)
+            prepared = await self._translator.read(known, caller)
+            (translated,) = await self._translator.translate(prepared, decoder, caller=caller)
             translation = translated.text
-        async with self._repository.lease(read.pair, request.model) as route:
-            if len(route) > 1:
-                raise InvalidOption(
-                    f"alternatives need a model that translates {read.pair} directly"
-                )
-            (directed,) = route
-            self._admission.refuse_if_full(request.caller)
-            job = Job(NO_OVERRIDES, request.splitting, ())
-            (text,) = await reader.prepared([read.marked], directed, job, request.caller)
-            part = await reader.pool.run(
-                [translation],
-                lambda _: _part_at(
-                    place.position,
-                    translation,
-                    target_sentences(translation, text, directed, request.splitting, PLAIN),
-                ),
-                caller=request.caller or None,
-            )
-            beginning = fragment(translation[part.start : place.position].rstrip(), PLAIN)
-            vocabulary = await asyncio.to_thread(directed.model.vocabulary)
-            sentence = begun_sentence(text.sentences[part.source], beginning, directed)
-            options = _options(sentence, place, vocabulary.words)
-            work = len(sentence.source_ids) * options.rows
-            standing = Standing(request.priority, 0, request.cache_scope, request.caller)
-            with self._admission.admitted(work, request.caller):
-                decoded = await decode_sentence(directed, sentence, options, standing)
-            before, after = translation[: part.start], translation[part.end :]
-            found = [
-                Alternative(word, math.exp(score), before + target + after)
-                for word, score, target in await _words(directed, sentence, decoded, request.caller)
-            ]
-            return Alternatives(
-                translation,
+        route = catalogue.route(read.pair, request.model)
+        if len(route) > 1:
+            raise InvalidOption(f"alternatives need a model that translates {read.pair} directly")
+        (directed,) = route
+        job = Job(NO_OVERRIDES, request.splitting, ())
+        (text,) = await reader.prepared([read.marked], directed, job, caller)
+        part = await reader.pool.run(
+            [translation],
+            lambda _: _part_at(
                 place.position,
-                _merged(found)[: place.limit],
-                read.pair,
-                directed.model.name,
-                directed.model.manifest.version,
-                read.detection,
-                len(sentence.source_ids) + len(decoded.hypotheses[0].token_ids),
-                Timing(0.0, decoded.durations.queued, decoded.durations.decoding),
-            )
+                translation,
+                target_sentences(translation, text, directed, request.splitting, PLAIN),
+            ),
+            caller=caller or None,
+        )
+        beginning = fragment(translation[part.start : place.position].rstrip(), PLAIN)
+        vocabulary = await asyncio.to_thread(directed.model.vocabulary)
+        sentence = begun_sentence(text.sentences[part.source], beginning, directed)
+        options = _options(sentence, place, vocabulary.words)
+        work = len(sentence.source_ids) * options.rows
+        try:
+            decoded = await decode_sentence(directed, sentence, decoder, options, work)
+        except ModelReplaced as error:
+            raise NotReady("the model was replaced meanwhile; try again") from error
+        before, after = translation[: part.start], translation[part.end :]
+        found = [
+            Alternative(word, math.exp(score), before + target + after)
+            for word, score, target in await _words(directed, sentence, decoded, decoder)
+        ]
+        return Alternatives(
+            translation,
+            place.position,
+            _merged(found)[: place.limit],
+            read.pair,
+            directed.model.name,
+            directed.model.manifest.version,
+            read.detection,
+            len(sentence.source_ids) + len(decoded.hypotheses[0].token_ids),
+            Timing(0.0, decoded.durations.queued, decoded.durations.decoding),
+        )
 
 
 def _part_at(position: int, translation: str, parts: Sequence[TargetSentence]) -> TargetSentence:
@@ -175,18 +168,19 @@ def _options(sentence: Sentence, place: WordPlace, pieces: WordPieces) -> Decodi
 
 
 async def _words(
-    directed: DirectedModel, sentence: Sentence, decoded: Decoded, caller: str
+    directed: DirectedModel, sentence: Sentence, decoded: Decoded, decoder: Decoder
 ) -> list[tuple[str, float, str]]:
     """The next word of each hypothesis, its log-probability, and the text of the sentence."""
     beginning = sentence.beginning.text
     given = len(directed.model.tokenizers.target.encode(beginning))
     found = []
-    for hypothesis in decoded.hypotheses:
-        output = await final_text(directed, sentence, hypothesis, beginning, caller)
+    passes = await forced_passes(directed, sentence, decoded, decoder)
+    for hypothesis, forced in zip(decoded.hypotheses, passes, strict=True):
+        output = sentence_output(directed, sentence, hypothesis, beginning, forced)
         following = output.text[len(beginning) :]
         # Without a likely word, the search returns the beginning alone.
         if len(hypothesis.token_ids) > given and (spans := words(following)):
-            target = await rendered_text(directed, sentence, hypothesis, output, caller)
+            target = rendered_text(directed, sentence, hypothesis, output, forced)
             found.append((following[slice(*spans[0])], hypothesis.score, target))
     return found
 

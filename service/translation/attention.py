@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.runtime.backend import AttentionMaps
-from service.translation.alignment import Alignment, Side, Span, align_words
+from service.translation import forced_pass
+from service.translation.alignment import Alignment
+from service.translation.decoder import ForcedPass
 from service.translation.errors import InvalidOption
-from service.translation.loaded_model import DirectedModel, Tokenizer
-from service.translation.words import words
+from service.translation.forced_pass import forced_pass_of, have_words, written_ids
+from service.translation.loaded_model import DirectedModel
 
 Kind = Literal["encoder", "decoder", "cross"]
 Numbers = tuple[int, ...]
@@ -69,9 +71,7 @@ class TokenPair:
     @property
     def written(self) -> tuple[int, ...]:
         """The tokens that the decoder reads after ``bos``."""
-        # A target of the network's full length leaves no room for bos in front of it.
-        longest = self.directed.model.attention.longest_target
-        return self.directed.written(self.target_ids)[:longest]
+        return written_ids(self.directed, self.target_ids)
 
     async def read(self) -> AttentionMaps:
         """All maps, from one run of the model; raises the errors of ``AttentionReader.read``."""
@@ -95,7 +95,8 @@ async def select_maps_and_align(
     layers, heads = _numbers_of(tokens.directed, selection)
     maps = await tokens.read()
     selected = _selected(tokens, selection.kind, layers, heads, maps)
-    return selected, _aligned(tokens, maps, source_text, target_text)
+    forced = forced_pass_of(tokens.directed.model, maps)
+    return selected, _aligned(tokens, forced, source_text, target_text)
 
 
 def _numbers_of(directed: DirectedModel, selection: MapSelection) -> tuple[Chosen, Chosen]:
@@ -148,57 +149,19 @@ def choose(what: str, choice: str, count: int) -> Chosen:
 
 
 async def align(tokens: TokenPair, source_text: str, target_text: str) -> Alignment:
-    """The word alignment of two texts by the model's cross-attention.
-
-    ``tokens`` encode the texts; those of the target may also be ids that decode to
-    ``target_text``. Prefixes belong to no word. Raises the errors of ``AttentionReader.read``.
-    """
-    if not words(source_text) or not words(target_text):
-        return _no_alignment(source_text, target_text)
-    return _aligned(tokens, await tokens.read(), source_text, target_text)
-
-
-def _no_alignment(source_text: str, target_text: str) -> Alignment:
-    source_words, target_words = words(source_text), words(target_text)
-    nothing = np.zeros((len(target_words), len(source_words)), np.float32)
-    return Alignment(source_words, target_words, nothing)
+    """The word alignment of two texts; raises the errors of ``AttentionReader.read``."""
+    forced = None
+    if have_words(source_text, target_text):
+        forced = forced_pass_of(tokens.directed.model, await tokens.read())
+    return _aligned(tokens, forced, source_text, target_text)
 
 
 def _aligned(
-    tokens: TokenPair, maps: AttentionMaps, source_text: str, target_text: str
+    tokens: TokenPair, forced: ForcedPass | None, source_text: str, target_text: str
 ) -> Alignment:
-    directed, model = tokens.directed, tokens.directed.model
-    source_words, target_words = words(source_text), words(target_text)
-    if not source_words or not target_words:
-        return _no_alignment(source_text, target_text)
-    source_spans = directed.source_spans(source_text)
-    if len(source_spans) != directed.text_tokens(tokens.source_ids):
-        raise ValueError("source_ids are not the prefix, the tokens of source_text and eos")
-    first_row = len(directed.direction.target_prefix)
-    first_column = len(directed.direction.source_prefix)
-    target_spans = target_spans_of(model.tokenizers.target, target_text, tokens.target_ids)
-    found = model.manifest.alignment_source
-    cross_TS = maps.cross_LHTS[found.layer].mean(0)[first_row:, first_column:]
-    if not directed.direction.source_eos:
-        # The column of eos, which an alignment ignores.
-        cross_TS = np.pad(cross_TS, ((0, 0), (0, len(source_spans) + 1 - cross_TS.shape[1])))
-    return align_words(
-        cross_TS,
-        Side(source_words, source_spans),
-        Side(target_words, target_spans[: len(tokens.written) - first_row]),
-        shifted=found.shifted,
+    return forced_pass.align(
+        tokens.directed, forced, tokens.source_ids, tokens.target_ids, source_text, target_text
     )
-
-
-def target_spans_of(
-    tokenizer: Tokenizer, target_text: str, target_ids: tuple[int, ...]
-) -> tuple[Span, ...]:
-    """Characters of each token of a text; raises ``ValueError`` for tokens of another text."""
-    if tokenizer.decode(target_ids) == target_text:
-        return tokenizer.decoded_spans(target_ids)
-    if tokenizer.encode(target_text) == target_ids:
-        return tokenizer.spans(target_text)
-    raise ValueError("target_ids are not the tokens of target_text")
 
 
 def _chosen(weights: NDArray[np.float32], chosen: Chosen, axis: int) -> NDArray[np.float32]:

@@ -30,9 +30,9 @@ from service.translation.errors import (
 from service.translation.loaded_model import DirectedModel
 from service.translation.recorded_search import RecordedSearch, record_search
 from service.translation.repository import ModelRepository
+from service.translation.request_reader import require_unicode
 from service.translation.scoring import Score, score
 from service.translation.store import TranslationStore
-from service.translation.text_reader import require_unicode
 from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
 
 

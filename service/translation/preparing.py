@@ -85,6 +85,11 @@ class Sentence:
     def text(self) -> str:
         return self.marked.text
 
+    @property
+    def needs_alignment(self) -> bool:
+        """Whether glossary terms or markup are placed in its translation by word alignment."""
+        return bool(self.marked.marked or self.occurrences)
+
 
 @dataclass(frozen=True, slots=True)
 class Text:

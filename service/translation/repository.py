@@ -105,22 +105,15 @@ class ModelRepository:
         async with self.held([directed.model for directed in route]):
             yield route
 
-    @asynccontextmanager
-    async def lease_version(self, name: str, version: str) -> AsyncIterator[LoadedModel]:
-        """One version of a model, which stays loaded until the lease ends.
+    def leased(self, model: LoadedModel) -> AsyncExitStack:
+        """A lease of a model, which begins at once and ends when the stack is closed.
 
-        Raises ``ModelReplaced`` if it is not on offer.
+        Raises ``ModelReplaced`` for a model that is neither on offer nor leased, which is closed.
         """
-        for model in self.catalogue.models:
-            if (model.name, model.manifest.version) == (name, version):
-                break
-        else:
-            raise ModelReplaced(name)
-        self._take([model])
-        try:
-            yield model
-        finally:
-            await self._give_back([model])
+        offered = self._catalogue.models if self._catalogue is not None else ()
+        if model not in offered and model not in self._retiring:
+            raise ModelReplaced(model.name)
+        return self.held([model])
 
     def held(self, models: Sequence[LoadedModel]) -> AsyncExitStack:
         """A lease of these models, which begins at once and ends when the stack is closed."""

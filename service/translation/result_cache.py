@@ -11,12 +11,17 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from service.engine.types import Decoded, DecodingOptions, Durations, Origin, Priority
 
 Lookup = Literal["hit", "miss", "coalesced"]
 Decode = Callable[[tuple[int, ...], DecodingOptions, Origin], Awaitable[Decoded]]
+SourceSentence = tuple[tuple[int, ...], DecodingOptions]
+"""Source ids, as ``DirectedModel`` describes them, and the options of their search."""
+DeliverDecoded = Callable[[int, Decoded], None]
+"""Callback for a decoded sentence: its number in the call, its result. Called on the event loop."""
 
 _Question = tuple[tuple[int, ...], DecodingOptions, str]
 """Token ids, options, and the scope within which results are shared."""
@@ -48,39 +53,32 @@ class ResultCache:
 
     async def decode(
         self,
-        source_ids: tuple[int, ...],
-        options: DecodingOptions,
-        priority: Priority,
-        request: int = 0,
-        scope: str = "",
-        caller: str = "",
-    ) -> Decoded:
-        """Like ``Engine.decode``; a cached result has durations of 0.
-
-        Results are shared between calls of the same ``scope`` only.
-        """
-        origin = Origin(priority, request, caller)
-        (decoded,) = await self.decode_all([(source_ids, options)], origin, scope)
-        return decoded
-
-    async def decode_all(
-        self,
-        sentences: Sequence[tuple[tuple[int, ...], DecodingOptions]],
+        sentences: Sequence[SourceSentence],
         origin: Origin,
-        scope: str = "",
+        deliver: DeliverDecoded | None = None,
     ) -> list[Decoded]:
-        """Like ``decode``, of all sentences of a request, in order. The first failure cancels all.
+        """Like ``Engine.decode``, of sentences of one request, in order; see ``Decoder.decode``.
 
-        Needs one task for each sentence that no other call is waiting for, and none for others.
+        A cached result has durations of 0. Needs one task for each sentence that no other call is
+        waiting for, and none for others.
         """
-        questions = [(source_ids, options, scope) for source_ids, options in sentences]
+        questions = [(source_ids, options, origin.scope) for source_ids, options in sentences]
         results = [self._known(question) for question in questions]
         joined = {
             number: self._join(questions[number], origin)
             for number, known in enumerate(results)
             if known is None
         }
+        delivering: dict[int, Callable[[asyncio.Task[Decoded]], None]] = {}
+        if deliver is not None:
+            for number, running in joined.items():
+                delivering[number] = partial(_deliver, deliver, number)
+                running.task.add_done_callback(delivering[number])
         try:
+            if deliver is not None:
+                for number, known in enumerate(results):
+                    if known is not None:
+                        deliver(number, known)
             if joined:
                 await asyncio.wait(
                     [running.task for running in joined.values()],
@@ -95,6 +93,8 @@ class ResultCache:
             return [decoded for decoded in results if decoded is not None]
         finally:
             for number in joined:
+                if number in delivering:
+                    joined[number].task.remove_done_callback(delivering[number])
                 self._leave(questions[number], origin.priority, joined[number])
             joined.clear()
 
@@ -150,6 +150,11 @@ class ResultCache:
         while self._bytes > self._max_bytes:
             oldest, forgotten = self._kept.popitem(last=False)
             self._bytes -= _size(oldest, forgotten)
+
+
+def _deliver(deliver: DeliverDecoded, number: int, task: asyncio.Task[Decoded]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        deliver(number, task.result())
 
 
 async def _run(decode: Decode, question: _Question, origin: Origin) -> Decoded:

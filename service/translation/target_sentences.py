@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.translation.full_stops import ends_sentence
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import NO_FRAGMENT, Fragment, Markup, fragment, parse
-from service.translation.output_text import ends_sentence
 from service.translation.preparing import Text, copies_verbatim, lines_of
 from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.verbatim import is_verbatim

@@ -1,106 +1,106 @@
-"""Translates requests: detects languages, leases models, checks capacity, decodes, streams.
+"""Translates requests in three stages: read, decode, write.
 
-A request's sentences are admitted all together or not at all. They are decoded concurrently with
-those of other requests; batch composition does not change a translation. Without a direct model,
-two models translate through a pivot: the second reads the first one's output, markup included.
+``RequestReader`` makes token ids of a request, a ``Decoder`` searches, and
+``service.translation.sentence_output`` makes text of the results. All sentences of a language pair
+are decoded in one call, together with those of other requests; batch composition does not change a
+translation. Without a direct model, two models translate through a pivot: the second reads the
+first one's output, markup included, and is decoded in a second call.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Protocol
 
 from service.engine.errors import SentenceTooLong
-from service.engine.types import Decoded, Origin
-from service.translation.admission import Admission
-from service.translation.catalogue import Route
+from service.engine.types import Decoded, DecodingOptions
+from service.translation.catalogue import Catalogue
 from service.translation.confidence import Confidence
-from service.translation.errors import (
-    InvalidOption,
-)
-from service.translation.leg import DeliverSentence, Standing, Turn, run_leg
-from service.translation.loaded_model import LoadedModel
+from service.translation.decoder import Decoder
+from service.translation.errors import ModelReplaced, NotReady
+from service.translation.forced_pass import sentence_confidence, written_ids
+from service.translation.loaded_model import DirectedModel
 from service.translation.ordered_parts import OrderedParts
-from service.translation.plain import DecodeRequest
-from service.translation.preparing import Job, Text, work_of
-from service.translation.repository import ModelRepository
-from service.translation.scoring import confidences
-from service.translation.tasks import deadline, results_of
-from service.translation.text_reader import Detector, ReadText, TextReader, require_unicode
-from service.translation.types import (
-    LanguagePair,
-    Leg,
-    Part,
-    TranslateRequest,
-    Translation,
-)
+from service.translation.preparing import Job, Sentence, Text
+from service.translation.request_reader import Detector, PairTexts, Prepared, RequestReader
+from service.translation.sentence_output import chosen, forced_passes, translated_sentence
+from service.translation.tasks import results_of, together
+from service.translation.token_alternatives import decode_alternatives
+from service.translation.types import Leg, Part, TranslatedSentence, TranslateRequest, Translation
+
+_MOST_ATTEMPTS = 3
+"""Readings of a request, at most, whose models are replaced before it is decoded."""
+
+
+class Offering(Protocol):
+    """The models on offer, such as a ``ModelRepository``."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Raises ``NotReady`` if there is no model."""
+        ...
 
 
 class Translator:
-    def __init__(
-        self, repository: ModelRepository, admission: Admission, detector: Detector
-    ) -> None:
-        self._repository = repository
-        self._admission = admission
-        self.reader = TextReader(detector)
-        self._numbers = itertools.count(1)
+    """Event loop only."""
 
-    @property
-    def in_flight(self) -> int:
-        """Source tokens accepted and not yet translated, see ``service.translation.admission``."""
-        return self._admission.in_flight
+    def __init__(
+        self,
+        models: Offering,
+        detector: Detector,
+        refuse_if_full: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``refuse_if_full`` is that of ``RequestReader``."""
+        self._models = models
+        self.reader = RequestReader(detector, refuse_if_full)
+
+    async def read(self, request: TranslateRequest, caller: str = "") -> Prepared:
+        """The first stage, with the models on offer; see ``RequestReader.read``."""
+        return await self.reader.read(request, self._models.catalogue, caller)
 
     async def translate(
         self,
-        request: TranslateRequest,
+        prepared: Prepared,
+        decoder: Decoder,
         deliver: Callable[[Part], None] | None = None,
-        turn: Turn | None = None,
+        caller: str = "",
     ) -> list[Translation]:
-        """Translate every text, in order. Cancelling the call frees its resources at once.
+        """Translate every text, in order. Cancelling the call frees its rows at once.
 
-        ``deliver`` is called with each sentence as soon as it and all before it are done. ``turn``
-        is entered after splitting and tokenising, and left after decoding. Raises a
-        ``TranslationError`` or an ``EngineError``.
+        ``deliver`` is called with each sentence as soon as it and all before it are done. A request
+        whose model is replaced before it is decoded is read again. Raises a ``TranslationError`` or
+        an ``EngineError``.
         """
-        require_unicode(request.texts, request.prefix)
-        async with deadline(request.deadline):
-            return await self._translate(request, deliver, turn)
+        delivered = False
 
-    async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
-        """Errors by text number, from 0, of texts with a word too long for the first model."""
-        read = await self.reader.read(request, self._repository.catalogue)
-        found: dict[int, SentenceTooLong] = {}
-        for each in read:
-            async with self._repository.lease(each.pair, request.model) as route:
-                try:
-                    await self.reader.prepared([each.marked], route[0], Job.of(request))
-                except SentenceTooLong as error:
-                    found[each.number] = error
-        return found
+        def note(part: Part) -> None:
+            nonlocal delivered
+            assert deliver is not None
+            delivered = True
+            deliver(part)
 
-    def leased(self, request: DecodeRequest) -> AbstractAsyncContextManager[LoadedModel]:
-        """A lease of a plain request's model; raises ``ModelReplaced`` if it is not on offer."""
-        return self._repository.lease_version(request.model, request.version)
-
-    async def decode(self, model: LoadedModel, request: DecodeRequest) -> list[Decoded]:
-        """Decode the sentences of a plain request, in order. Cancelling the call frees its rows.
-
-        ``model`` is ``leased``. Raises ``Overloaded``, ``TextTooLarge`` and the errors of
-        ``Engine.decode``.
-        """
-        origin = Origin(request.priority, next(self._numbers), request.caller)
-        with self._admission.admitted(request.work, request.caller):
-            return await model.results.decode_all(request.sentences, origin, request.cache_scope)
+        for _ in range(_MOST_ATTEMPTS):
+            try:
+                return await self._decode_and_write(
+                    prepared, decoder, None if deliver is None else note, caller
+                )
+            except ModelReplaced:
+                if delivered:
+                    break
+            prepared = await self.read(prepared.request, caller)
+        raise NotReady("the models are being replaced; try again")
 
     async def stream(
-        self, request: TranslateRequest
+        self, prepared: Prepared, decoder: Decoder, caller: str = ""
     ) -> AsyncGenerator[Part | list[Translation], None]:
         """Yields the parts of every text in order, then all translations. Closing cancels."""
         parts: asyncio.Queue[Part | None] = asyncio.Queue()
-        work = asyncio.create_task(self.translate(request, parts.put_nowait))
+        work = asyncio.create_task(self.translate(prepared, decoder, parts.put_nowait, caller))
         work.add_done_callback(lambda _: parts.put_nowait(None))
         try:
             while (part := await parts.get()) is not None:
@@ -116,93 +116,68 @@ class Translator:
                 with suppress(asyncio.CancelledError):
                     work.exception()
 
-    async def _translate(
+    async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
+        """Errors by text number, from 0, of texts with a word too long for the first model."""
+        catalogue = self._models.catalogue
+        found: dict[int, SentenceTooLong] = {}
+        for each in await self.reader.read_texts(request, catalogue):
+            (first, *_) = catalogue.route(each.pair, request.model)
+            try:
+                await self.reader.prepared([each.marked], first, Job.of(request))
+            except SentenceTooLong as error:
+                found[each.number] = error
+        return found
+
+    async def _decode_and_write(
         self,
-        request: TranslateRequest,
+        prepared: Prepared,
+        decoder: Decoder,
         deliver: Callable[[Part], None] | None,
-        turn: Turn | None,
+        caller: str,
     ) -> list[Translation]:
-        catalogue = self._repository.catalogue
-        if request.model is not None:
-            catalogue.named(request.model)
-        started = time.perf_counter()
-        read = await self.reader.read(request, catalogue)
-        order = OrderedParts(len(read), deliver) if deliver is not None else None
-        by_pair: dict[LanguagePair, list[ReadText]] = {}
-        for each in read:
-            by_pair.setdefault(each.pair, []).append(each)
-        preparing = time.perf_counter() - started
-        standing = Standing(
-            request.priority, next(self._numbers), request.cache_scope, request.caller
+        count = len(prepared.request.texts)
+        order = None if deliver is None else OrderedParts(count, deliver)
+        done = await results_of(
+            [self._group(prepared, group, decoder, order, caller) for group in prepared.groups]
         )
-        async with AsyncExitStack() as leases:
-            routes: list[tuple[list[ReadText], Route]] = []
-            for pair, texts in by_pair.items():
-                route: Route = ()
-                if pair.source != pair.target:
-                    route = await leases.enter_async_context(
-                        self._repository.lease(pair, request.model)
-                    )
-                    self._admission.refuse_if_full(request.caller)
-                routes.append((texts, route))
-            groups = [
-                self._group(texts, route, request, standing, order, preparing, turn)
-                for texts, route in routes
-            ]
-            done = await results_of(groups)
         translations = dict(pair for group in done for pair in group)
-        return [translations[number] for number in range(len(read))]
+        return [translations[number] for number in range(count)]
 
     async def _group(
         self,
-        read: list[ReadText],
-        route: Route,
-        request: TranslateRequest,
-        standing: Standing,
+        prepared: Prepared,
+        group: PairTexts,
+        decoder: Decoder,
         order: OrderedParts | None,
-        reading: float,
-        turn: Turn | None,
+        caller: str,
     ) -> list[tuple[int, Translation]]:
         """Translate the texts of one language pair; without a route they stay unchanged."""
-        if not route and request.prefix:
-            raise InvalidOption(
-                f"prefix needs two languages; source and target are {read[0].pair.source}"
-            )
-        if not route:
-            for each in read:
+        if not group.route:
+            for each in group.read:
                 if order is not None:
                     order.whole(each.number, each.text)
             return [
                 (each.number, Translation(each.pair, (), each.text, each.detection))
-                for each in read
+                for each in group.read
             ]
-        if request.terms and len(route) > 1:
-            raise InvalidOption(f"a glossary needs a model that translates {read[0].pair} directly")
-        if request.terms and request.decoding.return_alternatives:
-            raise InvalidOption("return_alternatives excludes a glossary")
+        request, texts, work = prepared.request, list(group.texts), group.work
         legs: list[list[Leg]] = []
-        sure: list[tuple[Confidence, ...] | None] = [None] * len(read)
-        preparing, marked = reading, [each.marked for each in read]
-        with ExitStack() as held:
-            for number, directed in enumerate(route):
-                last = number == len(route) - 1
+        preparing = prepared.seconds
+        for number, directed in enumerate(group.route):
+            last = number == len(group.route) - 1
+            if number:
                 started = time.perf_counter()
+                marked = await self.reader.parsed(
+                    [leg.hypotheses[0] for leg in legs[-1]], request.markup, caller
+                )
                 job = Job.of(request, last=last)
-                texts = await self.reader.prepared(marked, directed, job, request.caller)
+                texts, work = await self.reader.prepared(marked, directed, job, caller), 0
                 preparing += time.perf_counter() - started
-                if not legs:
-                    work = work_of(texts, route, request)
-                    held.enter_context(self._admission.admitted(work, request.caller))
-                deliver = None
-                if order is not None and last:
-                    deliver = _deliverer(order, read, texts)
-                legs.append(await run_leg(directed, texts, standing, deliver, turn))
-                if not last:
-                    marked = await self.reader.parsed(
-                        [leg.hypotheses[0] for leg in legs[-1]], request.markup, request.caller
-                    )
-            if request.confidence:
-                sure = [await confidences(route[-1], leg, request.caller) for leg in legs[-1]]
+            deliver = _deliverer(order, group, texts) if order is not None and last else None
+            legs.append(await _leg(directed, texts, decoder, work, deliver))
+        sure: list[tuple[Confidence, ...] | None] = [None] * len(texts)
+        if request.confidence:
+            sure = [await _confidences(group.route[-1], leg, decoder) for leg in legs[-1]]
         return [
             (
                 each.number,
@@ -214,14 +189,124 @@ class Translator:
                     confidences=of_sentences,
                 ),
             )
-            for each, of_text, of_sentences in zip(read, zip(*legs, strict=True), sure, strict=True)
+            for each, of_text, of_sentences in zip(
+                group.read, zip(*legs, strict=True), sure, strict=True
+            )
         ]
 
 
-def _deliverer(
-    order: OrderedParts, read: Sequence[ReadText], texts: Sequence[Text]
-) -> DeliverSentence:
+DeliverSentence = Callable[[int, int, str], None]
+"""Callback for a finished sentence: text number, sentence number, translation."""
+
+
+def _deliverer(order: OrderedParts, group: PairTexts, texts: Sequence[Text]) -> DeliverSentence:
     """Callback that passes sentences to ``order`` with their text number in the request."""
-    for each, text in zip(read, texts, strict=True):
+    for each, text in zip(group.read, texts, strict=True):
         order.begin(each.number, text)
-    return lambda text, sentence, target: order.deliver(read[text].number, sentence, target)
+    return lambda text, sentence, target: order.deliver(group.read[text].number, sentence, target)
+
+
+async def _leg(
+    directed: DirectedModel,
+    texts: Sequence[Text],
+    decoder: Decoder,
+    work: int,
+    deliver: DeliverSentence | None,
+) -> list[Leg]:
+    """Decode and write every sentence of the texts. The first failure cancels all."""
+    places = [
+        (text, number, sentence)
+        for text in range(len(texts))
+        for number, sentence in enumerate(texts[text].sentences)
+    ]
+    searched = [place for place in places if not place[2].alternatives]
+    sources = [(sentence.source_ids, sentence.options) for _, _, sentence in searched]
+    written: dict[tuple[int, int], TranslatedSentence] = {}
+
+    async def write(place: tuple[int, int, Sentence], decoded: Decoded) -> None:
+        text, number, sentence = place
+        best = chosen(directed, sentence, sentence.options, decoded)
+        passes = await forced_passes(directed, sentence, best, decoder)
+        done = translated_sentence(directed, sentence, best, sentence.options, passes)
+        written[text, number] = done
+        if deliver is not None:
+            deliver(text, number, done.hypotheses[0])
+
+    if deliver is None and not any(sentence.needs_alignment for _, _, sentence in searched):
+        # Nothing is gained by writing some sentences while others are being decoded.
+        for place, decoded in zip(
+            searched, await decoder.decode(directed.model, sources, work), strict=True
+        ):
+            await write(place, decoded)
+    else:
+        async with together() as group:
+            await decoder.decode(
+                directed.model,
+                sources,
+                work,
+                lambda number, decoded: group.create_task(write(searched[number], decoded)),
+            )
+    for text, number, sentence in places:
+        if sentence.alternatives:
+            done = written[text, number] = await _alternatives(directed, sentence, decoder)
+            if deliver is not None:
+                deliver(text, number, done.hypotheses[0])
+    results = iter([written[text, number] for text, number, _ in places])
+    return [
+        Leg(
+            directed.model.name,
+            directed.model.manifest.version,
+            directed.pair,
+            text.separators,
+            tuple(islice(results, len(text.sentences))),
+            sum(directed.text_tokens(sentence.source_ids) for sentence in text.sentences),
+        )
+        for text in texts
+    ]
+
+
+async def _alternatives(
+    directed: DirectedModel, sentence: Sentence, decoder: Decoder
+) -> TranslatedSentence:
+    """The translations of a sentence that begin with each of its likeliest tokens."""
+    decode = partial(decode_sentence, directed, sentence, decoder)
+    decoded, options = await decode_alternatives(sentence.options, sentence.alternatives, decode)
+    passes = await forced_passes(directed, sentence, decoded, decoder)
+    return translated_sentence(directed, sentence, decoded, options, passes)
+
+
+async def decode_sentence(
+    directed: DirectedModel,
+    sentence: Sentence,
+    decoder: Decoder,
+    options: DecodingOptions,
+    work: int = 0,
+) -> Decoded:
+    """One sentence decoded with these options, without the forced prefix of the direction.
+
+    Raises the errors of ``Decoder.decode``.
+    """
+    (decoded,) = await decoder.decode(directed.model, [(sentence.source_ids, options)], work)
+    return chosen(directed, sentence, options, decoded)
+
+
+async def _confidences(
+    directed: DirectedModel, leg: Leg, decoder: Decoder
+) -> tuple[Confidence, ...]:
+    """The confidence of each sentence of a leg, which ``directed`` has translated without markup.
+
+    Words have their place in the best hypothesis of the whole text. Sentences are read one at a
+    time, so that a long text does not hold up short ones. Raises the errors of
+    ``Decoder.teacher_force``.
+    """
+    found = []
+    first = 0
+    for separator, sentence in zip(leg.separators, leg.sentences, strict=False):
+        first += len(separator)
+        written = written_ids(directed, sentence.target_ids)
+        forced = await decoder.teacher_force(directed.model, sentence.source_ids, written)
+        found.append(
+            await asyncio.to_thread(sentence_confidence, directed, forced, sentence, first)
+        )
+        first += len(sentence.hypotheses[0])
+    return tuple(found)

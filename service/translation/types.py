@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, zip_longest
 from typing import TypeVar
 
-from service.engine.types import DecodingOptions, Durations, FinishReason, Priority
+from service.engine.types import DecodingOptions, Durations, FinishReason
 from service.translation.confidence import Confidence
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.edits import Edit
@@ -71,13 +71,6 @@ class TranslateRequest:
     markup: Markup = PLAIN
     splitting: Splitting = "sentences"
     terms: tuple[Term, ...] = ()
-    priority: Priority = "interactive"
-    cache_scope: str = ""
-    """Recent results are shared only with requests of the same scope."""
-    caller: str = ""
-    """Whose share of the service is used; empty if unknown."""
-    deadline: float | None = None
-    """Time limit of the whole request, in seconds."""
     prefix: str = ""
     """The beginning of the translation of the only text, kept character by character."""
     confidence: bool = False

@@ -1,8 +1,8 @@
 """The owner's end of the connections on which workers have sentences decoded.
 
-Each request is admitted and decoded as one of the owner's own, and charged once the worker has
-finished its texts. The owner keeps the models that it offered to a worker until the worker has
-taken the next offer, so that a reload refuses no request.
+Each request is charged, admitted and decoded as one of the owner's own. The owner keeps the models
+that it offered to a worker until the worker has taken the next offer, so that a reload refuses no
+request.
 """
 
 from __future__ import annotations
@@ -10,31 +10,39 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from service.api.draining import Drain
 from service.api.errors import EXPECTED, ShuttingDown
-from service.api.metering import MeteredTranslator
+from service.api.metering import OpenDecoder
+from service.engine.types import Decoded
 from service.observability.logging import request_id
 from service.observability.metrics import NO_MODEL, RequestObserver
-from service.translation.catalogue import Catalogue
-from service.translation.errors import NotReady
+from service.translation.decoder import Decoder
+from service.translation.errors import ModelReplaced, NotReady
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import ModelRepository
-from service.workers.decode_messages import (
+from service.translation.store import TranslationStore
+from service.workers.messages import (
     Cancel,
+    Close,
     Decode,
     Done,
-    Finished,
+    Force,
+    Forced,
     FromWorker,
+    Kept,
     MessageProtocol,
     Observed,
     Offer,
     OfferedModel,
+    Open,
+    Part,
     Refused,
     Replaced,
+    Reply,
     Result,
     Taken,
 )
@@ -47,16 +55,19 @@ class DecodeServer:
 
     def __init__(
         self,
-        metered: MeteredTranslator,
+        open_decoder: OpenDecoder,
+        store: TranslationStore,
         repository: ModelRepository,
         metrics: RequestObserver,
         drain: Drain,
     ) -> None:
-        self.metered = metered
+        self.open_decoder = open_decoder
+        self.store = store
         self.repository = repository
         self.metrics = metrics
         self.drain = drain
         self.connections: set[_WorkerConnection] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
@@ -74,9 +85,56 @@ class DecodeServer:
             for connection in list(self.connections):
                 connection.close()
 
+    def release(self, leases: AsyncExitStack) -> None:
+        """End leases soon."""
+        task = asyncio.create_task(leases.aclose())
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
     def _offer(self) -> None:
         for connection in self.connections:
             connection.offer()
+
+
+class _Abandoned(Exception):
+    """A worker has closed a request without finishing it."""
+
+
+class _OpenRequest:
+    """A request of a worker between ``Open`` and ``Close``."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.decoder: asyncio.Future[Decoder] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    async def run(self, server: DecodeServer, opened: Open) -> None:
+        """Charge for the request once it is closed, unless it failed. Outermost: logs bugs."""
+        request_id.set(opened.request_id)
+        failure: BaseException = _Abandoned()
+        try:
+            if server.drain.begun:
+                raise ShuttingDown
+            with server.drain.accepted():
+                async with server.open_decoder(
+                    opened.caller, opened.characters, opened.origin
+                ) as decoder:
+                    self.decoder.set_result(decoder)
+                    await self.closed
+        except (_Abandoned, *EXPECTED) as error:
+            failure = error
+        except asyncio.CancelledError:
+            failure = ShuttingDown(cut=True)
+            if not server.drain.cut:
+                raise
+        except Exception as error:
+            failure = error
+            logger.exception("a request of a worker failed unexpectedly")
+        finally:
+            if not self.decoder.done():
+                self.decoder.set_exception(failure)
+                # Marks the exception as retrieved: a request may have made no call.
+                self.decoder.exception()
 
 
 class _WorkerConnection(MessageProtocol):
@@ -86,15 +144,13 @@ class _WorkerConnection(MessageProtocol):
         super().__init__(FromWorker)
         self._server = server
         self._numbers = itertools.count(1)
-        self._offers: dict[int, tuple[LoadedModel, ...]] = {}
-        """Models of the offers that the worker may use, which have a lease each."""
-        self._leases: dict[int, AsyncExitStack] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._finished: dict[int, asyncio.Future[None]] = {}
-        """Set when the worker has finished a decoded request."""
+        self._offers: dict[int, tuple[tuple[LoadedModel, ...], AsyncExitStack]] = {}
+        """Models of the offers that the worker may use, and the leases of each offer."""
+        self._open: dict[int, _OpenRequest] = {}
+        self._calls: dict[int, asyncio.Task[None]] = {}
         self._running = 0
         """Requests accepted by the worker and not yet finished."""
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -104,7 +160,7 @@ class _WorkerConnection(MessageProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._server.connections.discard(self)
-        for task in self._tasks.values():
+        for task in self._tasks:
             task.cancel()
         for _ in range(self._running):
             self._server.metrics.request_failed("disconnect")
@@ -113,84 +169,104 @@ class _WorkerConnection(MessageProtocol):
 
     def offer(self) -> None:
         """Send the models on offer, if there are any."""
+        repository = self._server.repository
         try:
-            catalogue: Catalogue = self._server.repository.catalogue
+            models = repository.catalogue.models
         except NotReady:
             return
         number = next(self._numbers)
-        self._offers[number] = catalogue.models
-        self._leases[number] = self._server.repository.held(catalogue.models)
+        self._offers[number] = models, repository.held(models)
         found = [
             OfferedModel(model.name, model.manifest.version, str(path))
-            for model, path in self._server.repository.bundles()
+            for model, path in repository.bundles()
         ]
         self.send(Offer(number, tuple(found)))
 
     def message_received(self, message: FromWorker) -> None:
         match message:
-            case Decode():
-                task = asyncio.create_task(self._decode(message))
-                self._tasks[message.number] = task
-                # A task that is cancelled before it begins runs no ``finally``.
-                task.add_done_callback(lambda _: self._tasks.pop(message.number))
-            case Finished(number):
-                if (finished := self._finished.get(number)) is not None and not finished.done():
-                    finished.set_result(None)
+            case Open(request):
+                opened = self._open[request] = _OpenRequest()
+                self._spawn(opened.run(self._server, message))
+            case Decode() | Force():
+                self._calls[message.number] = self._spawn(
+                    self._answer(message, self._open[message.request])
+                )
+                self._calls[message.number].add_done_callback(
+                    lambda _: self._calls.pop(message.number)
+                )
+            case Close(request, finished):
+                closed = self._open.pop(request).closed
+                if not closed.done():
+                    closed.set_result(None) if finished else closed.set_exception(_Abandoned())
+                    closed.exception()
             case Cancel(number):
-                if (decoding := self._tasks.get(number)) is not None:
-                    decoding.cancel()
+                if (call := self._calls.get(number)) is not None:
+                    call.cancel()
             case Observed(name, arguments):
                 self._running += (name == "request_accepted") - (name == "request_finished")
                 getattr(self._server.metrics, name)(*arguments)
             case Taken(number):
                 self._release([earlier for earlier in self._offers if earlier < number])
+            case _:
+                self.send(Kept(message.number, self._server.store.put(message.translations)))
 
-    async def _decode(self, message: Decode) -> None:
-        number, request = message.number, message.request
-        request_id.set(message.request_id)
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _answer(self, call: Decode | Force, opened: _OpenRequest) -> None:
+        reply: Reply
         try:
-            model = self._offered(request.model, request.version)
-            # Before the charge, so that the worker can route the request to another model.
-            if model is None or not model.engine.alive:
-                self.send(Replaced(number))
-            elif self._server.drain.begun:
-                self.send(Refused.of(number, ShuttingDown()))
-            else:
-                # The worker may take another offer meanwhile.
-                async with self._server.repository.held([model]):
-                    with self._server.drain.accepted():
-                        async with self._server.metered.decoded(
-                            message.caller, message.characters, model, request
-                        ) as decoded:
-                            finished = asyncio.get_running_loop().create_future()
-                            self._finished[number] = finished
-                            self.send(Done(number, tuple(map(Result.of, decoded))))
-                            await finished
+            reply = await self._reply(call, await asyncio.shield(opened.decoder))
+        except ModelReplaced:
+            reply = Replaced(call.number)
         except asyncio.CancelledError:
             if not self._server.drain.cut:
                 raise
-            self.send(Refused.of(number, ShuttingDown(cut=True)))
+            reply = Refused.of(call.number, ShuttingDown(cut=True))
         except EXPECTED as error:
-            self.send(Refused.of(number, error))
+            reply = Refused.of(call.number, error)
         # Outermost: the worker answers that the request failed.
         except Exception as error:
-            logger.exception("a request of a worker failed unexpectedly")
-            self.send(Refused.of(number, error))
-        finally:
-            self._finished.pop(number, None)
+            logger.exception("a call of a worker failed unexpectedly")
+            reply = Refused.of(call.number, error)
+        self.send(reply)
 
-    def _offered(self, name: str, version: str) -> LoadedModel | None:
-        """The newest model on offer of this name and version: a reload replaces a dead engine."""
-        for models in reversed(self._offers.values()):
+    async def _reply(self, call: Decode | Force, decoder: Decoder) -> Reply:
+        number = call.number
+        if isinstance(call, Decode) and not call.sentences:
+            return Done(number, ())
+        model = self._offered(call.model, call.version)
+        if isinstance(call, Force):
+            forced = await decoder.teacher_force(model, call.source_ids, call.written)
+            return Forced.of(number, forced)
+
+        def deliver(sentence: int, decoded: Decoded) -> None:
+            self.send(Part(number, sentence, Result.of(decoded)))
+
+        decoded = await decoder.decode(
+            model, call.sentences, call.work, deliver if call.parts else None
+        )
+        return Done(number, tuple(map(Result.of, decoded)))
+
+    def _offered(self, name: str, version: str) -> LoadedModel:
+        """The newest model on offer of this name and version: a reload replaces a dead engine.
+
+        Raises ``ModelReplaced`` if there is none, or if its engine is dead, so that the worker can
+        route the request to another model.
+        """
+        for models, _ in reversed(self._offers.values()):
             for model in models:
                 if (model.name, model.manifest.version) == (name, version):
+                    if not model.engine.alive:
+                        raise ModelReplaced(name)
                     return model
-        return None
+        raise ModelReplaced(name)
 
     def _release(self, numbers: list[int]) -> None:
         """End the leases of offers that the worker does not use."""
         for number in numbers:
-            del self._offers[number]
-            task = asyncio.create_task(self._leases.pop(number).aclose())
-            self._releasing.add(task)
-            task.add_done_callback(self._releasing.discard)
+            _, leases = self._offers.pop(number)
+            self._server.release(leases)

@@ -12,7 +12,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,27 +20,36 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle, Manifest
 from service.api.access import Caller
 from service.engine.errors import EngineStopped
-from service.engine.types import Decoded
+from service.engine.types import Decoded, Origin
 from service.observability.logging import request_id
 from service.observability.metrics import FailureReason, Outcome
 from service.translation.catalogue import Catalogue
+from service.translation.decoder import Decoder, ForcedPass
 from service.translation.errors import ModelReplaced, NotReady
 from service.translation.loaded_model import LoadedModel, Tokenizers
-from service.translation.plain import PreparedRequest, finish_plain
+from service.translation.result_cache import DeliverDecoded, SourceSentence
 from service.translation.types import Translation
-from service.workers.decode_messages import (
+from service.workers.messages import (
+    Call,
     Cancel,
+    Close,
     Decode,
     Done,
-    Finished,
+    Force,
+    Forced,
     FromOwner,
+    Keep,
+    Kept,
     MessageProtocol,
     Observation,
     Observed,
     Offer,
     OfferedModel,
+    Open,
+    Part,
     Refused,
     Replaced,
+    Reply,
     Taken,
 )
 
@@ -48,10 +57,7 @@ logger = logging.getLogger(__name__)
 
 GONE = "the service is restarting, and this request was not answered; repeat it in a moment"
 _PAUSE_SECONDS = 0.1
-"""Between attempts to connect."""
-_STRANGE = "\ue000\uf8ff\U000f0000"
-"""Characters for private use, which no vocabulary has."""
-
+"""Pause between attempts to connect."""
 
 OpenModel = Callable[[OfferedModel], LoadedModel]
 """Opens a model without its network. Blocks; raises ``InvalidBundle``."""
@@ -62,7 +68,12 @@ class _DecodedElsewhere:
     """Stands for the engine of a model, which the owner has."""
 
     alive: bool = True
-    """``False`` once the owner has refused a request for this model, until the next offer."""
+    """``False`` once the owner has refused a call for this model, until the next offer."""
+
+
+def socket_beside(owner: Path) -> Path:
+    """The socket for the messages of workers, beside that of their HTTP requests."""
+    return owner.with_name(f"{owner.name}-decode")
 
 
 class OwnerLink:
@@ -75,8 +86,6 @@ class OwnerLink:
         self._prepare = prepare
         self._connection: _OwnerConnection | None = None
         self._catalogue: Catalogue | None = None
-        self._whole: frozenset[tuple[str, str]] = frozenset()
-        """Names and versions of the models that can write any character."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -86,19 +95,13 @@ class OwnerLink:
         return self._catalogue
 
     @property
+    def ready(self) -> bool:
+        """Whether requests can be read here and decoded by the owner."""
+        return self._catalogue is not None
+
+    @property
     def metrics(self) -> ForwardedMetrics:
         return ForwardedMetrics(self._observe)
-
-    def serves(self, prepared: PreparedRequest) -> bool:
-        """Whether the engine is alive, as far as is known here, and no unknown token can occur.
-
-        To place an unknown token takes the attention of the network.
-        """
-        model = (prepared.decode.model, prepared.decode.version)
-        return prepared.directed.model.engine.alive and (
-            model in self._whole
-            or all(options.disable_unk for _, options in prepared.decode.sentences)
-        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -110,25 +113,39 @@ class OwnerLink:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
 
-    async def translate(
-        self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Translation]:
-        """Have the sentences of a request decoded, and finish it. Cancelling cancels the decoding.
+    @asynccontextmanager
+    async def opened(
+        self, caller: Caller, characters: int, origin: Origin
+    ) -> AsyncIterator[Decoder]:
+        """A decoder on behalf of a caller, see ``service.api.metering.OpenDecoder``.
 
-        Raises ``ModelReplaced``, ``EngineStopped`` if the owner is gone or if the request was
-        prepared again for a model that this process does not serve, and the errors of
-        ``MeteredTranslator.translate_prepared``.
+        Leaving waits for the owner's admission if the decoder was not called.
         """
+        connection = self._connected()
+        request = next(connection.numbers)
+        connection.send(Open(request, caller, characters, origin, request_id.get()))
+        decoder = _RemoteDecoder(connection, request)
+        finished = False
+        try:
+            yield decoder
+            if not decoder.called:
+                number = next(connection.numbers)
+                await connection.call(Decode(number, request, "", "", (), 0, parts=False))
+            finished = True
+        finally:
+            connection.send(Close(request, finished))
+
+    async def keep(self, translations: Sequence[Translation]) -> str:
+        """Have translations kept, without their confidences; returns their id."""
+        connection = self._connected()
+        kept = tuple(replace(each, confidences=None) for each in translations)
+        reply = await connection.call(Keep(next(connection.numbers), 0, kept))
+        return cast(Kept, reply).identifier
+
+    def _connected(self) -> _OwnerConnection:
         if self._connection is None:
             raise EngineStopped(GONE)
-        if not self.serves(prepared):
-            raise EngineStopped("the engine is not running")
-        try:
-            return await self._connection.translate(caller, characters, prepared)
-        except ModelReplaced:
-            # The catalogue routes the request, which is prepared again, to a model that is alive.
-            prepared.directed.model.engine = cast(Any, _DecodedElsewhere(alive=False))
-            raise
+        return self._connection
 
     def _observe(self, message: Observed) -> None:
         # Without an owner there are no metrics, and the next owner begins with none.
@@ -146,7 +163,7 @@ class OwnerLink:
             self._connection = connection
             try:
                 await self._take_offers(connection)
-            # Without it, requests are passed on until the next connection.
+            # Without a catalogue, requests are passed on until the next connection.
             except Exception:
                 logger.exception("the connection to the owner failed unexpectedly")
             finally:
@@ -168,11 +185,55 @@ class OwnerLink:
             directions = [each for model in models for each in model.manifest.directions]
             languages = sorted({code for each in directions for code in (each.source, each.target)})
             await asyncio.to_thread(self._prepare, languages)
-            self._whole = frozenset(
-                (model.name, model.manifest.version) for model in models if _writes_anything(model)
-            )
             self._catalogue = Catalogue(tuple(models))
             connection.send(Taken(offer.number))
+
+
+class _RemoteDecoder:
+    """``Decoder`` of one request."""
+
+    def __init__(self, connection: _OwnerConnection, request: int) -> None:
+        self._connection = connection
+        self._request = request
+        self.called = False
+
+    async def decode(
+        self,
+        model: LoadedModel,
+        sentences: Sequence[SourceSentence],
+        work: int = 0,
+        deliver: DeliverDecoded | None = None,
+    ) -> list[Decoded]:
+        number, version = next(self._connection.numbers), model.manifest.version
+        decode = Decode(
+            number,
+            self._request,
+            model.name,
+            version,
+            tuple(sentences),
+            work,
+            deliver is not None,
+        )
+        reply = cast(Done, await self._call(model, decode, deliver))
+        return [result.decoded() for result in reply.results]
+
+    async def teacher_force(
+        self, model: LoadedModel, source_ids: tuple[int, ...], written: tuple[int, ...]
+    ) -> ForcedPass:
+        number, version = next(self._connection.numbers), model.manifest.version
+        force = Force(number, self._request, model.name, version, source_ids, written)
+        return cast(Forced, await self._call(model, force)).forced_pass()
+
+    async def _call(
+        self, model: LoadedModel, call: Call, deliver: DeliverDecoded | None = None
+    ) -> Reply:
+        self.called = True
+        try:
+            return await self._connection.call(call, deliver)
+        except ModelReplaced:
+            # The catalogue routes the request, which is read again, to a model that is alive.
+            model.engine = cast(Any, _DecodedElsewhere(alive=False))
+            raise
 
 
 class ForwardedMetrics:
@@ -207,47 +268,48 @@ class _OwnerConnection(MessageProtocol):
         super().__init__(FromOwner)
         self.offers: asyncio.Queue[Offer | None] = asyncio.Queue()
         """Offers to take; ``None`` once the connection is lost."""
-        self._numbers = itertools.count()
-        self._waiting: dict[int, asyncio.Future[list[Decoded]]] = {}
+        self.numbers = itertools.count(1)
+        """Numbers of requests and calls."""
+        self._waiting: dict[int, tuple[asyncio.Future[Reply], DeliverDecoded | None]] = {}
         self._lost = False
 
-    async def translate(
-        self, caller: Caller, characters: int, prepared: PreparedRequest
-    ) -> list[Translation]:
+    async def call(self, call: Call, deliver: DeliverDecoded | None = None) -> Reply:
+        """The reply to a call; raises its error, or ``EngineStopped`` if the owner is gone."""
         if self._lost:
             raise EngineStopped(GONE)
-        number = next(self._numbers)
-        future: asyncio.Future[list[Decoded]] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
-        self.send(Decode(number, caller, characters, prepared.decode, request_id.get()))
-        end: Finished | Cancel = Cancel(number)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[call.number] = future, deliver
+        self.send(call)
         try:
-            translations = await finish_plain(prepared, await future)
-            end = Finished(number)
-            return translations
+            return await future
+        except asyncio.CancelledError:
+            self.send(Cancel(call.number))
+            raise
         finally:
-            del self._waiting[number]
-            self.send(end)
+            del self._waiting[call.number]
 
     def message_received(self, message: FromOwner) -> None:
         if isinstance(message, Offer):
             self.offers.put_nowait(message)
             return
-        future = self._waiting.get(message.number)
+        future, deliver = self._waiting.get(message.number, (None, None))
         if future is None or future.done():
             return
         match message:
-            case Done(_, results):
-                future.set_result([result.decoded() for result in results])
+            case Part(_, sentence, result):
+                assert deliver is not None
+                deliver(sentence, result.decoded())
             case Refused():
                 future.set_exception(message.raised())
             case Replaced():
                 future.set_exception(ModelReplaced)
+            case _:
+                future.set_result(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._lost = True
-        for future in self._waiting.values():
+        for future, _ in self._waiting.values():
             if not future.done():
                 future.set_exception(EngineStopped(GONE))
         self.offers.put_nowait(None)
@@ -267,10 +329,3 @@ def without_network(manifest: Manifest, tokenizers: Tokenizers) -> LoadedModel:
     """A model that only reads and writes texts."""
     absent = cast(Any, _DecodedElsewhere())
     return LoadedModel(manifest, manifest.precisions[0], tokenizers, absent, absent, absent)
-
-
-def _writes_anything(model: LoadedModel) -> bool:
-    """Whether both vocabularies have a token for each byte."""
-    unk = model.manifest.special_ids.unk
-    sides = (model.tokenizers.source, model.tokenizers.target)
-    return all(unk not in side.encode(_STRANGE) for side in sides)

@@ -1,4 +1,4 @@
-"""Main program of a worker: answers plain translations over HTTP, and tunnels other requests.
+"""Main program of a worker: the translation routes with a decoder in the owner, and a proxy.
 
 ``python -m service.workers.worker LISTENER SOCKET PARENT``, with the settings of the service.
 """
@@ -13,14 +13,18 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.draining import Drain
+from service.bootstrap import build_front
 from service.helpers.program import die_with
 from service.observability.logging import configure
 from service.server.http_protocol import PatientProtocol
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import serve
 from service.settings import Settings
-from service.workers.front import open_front
-from service.workers.tunnel import Tunnel
+from service.workers.owner_link import OpenModel, open_tokenizers
+from service.workers.proxy import Proxy
+
+TRANSLATED = frozenset({"/translate", "/v2/translate"})
+"""Paths whose requests a worker answers itself."""
 
 
 def main(listener: str, owner: str, parent: str) -> int:
@@ -36,7 +40,7 @@ def main(listener: str, owner: str, parent: str) -> int:
     # The owner has a connection for each request of every worker, and the same limit of files.
     PatientProtocol.most_share = settings.workers
     drain = Drain()
-    app = _Front(settings, Path(owner), drain)
+    app = WorkerApp(settings, Path(owner), drain)
     spare_what_stays()
     return serve(
         app,
@@ -50,23 +54,28 @@ def main(listener: str, owner: str, parent: str) -> int:
     )
 
 
-class _Front:
-    """ASGI app of a worker: a lifespan around the app that ``open_front`` makes."""
+class WorkerApp:
+    """ASGI app: the translation routes of the service, and the proxy for all other requests."""
 
-    def __init__(self, settings: Settings, owner: Path, drain: Drain) -> None:
-        self._opening = open_front(settings, owner, Tunnel(owner), drain)
-        self._app: ASGIApp | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        owner: Path,
+        drain: Drain,
+        open_model: OpenModel = open_tokenizers,
+    ) -> None:
+        self._proxy = Proxy(owner)
+        self._front = build_front(settings, owner, drain, open_model)
+        self._tracing = bool(settings.tracing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            assert self._app is not None
-            await self._app(scope, receive, send)
-            return
-        await receive()
-        async with self._opening as self._app:
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
+        here = scope["type"] == "lifespan" or (scope["path"] in TRANSLATED and self._answers())
+        app: ASGIApp = self._front.app if here else self._proxy
+        await app(scope, receive, send)
+
+    def _answers(self) -> bool:
+        # With tracing, spans of the engine belong to those of the request, which the owner has.
+        return self._front.link.ready and not self._tracing
 
 
 if __name__ == "__main__":

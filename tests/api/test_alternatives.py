@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.settings import Settings
-from service.translation.text_reader import TextReader
+from service.translation.request_reader import RequestReader
 from service.translation.types import Detection
 from tests.api import answers
 from tests.api.answers import DE_EN, answered, as_ascii_json
@@ -68,13 +68,13 @@ async def test_words_before_the_place_are_kept(client: httpx.AsyncClient) -> Non
 async def test_language_is_detected_once(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts, detect = [], TextReader.detect
+    texts, detect = [], RequestReader.detect
 
-    def counted(self: TextReader, plain: str, *arguments: Any) -> Detection:
+    def counted(self: RequestReader, plain: str, *arguments: Any) -> Detection:
         texts.append(plain)
         return detect(self, plain, *arguments)
 
-    monkeypatch.setattr(TextReader, "detect", counted)
+    monkeypatch.setattr(RequestReader, "detect", counted)
     text = "Das Wetter ist heute schön."
     answer = await found(client, q=text, source="auto", position=0)
     assert texts == [text]

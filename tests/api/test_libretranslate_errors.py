@@ -8,7 +8,7 @@ import pytest
 from service.bootstrap import Service
 from service.translation.errors import Overloaded
 from service.translation.loaded_model import LoadedModel
-from service.translation.translator import Translator
+from service.translation.result_cache import ResultCache
 from tests.api.answers import DE_EN, JSON, as_ascii_json, refused
 
 MISSING = "Invalid request: missing {} parameter"
@@ -190,7 +190,7 @@ async def test_overload_returns_503_with_retry_after(
     async def full(*_: object) -> None:
         raise Overloaded
 
-    monkeypatch.setattr(Translator, "decode", full)
+    monkeypatch.setattr(ResultCache, "decode", full)
     response = await client.post("/translate", json={"q": "a", **DE_EN})
     assert response.status_code == 503
     assert response.headers["retry-after"] == "1"

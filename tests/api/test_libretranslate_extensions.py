@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.bootstrap import Service
 from service.engine.errors import BackendFailed
 from service.translation.result_cache import ResultCache
 from tests.api.answers import DE_EN, answered, refused
@@ -197,17 +198,17 @@ async def test_invalid_stream_request_returns_an_error_status(client: httpx.Asyn
 
 
 async def test_failure_during_a_stream_is_its_last_event(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    client: httpx.AsyncClient, service: Service
 ) -> None:
-    decode = ResultCache.decode
+    model = service.repository.catalogue.named("shout-de-en")
 
-    async def failing(self: ResultCache, source_ids: tuple[int, ...], *rest: Any) -> Any:
-        decoded = await decode(self, source_ids, *rest)
+    async def failing(source_ids: tuple[int, ...], *rest: Any) -> Any:
+        decoded = await model.engine.decode(source_ids, *rest)
         if len(source_ids) > 12:
             raise BackendFailed("the model failed on this batch")
         return decoded
 
-    monkeypatch.setattr(ResultCache, "decode", failing)
+    model.results = ResultCache(failing)
     q = ["Eins.", "Und dies ist zu lang."]
     *parts, (last, error) = await streamed(client, q=q)
     assert (last, error) == ("error", {"error": "the model failed on this batch", "status": 500})
@@ -218,13 +219,13 @@ async def test_keep_figures_reaches_the_search(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    decode = ResultCache.decode_all
+    decode = ResultCache.decode
 
     async def noting(self: ResultCache, sentences: Any, *rest: Any) -> Any:
         asked.extend(options.all_finished for _, options in sentences)
         return await decode(self, sentences, *rest)
 
-    monkeypatch.setattr(ResultCache, "decode_all", noting)
+    monkeypatch.setattr(ResultCache, "decode", noting)
     await translated(client, q="hund 1")
     await translated(client, q="hund 1", keep_figures=False)
     await translated(client, q="hund 1", return_scores=True)

@@ -65,10 +65,10 @@ async def test_unexpected_error_is_logged_and_returns_500_without_details(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise KeyError("a secret")
 
-    monkeypatch.setattr(service.translator, "decode", broken)
+    monkeypatch.setattr(service.translator.stages, "translate", broken)
     response = await client.post(
         "/translate", json={"q": "a", **DE_EN}, headers={"x-request-id": "r1"}
     )

@@ -18,8 +18,8 @@ from service.translation.admission import Admission
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.detection import LinguaDetector
 from service.translation.loaded_model import LoadedModel
+from service.translation.local_translator import LocalTranslator
 from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.translator import Translator
 from service.translation.types import LanguagePair
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_manifest, make_model, put_bundle, shouting
@@ -47,16 +47,16 @@ class Recorded:
     async def _load(self, bundle: FoundBundle) -> LoadedModel:
         return await make_model(make_manifest("a", "de", "en"), self.backend)
 
-    async def __aenter__(self) -> Translator:
+    async def __aenter__(self) -> LocalTranslator:
         await self._repository.reload()
-        return Translator(self._repository, Admission(1 << 20), LinguaDetector())
+        return LocalTranslator(self._repository, Admission(1 << 20), LinguaDetector())
 
     async def __aexit__(self, *_: object) -> None:
         await self._repository.close()
 
 
 def block_translator(
-    translator: Translator, *, skip: bool = False, decoding: DecodingOverrides = NO_OVERRIDES
+    translator: LocalTranslator, *, skip: bool = False, decoding: DecodingOverrides = NO_OVERRIDES
 ) -> BlockTranslator:
     return BlockTranslator(translator, PAIR, Lines(), decoding, skip=skip, alone=True)
 

@@ -19,6 +19,7 @@ from service.api.access import Access, AccessPolicy, Caller
 from service.document_jobs.jobs import Charge, DocumentJob, DocumentJobs, DocumentLimits
 from service.document_jobs.types import DocumentNotFound, DocumentsFull, DocumentTooLarge
 from service.document_jobs.work import DocumentOrder, DocumentWork
+from service.engine.types import Origin
 from service.state.database import Database
 from service.state.errors import QuotaExceeded, StateFailed
 from service.state.keys import KeyStore
@@ -120,7 +121,7 @@ async def bench(
 def order(
     content: bytes = b"hallo", name: str = "a.txt", caller: str | None = None
 ) -> DocumentOrder:
-    return DocumentOrder(name, content, "en", "de", caller=caller)
+    return DocumentOrder(name, content, "en", "de", origin=Origin("bulk", caller=caller or ""))
 
 
 async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from service.settings import Settings
 from service.translation.attention import TokenPair, align
 from service.translation.decoding import DecodingOverrides
 from service.translation.loaded_model import DirectedModel
-from service.translation.translator import Translator
+from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, numpy_network, random_network, write_bundle
 from tests.support.offering import offering, translator_of
@@ -42,7 +42,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.fixture
-async def translator(bundle: Bundle) -> AsyncIterator[Translator]:
+async def translator(bundle: Bundle) -> AsyncIterator[LocalTranslator]:
     settings = Settings(precision="fp32", threads=1, slots=8, max_beam_size=4)
 
     model = await load_model(bundle.path, settings, Metrics().observer)
@@ -51,7 +51,7 @@ async def translator(bundle: Bundle) -> AsyncIterator[Translator]:
 
 
 async def test_confidences_equal_numpy_in_every_direction(
-    bundle: Bundle, translator: Translator
+    bundle: Bundle, translator: LocalTranslator
 ) -> None:
     reference, special = numpy_network(NETWORK), bundle.manifest.special_ids
     tokenizer, words_read = bundle.tokenizers().target, 0
@@ -88,7 +88,7 @@ async def test_confidences_equal_numpy_in_every_direction(
 
 
 async def test_served_translations_equal_pytorch_in_every_direction(
-    bundle: Bundle, translator: Translator
+    bundle: Bundle, translator: LocalTranslator
 ) -> None:
     rng = random.Random(4)
     texts = [" ".join(f"w{rng.randrange(34)}" for _ in range(rng.randint(2, 6))) for _ in range(8)]

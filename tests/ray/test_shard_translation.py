@@ -15,7 +15,6 @@ from service.bulk.rows import Columns, Format, Lines
 from service.engine.errors import EngineStopped, SentenceTooLong
 from service.ray.shard_translation import ShardDone, translate_lines
 from service.ray.shards import CorpusError, cut
-from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Part, TranslateRequest
 
 PAIR = LanguagePair("de", "en")
@@ -51,7 +50,7 @@ async def translated(
 ) -> tuple[str, list[ShardDone]]:
     output, done = path.parent / "out", []
     shards = list(cut(path.name, path, output, size, path.stat().st_size))
-    translator = cast(Translator, Shouter())
+    translator = cast(LocalTranslator, Shouter())
     for shard in shards:
         done.append(await translate_lines(translator, PAIR, shard, format_ or Lines()))
     return "".join(Path(shard.part).read_text() for shard in shards), done
@@ -84,7 +83,7 @@ async def test_blocks_of_a_shard_are_translated_concurrently(tmp_path: Path) -> 
     path = tmp_path / "a.txt"
     path.write_text("line\n" * 4096)
     (shard,) = cut("a.txt", path, tmp_path / "out", 1 << 20, 1)
-    await translate_lines(cast(Translator, Meeting()), PAIR, shard, Lines())
+    await translate_lines(cast(LocalTranslator, Meeting()), PAIR, shard, Lines())
     assert Path(shard.part).read_text() == "LINE\n" * 4096
 
 

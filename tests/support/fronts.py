@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+from service.workers.decode_messages import OfferedModel
+from service.workers.front import open_front
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
@@ -15,8 +17,6 @@ from models.bundle.manifest import Manifest
 from service.api.draining import Drain
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
-from service.workers.decode_messages import OfferedModel
-from service.workers.front import open_front
 from service.workers.owner_link import OpenModel, without_network
 from tests.support.shouting import Both, ByteTokenizer
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from service.translation.admission import Admission
 from service.translation.loaded_model import LoadedModel
+from service.translation.local_translator import LocalTranslator
 from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.translator import Translator
 from service.translation.types import Detection
 
 
@@ -36,5 +36,5 @@ async def offering(*models: LoadedModel) -> AsyncIterator[ModelRepository]:
         await repository.close()
 
 
-def translator_of(repository: ModelRepository, max_tokens: int = 10_000) -> Translator:
-    return Translator(repository, Admission(max_tokens), FirstLetterDetector())
+def translator_of(repository: ModelRepository, max_tokens: int = 10_000) -> LocalTranslator:
+    return LocalTranslator(repository, Admission(max_tokens), FirstLetterDetector())

@@ -22,7 +22,7 @@ import httpx
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.workers.owner_protocol import OwnerProtocol
+from service.server.http_protocol import PatientProtocol
 
 ROOT = Path(__file__).parent.parent.parent
 WORKERS = int(os.environ.get("TEST_WORKERS", "0"))
@@ -81,15 +81,16 @@ def _wait(workers: Workers) -> None:
 async def owned(app: Any, path: Path) -> AsyncIterator[None]:
     """Serve an app to workers, without its lifespan."""
     state = ServerState()
-    config = uvicorn.Config(app, lifespan="off", log_config=None)
-    protocol = partial(OwnerProtocol, config, state, {})
+    config = uvicorn.Config(app, lifespan="off", log_config=None, forwarded_allow_ips="*")
+    config.load()
+    protocol = partial(PatientProtocol, config, state, {})
     path.unlink(missing_ok=True)
     server = await asyncio.get_running_loop().create_unix_server(protocol, path, backlog=1024)
     try:
         yield
     finally:
         server.close()
-        for connection in list(cast(set[OwnerProtocol], state.connections)):
+        for connection in list(cast(set[PatientProtocol], state.connections)):
             connection.transport.abort()
 
 

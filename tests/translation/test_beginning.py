@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.translation.errors import InvalidOption
+from service.translation.local_translator import LocalTranslator
 from service.translation.markup import Markup
 from service.translation.markup.types import PLAIN
-from service.translation.translator import Translator
 from service.translation.types import TranslateRequest
 from tests.translation.test_translator import translating
 
@@ -35,7 +35,7 @@ NONSENSE = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_siz
 
 
 async def translated(
-    translator: Translator, text: str, prefix: str = "", markup: Markup = PLAIN
+    translator: LocalTranslator, text: str, prefix: str = "", markup: Markup = PLAIN
 ) -> str:
     request = TranslateRequest((text,), "en", "de", prefix=prefix, markup=markup)
     (translation,) = await translator.translate(request)

@@ -21,9 +21,9 @@ from service.translation.decoding import DecodingOverrides
 from service.translation.errors import UnsupportedPair
 from service.translation.inspection import Inspector, ModelChoice, Pair, Place
 from service.translation.loaded_model import DirectedModel, LoadedModel
+from service.translation.local_translator import LocalTranslator
 from service.translation.markup import Markup
 from service.translation.store import TranslationStore
-from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Term, TranslateRequest
 from tests.support.directed import (
     LOUD,
@@ -58,7 +58,7 @@ async def both(backend: ScriptedBackend | None = None, result_bytes: int = 0) ->
 
 
 @asynccontextmanager
-async def translating(*models: LoadedModel) -> AsyncIterator[Translator]:
+async def translating(*models: LoadedModel) -> AsyncIterator[LocalTranslator]:
     async with offering(*models) as repository:
         yield translator_of(repository)
 
@@ -67,7 +67,7 @@ def request(text: str, pair: LanguagePair, **more: object) -> TranslateRequest:
     return replace(TranslateRequest((text,), pair.target, pair.source), **more)  # type: ignore[arg-type]
 
 
-async def one(translator: Translator, text: str, pair: LanguagePair, **more: object) -> str:
+async def one(translator: LocalTranslator, text: str, pair: LanguagePair, **more: object) -> str:
     (translation,) = await translator.translate(request(text, pair, **more))
     return translation.text
 

@@ -23,7 +23,6 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.markup import Markup
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
-from service.translation.translator import Translator
 from service.translation.types import Part, Term, TranslateRequest, Translation
 from tests.support.offering import offering, translator_of
 from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.output_text import added_full_stop
+from service.translation.full_stops import added_full_stop
 
 
 @pytest.mark.parametrize(

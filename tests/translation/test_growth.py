@@ -14,10 +14,10 @@ from service.documents.captions import open_srt
 from service.documents.fragment import Fragment, Piece
 from service.documents.html import open_html
 from service.documents.text import open_text
+from service.translation.full_stops import added_full_stop
 from service.translation.glossary.term_index import TermIndex
 from service.translation.markup import Markup, parse
 from service.translation.markup.types import MalformedMarkup
-from service.translation.output_text import added_full_stop
 from service.translation.segmentation import TokenLimit, segment
 from service.translation.types import Term
 from service.translation.verbatim import is_verbatim

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from service.translation import text_reader
+from service.translation import request_reader
 from service.translation.decoding import DecodingOverrides
 from service.translation.detection import LinguaDetector
 from service.translation.glossary.term_index import TermIndex
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import parse
 from service.translation.preparing import Job, prepare
+from service.translation.request_reader import RequestReader
 from service.translation.text_pool import Abandoned
-from service.translation.text_reader import TextReader
 from service.translation.types import Term
 from tests.support.shouting import Both, ByteTokenizer, make_manifest, make_model
 
@@ -80,10 +80,10 @@ async def test_texts_are_searched_in_a_thread_for_many_terms_that_begin_with_oth
 ) -> None:
     threads = []
     monkeypatch.setattr(
-        text_reader, "prepare", lambda *_: threads.append(threading.current_thread()) or []
+        request_reader, "prepare", lambda *_: threads.append(threading.current_thread()) or []
     )
     terms = tuple(Term("-" * length, "x") for length in range(1, longest + 1))
     async with counting() as (directed, _):
         job = Job(DecodingOverrides(), "sentences", terms)
-        await TextReader(LinguaDetector()).prepared([parse("satz")], directed, job)
+        await RequestReader(LinguaDetector()).prepared([parse("satz")], directed, job)
     assert [each is threading.current_thread() for each in threads] == [on_the_loop]

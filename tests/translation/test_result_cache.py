@@ -38,11 +38,21 @@ class Engine:
         return Decoded((Hypothesis(source_ids, -1.0),), FinishReason.COMPLETE)
 
 
+async def one(
+    results: ResultCache,
+    source_ids: tuple[int, ...],
+    options: DecodingOptions = GREEDY,
+    scope: str = "",
+) -> Decoded:
+    (decoded,) = await results.decode([(source_ids, options)], Origin(scope=scope))
+    return decoded
+
+
 @asynccontextmanager
 async def asking(
     results: ResultCache, *sources: tuple[int, ...]
 ) -> AsyncIterator[list[asyncio.Task[Decoded]]]:
-    tasks = [asyncio.create_task(results.decode(s, GREEDY, "interactive")) for s in sources]
+    tasks = [asyncio.create_task(one(results, s)) for s in sources]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     yield tasks
@@ -70,7 +80,7 @@ async def test_a_result_is_kept_for_its_options_and_scope_only() -> None:
         (GREEDY, "another"),
         (DecodingOptions(beam_size=2), ""),
     ):
-        await results.decode((1,), options, "interactive", scope=scope)
+        await one(results, (1,), options, scope)
     assert lookups == ["miss", "hit", "miss", "miss"]
 
 
@@ -79,7 +89,7 @@ async def test_kept_results_of_a_request_are_returned_without_tasks() -> None:
     engine.go.set()
     results = ResultCache(engine.decode, 1 << 20)
     sentences = [((number,), GREEDY) for number in range(3)]
-    first = await results.decode_all(sentences, Origin())
+    first = await results.decode(sentences, Origin())
     created = list[object]()
 
     def create(loop: asyncio.AbstractEventLoop, coroutine: Any) -> asyncio.Task[Any]:
@@ -87,11 +97,29 @@ async def test_kept_results_of_a_request_are_returned_without_tasks() -> None:
         return asyncio.Task(coroutine, loop=loop)
 
     asyncio.get_running_loop().set_task_factory(create)
-    again = await results.decode_all(sentences, Origin())
+    again = await results.decode(sentences, Origin())
     assert [each.hypotheses for each in again] == [each.hypotheses for each in first]
     assert not created
-    await results.decode_all([*sentences, ((9,), GREEDY)], Origin())
+    await results.decode([*sentences, ((9,), GREEDY)], Origin())
     assert len(created) == 1
+
+
+async def test_results_are_delivered_as_soon_as_they_are_known() -> None:
+    engine = Engine()
+    results = ResultCache(engine.decode, 1 << 20)
+    engine.go.set()
+    await one(results, (1,))
+    engine.go.clear()
+    delivered = list[int]()
+    sentences = [((number,), GREEDY) for number in range(3)]
+    work = asyncio.create_task(
+        results.decode(sentences, Origin(), lambda number, _: delivered.append(number))
+    )
+    await asyncio.sleep(0)
+    assert delivered == [1]
+    engine.go.set()
+    await work
+    assert sorted(delivered) == [0, 1, 2]
 
 
 async def test_first_failure_of_a_request_cancels_its_other_sentences() -> None:
@@ -107,7 +135,7 @@ async def test_first_failure_of_a_request_cancels_its_other_sentences() -> None:
     results = ResultCache(decode)
     async with asking(results, (1,)) as (other,):
         with pytest.raises(BackendFailed):
-            await results.decode_all([((n,), GREEDY) for n in (1, 2, 0, 3)], Origin())
+            await results.decode([((n,), GREEDY) for n in (1, 2, 0, 3)], Origin())
         await asyncio.sleep(0)
         # The sentence that another call waits for goes on.
         assert (engine.asked, engine.cancelled) == ([(1,), (2,), (3,)], 2)
@@ -150,7 +178,7 @@ async def test_failure_is_raised_in_all_waiting_calls_and_not_cached() -> None:
             with pytest.raises(BackendFailed):
                 await task
     engine.error = None
-    await results.decode((1,), GREEDY, "interactive")
+    await one(results, (1,))
     assert len(engine.asked) == 2
 
 
@@ -159,7 +187,7 @@ async def test_least_recently_used_results_are_evicted_above_the_memory_limit() 
     engine.go.set()
     results = ResultCache(engine.decode, 5_000)
     for source in [(1,), (2,), (1,), (3,), (1,), (2,)]:
-        await results.decode(source, GREEDY, "interactive")
+        await one(results, source)
     assert engine.asked == [(1,), (2,), (3,), (2,)]
 
 
@@ -169,7 +197,7 @@ async def test_sampled_results_are_not_cached() -> None:
     results = ResultCache(engine.decode, 1 << 20)
     options = DecodingOptions(beam_size=1, sampling_topk=0, seed=7)
     for _ in range(2):
-        await results.decode((1,), options, "interactive")
+        await one(results, (1,), options)
     assert len(engine.asked) == 2
 
 
@@ -177,8 +205,8 @@ async def test_cached_result_has_zero_durations() -> None:
     engine = Engine()
     engine.go.set()
     results = ResultCache(engine.decode, 1 << 20)
-    await results.decode((1,), GREEDY, "interactive")
-    again = await results.decode((1,), GREEDY, "interactive")
+    await one(results, (1,))
+    again = await one(results, (1,))
     assert again.durations.queued == again.durations.decoding == 0
 
 
@@ -212,7 +240,7 @@ async def test_memory_stays_below_the_limit_for_any_key(
     try:
         # The smallest results take 1,800 bytes by the estimate: 700 of them exceed the limit.
         for number in range(1, 700):
-            await results.decode(*make(number), "interactive")
+            await one(results, *make(number))
             engine.asked.clear()
         taken, _ = tracemalloc.get_traced_memory()
     finally:

@@ -23,9 +23,10 @@ from service.translation.errors import (
     UnknownModel,
     UnsupportedPair,
 )
+from service.translation.local_translator import LocalTranslator
 from service.translation.markup import Markup
 from service.translation.segmentation import Splitting, TokenLimit, segment
-from service.translation.translator import Translator
+from service.translation.tasks import deadline
 from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
 from tests.engine.watching import GatedBackend
 from tests.support.cycles import without_cycles
@@ -44,7 +45,7 @@ async def translating(
     max_tokens: int = 10_000,
     pairs: Sequence[str] = ("de-en",),
     result_bytes: int = 0,
-) -> AsyncIterator[Translator]:
+) -> AsyncIterator[LocalTranslator]:
     models = [
         await make_model(
             make_manifest(f"shout-{pair}", *pair.split("-")), backend, result_bytes=result_bytes
@@ -209,7 +210,8 @@ async def test_requests_leave_nothing_to_the_garbage_collector() -> None:
         with without_cycles():
             await closed()
         with without_cycles(), suppress(DeadlineExceeded):
-            await translator.translate(replace(sentences, deadline=0.05))
+            async with deadline(0.05):
+                await translator.translate(sentences)
         backend.gate.set()
 
 
@@ -223,7 +225,8 @@ async def test_missed_deadline_raises_deadline_exceeded_and_releases_tokens_and_
     backend = gated()
     async with translating(backend) as translator:
         with pytest.raises(DeadlineExceeded, match=r"within 0\.05 seconds"):
-            await translator.translate(replace(request("a" * 60), deadline=0.05))
+            async with deadline(0.05):
+                await translator.translate(request("a" * 60))
         assert translator.in_flight == 0
         # The engine gets the cancellation in the next round of the event loop.
         await asyncio.sleep(0)

@@ -10,6 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from service.workers.decode_messages import (
+    Cancel,
+    Decode,
+    FromWorker,
+    OfferedModel,
+    socket_beside,
+)
 
 from models.bundle.manifest import InvalidBundle
 from models.bundle.tokenizer import UnknownToken
@@ -20,13 +27,6 @@ from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation.loaded_model import LoadedModel
 from service.workers import owner_link
-from service.workers.decode_messages import (
-    Cancel,
-    Decode,
-    FromWorker,
-    OfferedModel,
-    socket_beside,
-)
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
 from tests.support.shouting import UNK, Both, ByteTokenizer, load_shouting, put_bundle

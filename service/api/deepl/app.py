@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, FastAPI
 
+import service
 from service.api.access import Access
-from service.api.deepl import account, documents, glossaries, translate
+from service.api.deepl import account, documents, glossaries
 from service.api.deepl.dialect import add_error_handlers
-from service.api.metering import MeteredTranslator
 from service.api.middleware import NO_TELEMETRY
 from service.document_jobs.jobs import DocumentJobs
 from service.state.glossaries import GlossaryStore
@@ -21,7 +21,7 @@ always `{"message": "..."}`."""
 
 
 def create_deepl_app(
-    metered: MeteredTranslator,
+    translation: APIRouter,
     access: Access,
     repository: ModelRepository,
     glossary_store: GlossaryStore,
@@ -29,14 +29,15 @@ def create_deepl_app(
     *,
     version: str,
 ) -> FastAPI:
-    """To be mounted at ``/v2``. Without ``jobs``, documents are refused."""
-    return _app(
-        "Dragoman: DeepL API v2",
-        version,
-        translate.create_router(metered, access, repository, glossary_store),
+    """The app at ``/v2``, whose texts ``translation`` translates. Without ``jobs``, documents are
+    refused."""
+    return deepl_app(
+        "v2",
+        translation,
         account.create_router(access, repository),
         documents.create_router(jobs, access, repository, glossary_store),
         glossaries.create_router(access, repository, glossary_store),
+        version=version,
     )
 
 
@@ -45,12 +46,13 @@ def create_deepl_v3_app(
 ) -> FastAPI:
     """To be mounted at ``/v3``."""
     router = glossaries.create_multilingual_router(access, repository, glossary_store)
-    return _app("Dragoman: DeepL API v3", version, router)
+    return deepl_app("v3", router, version=version)
 
 
-def _app(title: str, version: str, *routers: APIRouter) -> FastAPI:
+def deepl_app(interface: str, *routers: APIRouter, version: str = service.__version__) -> FastAPI:
+    """An app of these routers; ``interface`` is the version of DeepL's API."""
     app = FastAPI(
-        title=title,
+        title=f"Dragoman: DeepL API {interface}",
         version=version,
         description=_DESCRIPTION,
         openapi_url=None,

@@ -119,8 +119,7 @@ def create_router(
             ),
             model=wanted.model,
             decoding=wanted.overrides(1),
-            caller=caller.counted_as,
-            cache_scope=access.callers.cache_scope(caller),
+            origin=access.callers.origin(caller, "bulk"),
             refuse_equal_languages=True,
         )
 

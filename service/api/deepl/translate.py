@@ -16,34 +16,31 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field
 
 from service.api import schemas
-from service.api.access import Access
+from service.api.access import Caller
 from service.api.bounds import (
     CONTEXT_CHARACTERS,
     INSTRUCTION_CHARACTERS,
     INSTRUCTIONS,
-    RequestLimits,
 )
 from service.api.deepl.dialect import (
     DEEPL,
     CommaSeparated,
     Identifiers,
     answers,
-    identified,
-    refused,
 )
 from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language, shown
 from service.api.metering import MeteredTranslator
 from service.api.options import DecodingParameters, Key, LanguageCode, Name, Texts
 from service.api.parameters import Fields
+from service.api.readings import Reading, Readings
 from service.api.responses import json_bytes
+from service.api.routing import DirectRoute
 from service.api.schemas import Answer, answer_of
-from service.api.short_path import ShortRequest
 from service.state.glossaries import GlossaryStore
 from service.translation.catalogue import Catalogue
 from service.translation.decoding import DecodingOverrides
 from service.translation.markup import PLAIN, Markup
-from service.translation.repository import ModelRepository
 from service.translation.segmentation import Splitting
 from service.translation.types import Term, TranslateRequest, Translation
 
@@ -175,7 +172,6 @@ class TextParameters(DecodingParameters):
             markup=self.markup,
             splitting=self.splitting,
             terms=terms,
-            priority=self.priority or "interactive",
         )
 
     @property
@@ -212,10 +208,27 @@ class TranslationsAnswer(Answer):
 
 
 def create_router(
-    metered: MeteredTranslator, access: Access, repository: ModelRepository, store: GlossaryStore
+    metered: MeteredTranslator, readings: Readings, store: GlossaryStore
 ) -> APIRouter:
-    router = APIRouter(tags=["translation"])
+    router = APIRouter(tags=["translation"], route_class=DirectRoute)
     responses = {200: answer_of(TranslationsAnswer), **answers(404, 456, 504)}
+
+    async def parse(
+        fields: Fields, caller: Caller, catalogue: Catalogue
+    ) -> Reading[TextParameters]:
+        parameters = fields.parse(TextParameters)
+        terms = await terms_of(
+            store,
+            caller,
+            catalogue,
+            parameters.glossary_id,
+            parameters.glossary_ids or (),
+            parameters.source_lang,
+            parameters.target_lang,
+        )
+        wanted = parameters.request(catalogue, terms)
+        priority = parameters.priority or "interactive"
+        return Reading(fields.key, parameters, wanted, priority, lasting=not terms)
 
     @router.get(
         "/translate",
@@ -231,44 +244,12 @@ def create_router(
     )
     async def translate(request: Request) -> Response:
         """Blanks, line breaks and tags come back exactly as they were."""
-        caller, fields = await identified(access, request)
-        parameters = fields.parse(TextParameters)
-        catalogue = repository.catalogue
-        terms = await terms_of(
-            store,
-            caller,
-            catalogue,
-            parameters.glossary_id,
-            parameters.glossary_ids or (),
-            parameters.source_lang,
-            parameters.target_lang,
-        )
-        wanted = parameters.request(catalogue, terms)
-        translations = await metered.translate(request, caller, wanted)
-        return Response(_content(parameters, translations), media_type="application/json")
+        caller, reading = await readings.read(request, DEEPL, parse)
+        translations = await metered.translate(request, caller, reading)
+        content = _content(reading.parameters, translations)
+        return Response(content, media_type="application/json")
 
     return router
-
-
-class TranslateForm:
-    """Short form of ``POST /v2/translate``, see ``service.api.short_path``."""
-
-    dialect = DEEPL
-
-    def read(
-        self, fields: Fields, catalogue: Catalogue, limits: RequestLimits
-    ) -> ShortRequest | None:
-        """Raises as the route does."""
-        parameters = fields.parse(TextParameters)
-        if parameters.glossary_id or parameters.glossary_ids:
-            return None
-        return ShortRequest(
-            parameters.request(catalogue, ()),
-            lambda translations, _: _content(parameters, translations),
-        )
-
-    def refusal(self, error: Exception) -> Response:
-        return refused(error)
 
 
 def _content(parameters: TextParameters, translations: Sequence[Translation]) -> bytes:

@@ -105,8 +105,7 @@ def create_files_router(
             read(parameters.target, catalogue.targets),
             read_source(parameters.source, catalogue.sources),
             model=parameters.model,
-            caller=caller.counted_as,
-            cache_scope=access.callers.cache_scope(caller),
+            origin=access.callers.origin(caller, "bulk"),
         )
         try:
             job = await at_work.translate(order, partial(charge, caller))

@@ -21,7 +21,7 @@ from service.api.responses import Json, refusals
 from service.api.schemas import Answer, answer_of
 from service.translation.catalogue import Catalogue
 from service.translation.repository import ModelRepository
-from service.translation.text_reader import Detector, require_unicode
+from service.translation.request_reader import Detector, require_unicode
 from service.translation.types import Detection
 
 _MOST_GUESSES = 3

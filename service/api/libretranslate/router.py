@@ -19,17 +19,17 @@ from service.api.draining import Drain
 from service.api.errors import Disabled
 from service.api.libretranslate.files import create_files_router
 from service.api.libretranslate.languages import AUTO, create_languages_router, read, written
-from service.api.libretranslate.translate import create_translate_router
+from service.api.libretranslate.translate import KeepTranslations, create_translate_router
 from service.api.metering import MeteredTranslator
 from service.api.options import Key, LanguageCode
 from service.api.parameters import read_fields
+from service.api.readings import Readings
 from service.api.responses import Json, refusals
 from service.api.schemas import Answer, answer_of
 from service.document_jobs.jobs import DocumentJobs
 from service.state.suggestions import SuggestionLimits, SuggestionStore
 from service.translation.repository import ModelRepository
-from service.translation.store import TranslationStore
-from service.translation.text_reader import Detector
+from service.translation.request_reader import Detector
 
 _TYPING_PAUSE = 500
 _FIRST_CHOICE = "en"
@@ -108,7 +108,8 @@ def create_router(
     repository: ModelRepository,
     access: Access,
     detector: Detector,
-    store: TranslationStore,
+    readings: Readings,
+    keep: KeepTranslations,
     documents: DocumentJobs | None,
     suggestions: SuggestionStore | None,
     frontend: Frontend,
@@ -118,7 +119,7 @@ def create_router(
     """Without ``documents`` or ``suggestions``, routes that need them refuse as disabled."""
     router = APIRouter()
     for part in (
-        create_translate_router(metered, repository, access, store),
+        create_translate_router(metered, readings, keep),
         create_languages_router(repository, access, detector, metered.limits),
         create_files_router(repository, access, documents, drain, public_url),
         _suggestions(repository, access, suggestions),

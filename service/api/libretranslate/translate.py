@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field
 
 from service.api import schemas
-from service.api.access import Access
+from service.api.access import Caller
 from service.api.attention_answers import ConfidenceAnswer
 from service.api.bounds import TERM_CHARACTERS, TERMS, RequestLimits
 from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
@@ -26,10 +26,11 @@ from service.api.libretranslate.languages import DetectionAnswer, detected, read
 from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
 from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name, Texts
-from service.api.parameters import ROOT, Fields, read_fields
-from service.api.responses import json_bytes, refusals, refused
+from service.api.parameters import ROOT, Fields
+from service.api.readings import Reading, Readings
+from service.api.responses import json_bytes, refusals
+from service.api.routing import DirectRoute
 from service.api.schemas import Answer, answer_of
-from service.api.short_path import ShortRequest
 from service.api.streaming import Event, EventStream
 from service.observability.logging import request_id
 from service.state.entries import LONGEST_TERM_BYTES, TERM_PATTERN, TSV_PATTERN, parse_tsv, validate
@@ -37,9 +38,10 @@ from service.state.errors import InvalidGlossary
 from service.translation.catalogue import Catalogue
 from service.translation.confidence import Confidence, joined
 from service.translation.markup import PLAIN, Markup
-from service.translation.repository import ModelRepository
-from service.translation.store import TranslationStore
 from service.translation.types import Part, Term, TranslateRequest, Translation, longest
+
+KeepTranslations = Callable[[Sequence[Translation]], Awaitable[str]]
+"""Keeps translations for requests about their attention; returns their id."""
 
 _HTML = Markup("html")
 _LONGEST_SHOWN = 40
@@ -158,7 +160,6 @@ class TranslateParameters(DecodingParameters):
             self.overrides(self.hypotheses),
             _HTML if self.format == "html" else PLAIN,
             terms=_terms(self.glossary) if self.glossary else (),
-            priority=self.priority or "interactive",
             prefix=self.prefix or "",
             confidence=self.confidence or False,
         )
@@ -303,32 +304,17 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-class TranslateForm:
-    """Short form of ``POST /translate``, see ``service.api.short_path``."""
-
-    dialect = ROOT
-
-    def read(
-        self, fields: Fields, catalogue: Catalogue, limits: RequestLimits
-    ) -> ShortRequest | None:
-        """Raises as the route does."""
-        parameters = _parameters(fields, limits)
-        if parameters.stream or parameters.attention:
-            return None
-
-        def answer(translations: list[Translation], seconds: float) -> bytes:
-            return json_bytes(_answer(parameters, translations, seconds, None))
-
-        return ShortRequest(parameters.request(catalogue), answer)
-
-    def refusal(self, error: Exception) -> Response:
-        return refused(error)
-
-
 def create_translate_router(
-    metered: MeteredTranslator, repository: ModelRepository, access: Access, store: TranslationStore
+    metered: MeteredTranslator, readings: Readings, keep: KeepTranslations
 ) -> APIRouter:
-    router = APIRouter(tags=["translation"])
+    router = APIRouter(tags=["translation"], route_class=DirectRoute)
+
+    async def parse(
+        fields: Fields, _: Caller, catalogue: Catalogue
+    ) -> Reading[TranslateParameters]:
+        parameters = _parameters(fields, metered.limits)
+        wanted = parameters.request(catalogue)
+        return Reading(fields.key, parameters, wanted, parameters.priority or "interactive")
 
     @router.post(
         "/translate",
@@ -339,10 +325,8 @@ def create_translate_router(
     async def translate(request: Request) -> Response:
         """Blanks and line breaks around sentences come back exactly as they were."""
         started = time.perf_counter()
-        fields = await read_fields(request)
-        caller = await access.identify(request, fields.key)
-        parameters = _parameters(fields, metered.limits)
-        wanted = parameters.request(repository.catalogue)
+        caller, reading = await readings.read(request, ROOT, parse)
+        parameters = reading.parameters
 
         async def answer(translations: list[Translation], identifier: str | None) -> bytes:
             seconds = time.perf_counter() - started
@@ -353,19 +337,20 @@ def create_translate_router(
                 lambda: json_bytes(_answer(parameters, translations, seconds, identifier))
             )
 
-        def kept(translations: list[Translation]) -> str | None:
-            return store.put(translations) if parameters.attention else None
+        async def kept(translations: list[Translation]) -> str | None:
+            return await keep(translations) if parameters.attention else None
 
         if parameters.stream:
+
+            async def last(translations: list[Translation]) -> bytes:
+                return await answer(translations, await kept(translations))
+
             return await EventStream.begin(
-                _events(
-                    metered.stream(request, caller, wanted),
-                    lambda translations: answer(translations, kept(translations)),
-                ),
+                _events(metered.stream(request, caller, reading), last),
                 lambda error: _broken_off(request, error),
             )
-        translations = await metered.translate(request, caller, wanted)
-        identifier = kept(translations)
+        translations = await metered.translate(request, caller, reading)
+        identifier = await kept(translations)
         return Response(
             await answer(translations, identifier),
             headers=None if identifier is None else {"x-translation-id": identifier},

@@ -1,29 +1,27 @@
-"""Messages between a worker and the owner about requests whose texts the worker processes.
+"""Messages between a worker, which processes texts, and the owner of the engines and all state.
 
 MessagePack of typed structures, in frames: the length as a 4-byte integer, then a list of messages.
 Both ends run the same code, as the same user.
+
+A worker opens a request, makes calls for it (``Decode``, ``Force``, ``Keep``), and closes it. The
+owner replies to each call by its number.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
+import numpy as np
 
 from service.api.access import Caller
 from service.api.errors import REFUSALS
-from service.engine.types import Decoded, Durations, FinishReason, Hypothesis
-from service.translation.plain import DecodeRequest
-
-
-def socket_beside(owner: Path) -> Path:
-    """The socket for these messages, beside that of the owner's requests."""
-    return owner.with_name(f"{owner.name}-decode")
-
+from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Hypothesis
+from service.engine.types import Origin as Origin
+from service.translation.decoder import ForcedPass
+from service.translation.types import Translation
 
 _LENGTH = struct.Struct("<I")
 
@@ -33,65 +31,101 @@ Observation = Literal[
 """A method of ``service.observability.metrics.RequestObserver``."""
 
 
+class _Message(msgspec.Struct, tag=True, frozen=True, array_like=True):
+    pass
+
+
 class OfferedModel(msgspec.Struct, frozen=True):
     name: str
     version: str
     path: str
-    """Of its bundle."""
+    """Directory of its bundle."""
 
 
-class Offer(msgspec.Struct, tag=True, frozen=True):
-    """From the owner: the models on offer, which it keeps until the next offer is taken."""
+class Offer(_Message, frozen=True):
+    """The models on offer, which the owner keeps until the worker has taken the next offer."""
 
     number: int
     models: tuple[OfferedModel, ...]
 
 
-class Taken(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: it uses this offer, and no earlier one."""
+class Taken(_Message, frozen=True):
+    """The worker uses this offer, and no earlier one."""
 
     number: int
 
 
-class Decode(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: decode the sentences. ``Finished`` or ``Cancel`` follows.
+class Open(_Message, frozen=True):
+    """A request of a caller for some characters; ``Close`` follows.
 
-    Invariant: the caller is charged if and only if ``Finished`` follows, as one process charges
-    if and only if all of a request has been translated. A worker that dies cancels its requests.
+    Invariant: the caller is charged if and only if a ``Close`` with ``finished`` follows, as one
+    process charges if and only if all of a request has been translated.
     """
 
-    number: int
+    request: int
     caller: Caller
     characters: int
-    request: DecodeRequest
+    origin: Origin
     request_id: str | None
     """For the log."""
 
 
-class Finished(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: it has made the translations of a ``Decode``, which may be charged."""
+class Close(_Message, frozen=True):
+    """Ends a request. Without ``finished`` its calls are cancelled, and nothing is charged."""
 
-    number: int
+    request: int
+    finished: bool
 
 
-class Cancel(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: a ``Decode`` has failed there, or its result is no longer wanted.
+class Decode(_Message, frozen=True):
+    """See ``Decoder.decode``; ``Done`` replies, after a ``Part`` each if ``parts``.
 
-    Nothing may be charged. The owner may have finished or refused it.
+    Without sentences, the reply says whether the request was admitted.
     """
 
     number: int
+    request: int
+    model: str
+    version: str
+    sentences: tuple[tuple[tuple[int, ...], DecodingOptions], ...]
+    work: int
+    parts: bool
 
 
-class Observed(msgspec.Struct, tag=True, frozen=True):
-    """From the worker: a call of the owner's metrics."""
+class Force(_Message, frozen=True):
+    """See ``Decoder.teacher_force``; ``Forced`` replies."""
+
+    number: int
+    request: int
+    model: str
+    version: str
+    source_ids: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+class Keep(_Message, frozen=True):
+    """Keep translations for requests about their attention; ``Kept`` replies."""
+
+    number: int
+    request: int
+    translations: tuple[Translation, ...]
+
+
+class Cancel(_Message, frozen=True):
+    """The reply to a call is no longer wanted."""
+
+    number: int
+
+
+class Observed(_Message, frozen=True):
+    """A call of the owner's metrics."""
 
     name: Observation
     arguments: tuple[Any, ...]
 
 
 class Result(msgspec.Struct, array_like=True, frozen=True):
-    """A ``Decoded`` without a search tree, which no plain request asks for."""
+    """A ``Decoded`` without a search tree, which no translation asks for."""
 
     hypotheses: tuple[tuple[tuple[int, ...], float], ...]
     finish_reason: FinishReason
@@ -115,15 +149,51 @@ class Result(msgspec.Struct, array_like=True, frozen=True):
         )
 
 
-class Done(msgspec.Struct, tag=True, frozen=True):
-    """From the owner: the results of a ``Decode``, in order."""
+class Part(_Message, frozen=True):
+    number: int
+    sentence: int
+    result: Result
 
+
+class Done(_Message, frozen=True):
     number: int
     results: tuple[Result, ...]
 
 
-class Refused(msgspec.Struct, tag=True, frozen=True):
-    """From the owner: the error of a ``Decode``, one of ``service.api.errors.REFUSALS``."""
+class Forced(_Message, frozen=True):
+    """A ``ForcedPass``; arrays of float32 as bytes."""
+
+    number: int
+    cross: bytes
+    log_probs: bytes
+    entropies: bytes | None
+
+    @classmethod
+    def of(cls, number: int, forced: ForcedPass) -> Forced:
+        entropies = forced.entropies_T
+        return cls(
+            number,
+            forced.cross_TS.tobytes(),
+            forced.log_probs_T.tobytes(),
+            None if entropies is None else entropies.tobytes(),
+        )
+
+    def forced_pass(self) -> ForcedPass:
+        log_probs_T = np.frombuffer(self.log_probs, np.float32)
+        return ForcedPass(
+            np.frombuffer(self.cross, np.float32).reshape(len(log_probs_T), -1),
+            log_probs_T,
+            None if self.entropies is None else np.frombuffer(self.entropies, np.float32),
+        )
+
+
+class Kept(_Message, frozen=True):
+    number: int
+    identifier: str
+
+
+class Refused(_Message, frozen=True):
+    """The error of a call, one of ``service.api.errors.REFUSALS``."""
 
     number: int
     error: str
@@ -148,17 +218,18 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
         return error
 
 
-class Replaced(msgspec.Struct, tag=True, frozen=True):
-    """From the owner: no offer that the worker may use has the model of a ``Decode`` with a live
-    engine. Nothing was charged."""
+class Replaced(_Message, frozen=True):
+    """No offer that the worker may use has the model of a call with a live engine."""
 
     number: int
 
 
 _ERRORS = {kind.__name__: kind for kind in REFUSALS}
 
-FromWorker = Taken | Decode | Finished | Cancel | Observed
-FromOwner = Offer | Done | Refused | Replaced
+Call = Decode | Force | Keep
+Reply = Done | Forced | Kept | Refused | Replaced
+FromWorker = Taken | Open | Close | Call | Cancel | Observed
+FromOwner = Offer | Part | Reply
 
 
 class MessageProtocol(asyncio.Protocol):
@@ -194,11 +265,6 @@ class MessageProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        for content in self._frames():
-            for message in self._decoder.decode(content):
-                self.message_received(message)
-
-    def _frames(self) -> Iterator[bytes]:
         while len(self._buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer)
             end = _LENGTH.size + length
@@ -206,7 +272,8 @@ class MessageProtocol(asyncio.Protocol):
                 return
             content = bytes(self._buffer[_LENGTH.size : end])
             del self._buffer[:end]
-            yield content
+            for message in self._decoder.decode(content):
+                self.message_received(message)
 
     def _flush(self) -> None:
         leaving, self._leaving = self._leaving, []

@@ -1,4 +1,4 @@
-"""Reads the texts of requests: parses markup, detects languages, splits and tokenises.
+"""First stage of a translation: parses markup, detects languages, routes, splits and tokenises.
 
 Long texts are read in threads, see ``service.translation.text_pool``.
 """
@@ -6,17 +6,18 @@ Long texts are read in threads, see ``service.translation.text_pool``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from service.translation.beginning import begun
-from service.translation.catalogue import Catalogue
-from service.translation.errors import InvalidText, UndetectedLanguage
+from service.translation.catalogue import Catalogue, Route
+from service.translation.errors import InvalidOption, InvalidText, UndetectedLanguage
 from service.translation.glossary.term_index import TermIndexes
 from service.translation.loaded_model import DirectedModel
 from service.translation.markup import MarkedText, Markup, parse
-from service.translation.preparing import Job, Text, prepare
+from service.translation.preparing import Job, Text, prepare, work_of
 from service.translation.text_pool import Check, TextPool
 from service.translation.types import Detection, LanguagePair, TranslateRequest
 
@@ -38,15 +39,87 @@ class ReadText:
     detection: Detection | None
 
 
-class TextReader:
-    """Event loop only. Owns the threads that process long texts."""
+@dataclass(frozen=True, slots=True)
+class PairTexts:
+    """The texts of a request that have the same two languages."""
 
-    def __init__(self, detector: Detector) -> None:
+    pair: LanguagePair
+    route: Route
+    """The models that translate them; none where source and target are the same language."""
+    read: tuple[ReadText, ...]
+    texts: tuple[Text, ...]
+    """Tokenised for the first model of the route."""
+    work: int
+    """Source tokens to reserve for all models of the route."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request whose texts are read: all that decoding needs, on behalf of any caller."""
+
+    request: TranslateRequest
+    groups: tuple[PairTexts, ...]
+    seconds: float
+    """Time that reading took."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engines of all its models are running, as far as is known."""
+        return all(way.model.engine.alive for group in self.groups for way in group.route)
+
+    @property
+    def samples(self) -> bool:
+        """Whether its options hold random numbers, so that it must not be decoded twice."""
+        texts = (text for group in self.groups for text in group.texts)
+        return any(sentence.options.samples for text in texts for sentence in text.sentences)
+
+
+class RequestReader:
+    """Reads requests. Event loop only. Owns the threads that process long texts."""
+
+    def __init__(
+        self, detector: Detector, refuse_if_full: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """``refuse_if_full`` raises ``Overloaded`` for a caller before texts are tokenised."""
         self._detector = detector
+        self._refuse_if_full = refuse_if_full
         self.pool = TextPool()
         self._terms = TermIndexes()
 
-    async def read(self, request: TranslateRequest, catalogue: Catalogue) -> list[ReadText]:
+    async def read(
+        self, request: TranslateRequest, catalogue: Catalogue, caller: str = ""
+    ) -> Prepared:
+        """Parse, detect, route, split and tokenise the texts of a request.
+
+        Raises ``UndetectedLanguage``, ``InvalidText``, ``InvalidOption``, the errors of unknown
+        languages and models, of malformed markup and of ``prepare``, and ``Overloaded``.
+        """
+        started = time.perf_counter()
+        require_unicode(request.texts, request.prefix)
+        if request.model is not None:
+            catalogue.named(request.model)
+        by_pair: dict[LanguagePair, list[ReadText]] = {}
+        for each in await self.read_texts(request, catalogue, caller):
+            by_pair.setdefault(each.pair, []).append(each)
+        groups = []
+        for pair, read in by_pair.items():
+            route: Route = ()
+            if pair.source != pair.target:
+                route = catalogue.route(pair, request.model)
+            _check_route(request, pair, route)
+            texts: list[Text] = []
+            if route:
+                self._refuse_if_full(caller)
+                job = Job.of(request, last=len(route) == 1)
+                marked = [each.marked for each in read]
+                texts = await self.prepared(marked, route[0], job, caller)
+            work = work_of(texts, route, request)
+            groups.append(PairTexts(pair, route, tuple(read), tuple(texts), work))
+        return Prepared(request, tuple(groups), time.perf_counter() - started)
+
+    async def read_texts(
+        self, request: TranslateRequest, catalogue: Catalogue, caller: str = ""
+    ) -> list[ReadText]:
         """The parsed texts and their language pairs.
 
         Raises ``UndetectedLanguage`` and the errors of unknown languages and malformed markup.
@@ -54,7 +127,7 @@ class TextReader:
         return await self.pool.run(
             request.texts,
             lambda check: self._read(request, catalogue, check),
-            caller=request.caller or None,
+            caller=caller or None,
         )
 
     def _read(
@@ -137,6 +210,16 @@ def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[Marke
         check()
         parsed.append(parse(text, markup))
     return parsed
+
+
+def _check_route(request: TranslateRequest, pair: LanguagePair, route: Route) -> None:
+    """Raises ``InvalidOption`` for options that these models cannot honour."""
+    if not route and request.prefix:
+        raise InvalidOption(f"prefix needs two languages; source and target are {pair.source}")
+    if request.terms and len(route) > 1:
+        raise InvalidOption(f"a glossary needs a model that translates {pair} directly")
+    if request.terms and route and request.decoding.return_alternatives:
+        raise InvalidOption("return_alternatives excludes a glossary")
 
 
 def require_unicode(texts: Sequence[str], prefix: str = "") -> None:
