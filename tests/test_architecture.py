@@ -109,16 +109,18 @@ MAY_IMPORT = {
     "service.bulk": {
         "service.bulk",
         "service.engine.errors",
+        "service.engine.types",
         "service.translation.decoding",
         "service.translation.errors",
+        "service.translation.local_translator",
         "service.translation.tasks",
-        "service.translation.translator",
         "service.translation.types",
     },
     "service.document_jobs": {
         "service.document_jobs",
         "service.documents",
         "service.engine.errors",
+        "service.engine.types",
         "service.fair_turns",
         "service.observability.metrics",
         "service.state.errors",
@@ -154,6 +156,15 @@ MAY_IMPORT = {
         "service.state",
         "service.translation",
         "models.bundle",
+    },
+    "service.workers.worker": {
+        "service.api.draining",
+        "service.bootstrap",
+        "service.helpers",
+        "service.observability",
+        "service.server",
+        "service.settings",
+        "service.workers",
     },
     "service.ray": {
         "service.ray",
@@ -237,6 +248,7 @@ ENTRY_POINTS = {
     "service.commands.translate",
     "service.ray.deployment",
     "service.ray.data",
+    "service.workers.worker",
 }
 
 

@@ -240,12 +240,11 @@ async def _leg(
             await write(place, decoded)
     else:
         async with together() as group:
-            await decoder.decode(
-                directed.model,
-                sources,
-                work,
-                lambda number, decoded: group.create_task(write(searched[number], decoded)),
-            )
+
+            def begin(number: int, decoded: Decoded) -> None:
+                group.create_task(write(searched[number], decoded))
+
+            await decoder.decode(directed.model, sources, work, begin)
     for text, number, sentence in places:
         if sentence.alternatives:
             done = written[text, number] = await _alternatives(directed, sentence, decoder)

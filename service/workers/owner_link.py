@@ -119,7 +119,8 @@ class OwnerLink:
     ) -> AsyncIterator[Decoder]:
         """A decoder on behalf of a caller, see ``service.api.metering.OpenDecoder``.
 
-        Leaving waits for the owner's admission if the decoder was not called.
+        Waits for the owner's admission before anything is read, if the caller has limits. Otherwise
+        the calls of the decoder wait for it, or leaving does.
         """
         connection = self._connected()
         request = next(connection.numbers)
@@ -127,10 +128,11 @@ class OwnerLink:
         decoder = _RemoteDecoder(connection, request)
         finished = False
         try:
+            if caller.requests_per_minute or caller.characters_per_month:
+                await decoder.admitted()
             yield decoder
             if not decoder.called:
-                number = next(connection.numbers)
-                await connection.call(Decode(number, request, "", "", (), 0, parts=False))
+                await decoder.admitted()
             finished = True
         finally:
             connection.send(Close(request, finished))
@@ -196,6 +198,13 @@ class _RemoteDecoder:
         self._connection = connection
         self._request = request
         self.called = False
+        """Whether the owner's admission has been awaited, as each call does."""
+
+    async def admitted(self) -> None:
+        """Wait until the owner has admitted the request; raises its refusal."""
+        self.called = True
+        number = next(self._connection.numbers)
+        await self._connection.call(Decode(number, self._request, "", "", (), 0, parts=False))
 
     async def decode(
         self,

@@ -50,7 +50,7 @@ class Proxy:
             try:
                 begun = True
                 await send(_head(answer))
-                async for content in answer.stream:
+                async for content in answer.aiter_raw():
                     await send({"type": "http.response.body", "body": content, "more_body": True})
             finally:
                 await answer.aclose()

@@ -64,18 +64,24 @@ class WorkerApp:
         drain: Drain,
         open_model: OpenModel = open_tokenizers,
     ) -> None:
-        self._proxy = Proxy(owner)
-        self._front = build_front(settings, owner, drain, open_model)
+        self.proxy = Proxy(owner)
+        self.front = build_front(settings, owner, drain, open_model)
         self._tracing = bool(settings.tracing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        here = scope["type"] == "lifespan" or (scope["path"] in TRANSLATED and self._answers())
-        app: ASGIApp = self._front.app if here else self._proxy
+        if scope["type"] == "lifespan":
+            try:
+                await self.front.app(scope, receive, send)
+            finally:
+                await self.proxy.close()
+            return
+        here = scope["path"] in TRANSLATED and self._answers()
+        app: ASGIApp = self.front.app if here else self.proxy
         await app(scope, receive, send)
 
     def _answers(self) -> bool:
         # With tracing, spans of the engine belong to those of the request, which the owner has.
-        return self._front.link.ready and not self._tracing
+        return self.front.link.ready and not self._tracing
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The front of a worker in the test process, whose owner is a service in the same process."""
+"""A worker in the test process, whose owner is a service in the same process."""
 
 from __future__ import annotations
 
@@ -8,24 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-from service.workers.decode_messages import OfferedModel
-from service.workers.front import open_front
-from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
 
 from models.bundle.manifest import Manifest
 from service.api.draining import Drain
+from service.bootstrap import Service, running
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
-from service.workers.owner_link import OpenModel, without_network
-from tests.support.shouting import Both, ByteTokenizer
-
-PASSED_ON = 299
-"""Status of requests that the front passes on."""
-
-
-async def passed_on(scope: Scope, receive: Receive, send: Send) -> None:
-    await PlainTextResponse("passed on", PASSED_ON)(scope, receive, send)
+from service.workers.messages import OfferedModel
+from service.workers.owner_link import OpenModel, socket_beside, without_network
+from service.workers.worker import WorkerApp
+from tests.support.shouting import Both, ByteTokenizer, load_shouting
+from tests.support.worker_processes import owned
 
 
 def open_shouting(offered: OfferedModel) -> LoadedModel:
@@ -34,25 +27,35 @@ def open_shouting(offered: OfferedModel) -> LoadedModel:
 
 
 @asynccontextmanager
-async def front_of(
+async def owning(settings: Settings, owner: Path) -> AsyncIterator[Service]:
+    """A service whose workers find it at the socket ``owner``."""
+    async with (
+        running(settings, load_shouting, socket_beside(owner)) as service,
+        owned(service.app, owner),
+    ):
+        yield service
+
+
+@asynccontextmanager
+async def worker_of(
     settings: Settings,
     owner: Path,
     drain: Drain | None = None,
-    key: str = "",
     open_model: OpenModel = open_shouting,
-) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a front that has taken the owner's offer."""
-    opened = open_front(settings, owner, passed_on, drain or Drain(), open_model)
+) -> AsyncIterator[tuple[WorkerApp, httpx.AsyncClient]]:
+    """A worker that has taken the owner's offer, and a client of it."""
+    app = WorkerApp(settings, owner, drain or Drain(), open_model)
+    transport = httpx.ASGITransport(app)
     async with (
-        opened as front,
-        httpx.AsyncClient(transport=httpx.ASGITransport(front), base_url="http://front") as client,
+        app.front.app.router.lifespan_context(app.front.app),
+        httpx.AsyncClient(transport=transport, base_url="http://worker") as client,
     ):
-        await taken(client, key)
-        yield client
+        await ready(app)
+        yield app, client
+        await app.proxy.close()
 
 
-async def taken(client: httpx.AsyncClient, key: str = "") -> None:
-    """Wait until the front answers plain requests itself."""
-    body = {"q": "a", "source": "de", "target": "en", "api_key": key}
-    while (await client.post("/translate", json=body)).status_code != 200:
+async def ready(app: WorkerApp) -> None:
+    """Wait until a worker answers translation requests itself."""
+    while not app.front.link.ready:
         await asyncio.sleep(0.01)

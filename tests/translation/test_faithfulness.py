@@ -20,6 +20,7 @@ from service.runtime.backend import FloatArray
 from service.translation.decoding import DecodingOverrides
 from service.translation.inspection import Inspector, Place
 from service.translation.loaded_model import LoadedModel
+from service.translation.local_translator import LocalTranslator
 from service.translation.markup import Markup
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
@@ -101,7 +102,7 @@ async def scripted(
     decoding: DecodingDefaults | None = None,
     ascii_only: bool = False,
     **options: int,
-) -> AsyncIterator[tuple[Translator, ModelRepository, list[LoadedModel]]]:
+) -> AsyncIterator[tuple[LocalTranslator, ModelRepository, list[LoadedModel]]]:
     models = []
     for number, pair in enumerate(pairs):
         manifest = make_manifest(f"m{number}", *pair.split("_"))

@@ -1,4 +1,4 @@
-"""The front of a worker and the owner that decodes for it, connected by a socket."""
+"""A worker and the owner that decodes for it, connected by sockets."""
 
 from __future__ import annotations
 
@@ -10,31 +10,25 @@ from typing import Any
 
 import httpx
 import pytest
-from service.workers.decode_messages import (
-    Cancel,
-    Decode,
-    FromWorker,
-    OfferedModel,
-    socket_beside,
-)
 
 from models.bundle.manifest import InvalidBundle
-from models.bundle.tokenizer import UnknownToken
 from service.api.draining import Drain
-from service.bootstrap import Service, running
+from service.bootstrap import Service
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
+from service.translation import translator
 from service.translation.loaded_model import LoadedModel
-from service.workers import owner_link
+from service.workers.messages import Cancel, Decode, FromWorker, OfferedModel
+from service.workers.worker import WorkerApp
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
-from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
-from tests.support.shouting import UNK, Both, ByteTokenizer, load_shouting, put_bundle
+from tests.support.fronts import open_shouting, owning, ready, worker_of
+from tests.support.shouting import put_bundle
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 
 WAIT_SECONDS = 10.0
-"""After which a test that has failed lets its threads end."""
+"""Time after which a test that has failed lets its threads end."""
 
 
 @pytest.fixture
@@ -53,16 +47,21 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def service(settings: Settings, owner: Path) -> AsyncIterator[Service]:
-    async with running(settings, load_shouting, socket_beside(owner)) as service:
+    async with owning(settings, owner) as service:
         yield service
 
 
 @pytest.fixture
-async def client(
+async def worker(
     service: Service, settings: Settings, owner: Path
-) -> AsyncIterator[httpx.AsyncClient]:
-    async with front_of(settings, owner) as client:
-        yield client
+) -> AsyncIterator[tuple[WorkerApp, httpx.AsyncClient]]:
+    async with worker_of(settings, owner) as worker:
+        yield worker
+
+
+@pytest.fixture
+def client(worker: tuple[WorkerApp, httpx.AsyncClient]) -> httpx.AsyncClient:
+    return worker[1]
 
 
 def model_of(service: Service, name: str) -> LoadedModel:
@@ -73,66 +72,87 @@ def asked_directly(service: Service) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(service.app), base_url="http://owner")
 
 
+def books_of(service: Service) -> dict[Any, float]:
+    return read_books(service.metrics.render()[0].decode())
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
         ("/translate", PLAIN),
         ("/translate", PLAIN | {"alternatives": 2, "return_scores": True}),
         ("/translate", PLAIN | {"source": "auto", "q": "Das Wetter ist heute schön."}),
+        ("/translate", PLAIN | {"target": "fr"}),
+        ("/translate", PLAIN | {"format": "html", "q": "ein <b>wort</b>. {name} kommt."}),
+        ("/translate", PLAIN | {"q": "ein wort", "glossary": {"wort": "word"}}),
+        ("/translate", PLAIN | {"q": "ein wort", "prefix": "EIN"}),
+        ("/translate", PLAIN | {"confidence": True}),
+        ("/translate", PLAIN | {"num_hypotheses": 2, "return_alternatives": True}),
+        ("/translate", PLAIN | {"target": "de"}),
+        ("/translate", PLAIN | {"target": "zz"}),
+        ("/translate", PLAIN | {"beam_size": 0}),
         ("/v2/translate", {"text": ["ab 12."], "source_lang": "DE", "target_lang": "EN"}),
+        ("/alternatives", {"q": "ein wort", "source": "de", "target": "en", "position": 4}),
+        ("/nowhere", {}),
     ],
 )
-async def test_front_answers_plain_requests_as_the_owner_would(
+async def test_worker_answers_as_the_owner_would(
     client: httpx.AsyncClient, service: Service, path: str, body: dict[str, Any]
 ) -> None:
     async with asked_directly(service) as direct:
         expected = await direct.post(path, json=body)
     response = await client.post(path, json=body)
-    assert (response.status_code, response.json()) == (200, expected.json())
+    assert (response.status_code, response.json()) == (expected.status_code, expected.json())
     assert dict(response.headers).keys() == dict(expected.headers).keys()
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        PLAIN | {"format": "html"},
-        PLAIN | {"target": "fr"},
-        PLAIN | {"target": "zz"},
-        PLAIN | {"beam_size": 0},
-    ],
+    "body", [PLAIN, PLAIN | {"format": "html", "q": "<b>eins</b> ist da. zwei kommt."}]
 )
-async def test_other_requests_are_passed_on_and_not_counted(
+async def test_worker_streams_as_the_owner_would(
     client: httpx.AsyncClient, service: Service, body: dict[str, Any]
 ) -> None:
-    before = accepted(read_books(service.metrics.render()[0].decode()))
-    assert (await client.post("/translate", json=body)).status_code == PASSED_ON
-    assert accepted(read_books(service.metrics.render()[0].decode())) == before
+    async with asked_directly(service) as direct:
+        expected = await direct.post("/translate", json=body | {"stream": True})
+    response = await client.post("/translate", json=body | {"stream": True})
+    assert response.headers["content-type"] == expected.headers["content-type"]
+    assert response.text == expected.text
+    assert response.text.count("event: part") > 1
 
 
-async def test_owner_counts_the_requests_of_the_front(
+async def test_translation_of_a_worker_is_kept_for_its_attention(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.post("/translate", json=PLAIN | {"attention": True})
+    name = answer.json()["id"]
+    assert answer.headers["x-translation-id"] == name
+    kept = await client.get(f"/translations/{name}")
+    assert len(kept.json()["texts"]) == len(PLAIN["q"])
+    alignment = await client.get(f"/translations/{name}/alignment")
+    assert alignment.status_code == 200
+
+
+async def test_owner_counts_the_requests_of_a_worker(
     client: httpx.AsyncClient, service: Service
 ) -> None:
     for _ in range(3):
         assert (await client.post("/translate", json=PLAIN)).status_code == 200
-    while outcomes(books := read_books(service.metrics.render()[0].decode())) != {"ok": 4.0}:
+    while outcomes(books := books_of(service)) != {"ok": 3.0}:
         await asyncio.sleep(0.01)
-    assert accepted(books) == 4
-    assert books["nmt_characters_total", ("shout-de-en",)] == 1 + 3 * 24
-    assert books["nmt_tokenize_duration_seconds_count", ("shout-de-en",)] == 4
+    assert accepted(books) == 3
+    assert books["nmt_characters_total", ("shout-de-en",)] == 3 * 24
+    assert books["nmt_tokenize_duration_seconds_count", ("shout-de-en",)] == 3
     assert_no_sentence_is_left(books)
 
 
 @pytest.fixture
 async def keyed(settings: Settings, owner: Path) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
-    """A client where keys are required, and a key for three requests and thirty characters."""
+    """A client where keys are required, and a key for two requests and thirty characters."""
     settings = settings.model_copy(update={"api_keys": "required"})
     settings.state.mkdir()
     async with Database(settings.state / FILE_NAME) as database:
-        key = await KeyStore(database).add("ann", requests_per_minute=3, characters_per_month=30)
-    async with (
-        running(settings, load_shouting, socket_beside(owner)),
-        front_of(settings, owner, key=key) as client,
-    ):
+        key = await KeyStore(database).add("ann", requests_per_minute=2, characters_per_month=30)
+    async with owning(settings, owner), worker_of(settings, owner) as (_, client):
         yield client, key
 
 
@@ -151,14 +171,14 @@ async def test_limits_and_quotas_of_the_owner_apply(
 
 
 @pytest.mark.parametrize(("failure", "status"), [("error", 500), ("late", 504)])
-async def test_request_that_the_front_does_not_finish_is_not_charged(
+async def test_request_that_the_worker_does_not_finish_is_not_charged(
     client: httpx.AsyncClient,
     service: Service,
     monkeypatch: pytest.MonkeyPatch,
     failure: str,
     status: int,
 ) -> None:
-    async def failing(prepared: Any, decoded: Any) -> Any:
+    async def failing(*_: object) -> Any:
         if failure == "error":
             raise RuntimeError("a failure made for a test")
         await asyncio.sleep(WAIT_SECONDS)
@@ -168,11 +188,9 @@ async def test_request_that_the_front_does_not_finish_is_not_charged(
             characters: int = (await direct.get("/v2/usage")).json()["character_count"]
         return characters
 
-    while service.drain.running:
-        await asyncio.sleep(0.01)
     before = await used()
     with monkeypatch.context() as failures:
-        failures.setattr(owner_link, "finish_plain", failing)
+        failures.setattr(translator, "forced_passes", failing)
         headers = {"x-request-timeout": "0.2"}
         response = await client.post("/translate", json=PLAIN, headers=headers)
     assert response.status_code == status
@@ -184,7 +202,7 @@ async def test_request_that_the_front_does_not_finish_is_not_charged(
         await asyncio.sleep(0.01)
 
 
-async def test_keys_are_read_in_the_front_and_wrong_ones_are_passed_on(
+async def test_wrong_and_missing_keys_are_refused(
     keyed: tuple[httpx.AsyncClient, str],
 ) -> None:
     client, key = keyed
@@ -192,7 +210,7 @@ async def test_keys_are_read_in_the_front_and_wrong_ones_are_passed_on(
     right = await client.post("/translate", json=PLAIN, headers=headers)
     wrong = await client.post("/translate", json=PLAIN | {"api_key": "wrong"})
     none = await client.post("/translate", json=PLAIN)
-    assert [each.status_code for each in (right, wrong, none)] == [200, PASSED_ON, PASSED_ON]
+    assert [each.status_code for each in (right, wrong, none)] == [200, 403, 400]
 
 
 async def test_reload_refuses_no_request_and_frees_the_retired_model(
@@ -222,11 +240,13 @@ async def test_model_that_a_worker_cannot_open_is_left_to_the_owner(
         return open_shouting(offered)
 
     before = model_of(service, "shout-de-en")
-    async with front_of(settings, owner, open_model=open_first) as client:
+    async with worker_of(settings, owner, open_model=open_first) as (app, client):
         put_bundle(settings.bundles, "shout-de-en", "de", "en", version="2")
         await service.reloader.reload()
-        while (await client.post("/translate", json=PLAIN)).status_code != PASSED_ON:
+        while app.front.link.ready:
             await asyncio.sleep(0.01)
+        answer = await client.post("/translate", json=PLAIN)
+        assert (answer.status_code, answer.headers["x-model-version"]) == (200, "2")
         # The worker keeps no retired model loaded.
         while before.engine.alive:
             await asyncio.sleep(0.01)
@@ -251,49 +271,18 @@ async def test_request_after_the_engine_died_is_routed_to_the_other_model_at_onc
         assert (response.status_code, response.json()) == (200, expected.json())
 
 
-async def test_request_for_a_model_whose_engine_died_is_refused_and_later_ones_are_passed_on(
-    twins: Settings, service: Service, client: httpx.AsyncClient
+async def test_request_for_a_model_whose_engine_died_is_refused_until_a_reload(
+    twins: Settings, service: Service, worker: tuple[WorkerApp, httpx.AsyncClient]
 ) -> None:
+    _, client = worker
     await model_of(service, "shout-de-en").engine.close()
     body = PLAIN | {"model": "shout-de-en"}
-    async with asked_directly(service) as direct:
-        expected = await direct.post("/translate", json=body)
-    refused = await client.post("/translate", json=body)
-    assert (refused.status_code, refused.json()) == (503, expected.json())
-    assert refused.headers["retry-after"] == expected.headers["retry-after"]
-    assert (await client.post("/translate", json=body)).status_code == PASSED_ON
-    await service.reloader.reload()
-    await taken(client)
-
-
-class _AsciiTokenizer(ByteTokenizer):
-    def encode(self, text: str) -> tuple[int, ...]:
-        ids = (super(_AsciiTokenizer, self).encode(each) for each in text)
-        return tuple(UNK if len(each) > 1 else each[0] for each in ids)
-
-    def unknown(self, text: str) -> tuple[UnknownToken, ...]:
-        return tuple(
-            UnknownToken(index, character, (index, index + 1))
-            for index, character in enumerate(text)
-            if not character.isascii()
-        )
-
-
-async def test_request_is_left_to_the_owner_if_the_other_model_may_write_unknown_tokens(
-    twins: Settings, service: Service, owner: Path
-) -> None:
-    def open_model(offered: OfferedModel) -> LoadedModel:
-        model = open_shouting(offered)
-        if offered.name == "shout-twin":
-            model.tokenizers = Both(_AsciiTokenizer())
-        return model
-
-    async with front_of(twins, owner, open_model=open_model) as client:
-        await model_of(service, "shout-de-en").engine.close()
-        body = PLAIN | {"q": "ein größeres wort"}
+    for _ in range(2):
         refused = await client.post("/translate", json=body)
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-        assert (await client.post("/translate", json=body)).status_code == PASSED_ON
+        assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+    await service.reloader.reload()
+    while (await client.post("/translate", json=body)).status_code != 200:
+        await asyncio.sleep(0.01)
 
 
 async def test_reloaded_model_answers_before_the_worker_takes_the_offer(
@@ -306,7 +295,7 @@ async def test_reloaded_model_answers_before_the_worker_takes_the_offer(
         may_open.wait(WAIT_SECONDS)
         return open_shouting(offered)
 
-    async with front_of(settings, owner, open_model=open_later) as client:
+    async with worker_of(settings, owner, open_model=open_later) as (_, client):
         may_open.clear()
         await model_of(service, "shout-de-en").engine.close()
         await service.reloader.reload()
@@ -315,20 +304,23 @@ async def test_reloaded_model_answers_before_the_worker_takes_the_offer(
     assert response.status_code == 200
 
 
-async def test_owner_that_is_gone_is_answered_with_503_and_found_again(
+async def test_request_without_an_owner_is_answered_with_503_until_it_is_back(
     settings: Settings, owner: Path
 ) -> None:
-    async with running(settings, load_shouting, socket_beside(owner)) as service:
-        opened = front_of(settings, owner)
-        client = await opened.__aenter__()
+    async with owning(settings, owner) as service:
+        opened = worker_of(settings, owner)
+        app, client = await opened.__aenter__()
         for connection in service.decode_server.connections:
             connection.close()
-        answers = [(await client.post("/translate", json=PLAIN)).status_code for _ in range(3)]
-        assert set(answers) <= {503, PASSED_ON, 200}
-        await taken(client)
+        while (answer := await client.post("/translate", json=PLAIN)).status_code != 200:
+            assert answer.status_code == 503
+            await asyncio.sleep(0.01)
+    for path in ("/translate", "/languages"):
+        gone = await client.request("POST" if path == "/translate" else "GET", path)
+        assert (gone.status_code, gone.headers["retry-after"]) == (503, "1")
+    async with owning(settings, owner):
+        await ready(app)
         assert (await client.post("/translate", json=PLAIN)).status_code == 200
-    while (after := await client.post("/translate", json=PLAIN)).status_code != PASSED_ON:
-        assert (after.status_code, after.headers["retry-after"]) == (503, "5")
     await opened.__aexit__(None, None, None)
 
 
@@ -343,18 +335,14 @@ async def test_cancelled_request_is_cancelled_in_the_owner(
         asking.cancel()
         while service.drain.running:
             await asyncio.sleep(0.01)
-    while outcomes(books := read_books(service.metrics.render()[0].decode())) != {
-        "ok": 1.0,
-        "cancelled": 1.0,
-    }:
+    while outcomes(books := books_of(service)) != {"cancelled": 1.0}:
         await asyncio.sleep(0.01)
-    assert accepted(books) == 2
+    assert accepted(books) == 1
 
 
 async def test_request_cancelled_before_the_owner_begins_it_leaves_no_task(
     client: httpx.AsyncClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both messages arrive in one frame."""
     (connection,) = service.decode_server.connections
     while service.drain.running:
         await asyncio.sleep(0.01)
@@ -395,7 +383,7 @@ async def test_unexpected_error_of_the_owner_is_logged_there_with_the_request_id
     async def broken(*_: object) -> None:
         raise KeyError("a secret")
 
-    monkeypatch.setattr(service.translator, "decode", broken)
+    monkeypatch.setattr(model_of(service, "shout-de-en").results, "decode", broken)
     response = await client.post("/translate", json=PLAIN, headers={"x-request-id": "r1"})
     assert response.status_code == 500
     assert response.json() == {"error": "internal error; it was logged as request r1"}
@@ -410,11 +398,11 @@ async def test_draining_owner_refuses_with_retry_after(
     assert (response.status_code, response.headers["retry-after"]) == (503, "5")
 
 
-async def test_draining_front_refuses_further_requests(
+async def test_draining_worker_refuses_further_requests(
     service: Service, settings: Settings, owner: Path
 ) -> None:
     drain = Drain()
-    async with front_of(settings, owner, drain) as client:
+    async with worker_of(settings, owner, drain) as (_, client):
         drain.begin()
         response = await client.post("/translate", json=PLAIN)
     assert (response.status_code, response.headers["connection"]) == (503, "close")
