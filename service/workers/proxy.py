@@ -45,8 +45,12 @@ class Proxy:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         begun = False
+        forwarded = _forwarded(request)
         try:
-            answer = await self._transport.handle_async_request(_forwarded(request))
+            if isinstance(forwarded.stream, httpx.ByteStream):
+                # The end of the empty body, from which on a hang-up is noticed.
+                await receive()
+            answer = await self._transport.handle_async_request(forwarded)
             try:
                 begun = True
                 await send(_head(answer))
