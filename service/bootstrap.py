@@ -43,6 +43,7 @@ from service.loading.devices import watch_devices
 from service.loading.discovery import discover, only, pairs_of
 from service.loading.loader import ObserverFor, announcing, load_model
 from service.loading.reloader import Reloader
+from service.loading.tokenizers import open_tokenizers
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
@@ -67,7 +68,7 @@ from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair, Translation
 from service.workers.decode_server import DecodeServer
-from service.workers.owner_link import OpenModel, OwnerLink, open_tokenizers, socket_beside
+from service.workers.owner_link import OpenModel, OwnerLink, socket_beside
 
 logger = logging.getLogger(__name__)
 

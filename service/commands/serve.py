@@ -19,9 +19,9 @@ from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import leaving_quietly, serve
+from service.server.supervisor import Supervisor
 from service.settings import Settings
 from service.workers.owner_link import socket_beside
-from service.workers.supervisor import Supervisor
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -26,25 +26,21 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.workers.messages import (
-    Cancel,
+    Call,
     Close,
     Decode,
-    Done,
     Force,
-    Forced,
     FromWorker,
-    Kept,
+    Keep,
     MessageProtocol,
     Observed,
     Offer,
-    OfferedModel,
     Open,
     Part,
     Refused,
-    Replaced,
     Reply,
-    Result,
     Taken,
+    Value,
 )
 
 logger = logging.getLogger(__name__)
@@ -107,9 +103,10 @@ class _OpenRequest:
         loop = asyncio.get_running_loop()
         self.decoder: asyncio.Future[Decoder] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
+        self.calls: set[asyncio.Task[None]] = set()
 
     async def run(self, server: DecodeServer, opened: Open) -> None:
-        """Charge for the request once it is closed, unless it failed. Outermost: logs bugs."""
+        """Charge for the request once it is closed as finished. Outermost: logs bugs."""
         request_id.set(opened.request_id)
         failure: BaseException = _Abandoned()
         try:
@@ -131,9 +128,12 @@ class _OpenRequest:
             failure = error
             logger.exception("a request of a worker failed unexpectedly")
         finally:
-            if not self.decoder.done():
+            if self.decoder.done():
+                for call in self.calls:
+                    call.cancel()
+            else:
+                # Its calls raise it. A request may also have made no call.
                 self.decoder.set_exception(failure)
-                # Marks the exception as retrieved: a request may have made no call.
                 self.decoder.exception()
 
 
@@ -147,7 +147,6 @@ class _WorkerConnection(MessageProtocol):
         self._offers: dict[int, tuple[tuple[LoadedModel, ...], AsyncExitStack]] = {}
         """Models of the offers that the worker may use, and the leases of each offer."""
         self._open: dict[int, _OpenRequest] = {}
-        self._calls: dict[int, asyncio.Task[None]] = {}
         self._running = 0
         """Requests accepted by the worker and not yet finished."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -177,8 +176,7 @@ class _WorkerConnection(MessageProtocol):
         number = next(self._numbers)
         self._offers[number] = models, repository.held(models)
         found = [
-            OfferedModel(model.name, model.manifest.version, str(path))
-            for model, path in repository.bundles()
+            (model.name, model.manifest.version, str(path)) for model, path in repository.bundles()
         ]
         self.send(Offer(number, tuple(found)))
 
@@ -186,70 +184,59 @@ class _WorkerConnection(MessageProtocol):
         match message:
             case Open(request):
                 opened = self._open[request] = _OpenRequest()
-                self._spawn(opened.run(self._server, message))
-            case Decode() | Force():
-                self._calls[message.number] = self._spawn(
-                    self._answer(message, self._open[message.request])
-                )
-                self._calls[message.number].add_done_callback(
-                    lambda _: self._calls.pop(message.number)
-                )
+                self._spawn(opened.run(self._server, message), self._tasks)
             case Close(request, finished):
                 closed = self._open.pop(request).closed
                 if not closed.done():
                     closed.set_result(None) if finished else closed.set_exception(_Abandoned())
+                    # Marks the exception as retrieved: the request may not have been admitted.
                     closed.exception()
-            case Cancel(number):
-                if (call := self._calls.get(number)) is not None:
-                    call.cancel()
             case Observed(name, arguments):
                 self._running += (name == "request_accepted") - (name == "request_finished")
                 getattr(self._server.metrics, name)(*arguments)
             case Taken(number):
                 self._release([earlier for earlier in self._offers if earlier < number])
+            case Keep(number, _, translations):
+                self.send(Reply(number, self._server.store.put(translations)))
             case _:
-                self.send(Kept(message.number, self._server.store.put(message.translations)))
+                opened = self._open[message.request]
+                self._spawn(self._answer(message, opened), opened.calls)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[None, None, None], kept: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        kept.add(task)
+        task.add_done_callback(kept.discard)
 
-    async def _answer(self, call: Decode | Force, opened: _OpenRequest) -> None:
-        reply: Reply
+    async def _answer(self, call: Call, opened: _OpenRequest) -> None:
+        answer: Reply | Refused
         try:
-            reply = await self._reply(call, await asyncio.shield(opened.decoder))
-        except ModelReplaced:
-            reply = Replaced(call.number)
+            decoder = await asyncio.shield(opened.decoder)
+            answer = Reply(call.number, await self._value(call, decoder))
         except asyncio.CancelledError:
             if not self._server.drain.cut:
                 raise
-            reply = Refused.of(call.number, ShuttingDown(cut=True))
-        except EXPECTED as error:
-            reply = Refused.of(call.number, error)
+            answer = Refused.of(call.number, ShuttingDown(cut=True))
+        except (ModelReplaced, *EXPECTED) as error:
+            answer = Refused.of(call.number, error)
         # Outermost: the worker answers that the request failed.
         except Exception as error:
             logger.exception("a call of a worker failed unexpectedly")
-            reply = Refused.of(call.number, error)
-        self.send(reply)
+            answer = Refused.of(call.number, error)
+        self.send(answer)
 
-    async def _reply(self, call: Decode | Force, decoder: Decoder) -> Reply:
-        number = call.number
-        if isinstance(call, Decode) and not call.sentences:
-            return Done(number, ())
-        model = self._offered(call.model, call.version)
+    async def _value(self, call: Call, decoder: Decoder) -> Value:
         if isinstance(call, Force):
-            forced = await decoder.teacher_force(model, call.source_ids, call.written)
-            return Forced.of(number, forced)
+            model = self._offered(call.model, call.version)
+            return await decoder.teacher_force(model, call.source_ids, call.written)
+        if not isinstance(call, Decode):
+            return None
 
         def deliver(sentence: int, decoded: Decoded) -> None:
-            self.send(Part(number, sentence, Result.of(decoded)))
+            self.send(Part(call.number, sentence, decoded))
 
-        decoded = await decoder.decode(
-            model, call.sentences, call.work, deliver if call.parts else None
-        )
-        return Done(number, tuple(map(Result.of, decoded)))
+        model = self._offered(call.model, call.version)
+        each = deliver if call.parts else None
+        return tuple(await decoder.decode(model, call.sentences, call.work, each))
 
     def _offered(self, name: str, version: str) -> LoadedModel:
         """The newest model on offer of this name and version: a reload replaces a dead engine.

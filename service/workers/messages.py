@@ -3,8 +3,8 @@
 MessagePack of typed structures, in frames: the length as a 4-byte integer, then a list of messages.
 Both ends run the same code, as the same user.
 
-A worker opens a request, makes calls for it (``Decode``, ``Force``, ``Keep``), and closes it. The
-owner replies to each call by its number.
+A worker opens a request, makes calls for it, and closes it. The owner answers each call by its
+number.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 from service.api.access import Caller
 from service.api.errors import REFUSALS
-from service.engine.types import Decoded, DecodingOptions, Durations, FinishReason, Hypothesis
-from service.engine.types import Origin as Origin
+from service.engine.types import Decoded, DecodingOptions, Origin
 from service.translation.decoder import ForcedPass
+from service.translation.errors import ModelReplaced
 from service.translation.types import Translation
 
 _LENGTH = struct.Struct("<I")
@@ -35,18 +35,12 @@ class _Message(msgspec.Struct, tag=True, frozen=True, array_like=True):
     pass
 
 
-class OfferedModel(msgspec.Struct, frozen=True):
-    name: str
-    version: str
-    path: str
-    """Directory of its bundle."""
-
-
 class Offer(_Message, frozen=True):
     """The models on offer, which the owner keeps until the worker has taken the next offer."""
 
     number: int
-    models: tuple[OfferedModel, ...]
+    models: tuple[tuple[str, str, str], ...]
+    """Name, version and bundle directory of each model."""
 
 
 class Taken(_Message, frozen=True):
@@ -67,7 +61,7 @@ class Open(_Message, frozen=True):
     characters: int
     origin: Origin
     request_id: str | None
-    """For the log."""
+    """The id that log lines of the owner have."""
 
 
 class Close(_Message, frozen=True):
@@ -77,11 +71,15 @@ class Close(_Message, frozen=True):
     finished: bool
 
 
-class Decode(_Message, frozen=True):
-    """See ``Decoder.decode``; ``Done`` replies, after a ``Part`` each if ``parts``.
+class Admit(_Message, frozen=True):
+    """A call that is answered once the request has been admitted; the reply has no value."""
 
-    Without sentences, the reply says whether the request was admitted.
-    """
+    number: int
+    request: int
+
+
+class Decode(_Message, frozen=True):
+    """A call of ``Decoder.decode``; a ``Part`` for each sentence comes first if ``parts``."""
 
     number: int
     request: int
@@ -93,7 +91,7 @@ class Decode(_Message, frozen=True):
 
 
 class Force(_Message, frozen=True):
-    """See ``Decoder.teacher_force``; ``Forced`` replies."""
+    """A call of ``Decoder.teacher_force``."""
 
     number: int
     request: int
@@ -104,96 +102,40 @@ class Force(_Message, frozen=True):
 
 
 class Keep(_Message, frozen=True):
-    """Keep translations for requests about their attention; ``Kept`` replies."""
+    """A call that keeps translations for requests about their attention; returns their id."""
 
     number: int
     request: int
     translations: tuple[Translation, ...]
 
 
-class Cancel(_Message, frozen=True):
-    """The reply to a call is no longer wanted."""
-
-    number: int
-
-
 class Observed(_Message, frozen=True):
-    """A call of the owner's metrics."""
+    """A call of the owner's metrics, which is not answered."""
 
     name: Observation
     arguments: tuple[Any, ...]
 
 
-class Result(msgspec.Struct, array_like=True, frozen=True):
-    """A ``Decoded`` without a search tree, which no translation asks for."""
-
-    hypotheses: tuple[tuple[tuple[int, ...], float], ...]
-    finish_reason: FinishReason
-    queued: float
-    decoding: float
-
-    @classmethod
-    def of(cls, decoded: Decoded) -> Result:
-        return cls(
-            tuple((each.token_ids, each.score) for each in decoded.hypotheses),
-            decoded.finish_reason,
-            decoded.durations.queued,
-            decoded.durations.decoding,
-        )
-
-    def decoded(self) -> Decoded:
-        return Decoded(
-            tuple(Hypothesis(ids, score) for ids, score in self.hypotheses),
-            self.finish_reason,
-            Durations(self.queued, self.decoding),
-        )
+Value = tuple[Decoded, ...] | ForcedPass | str | None
 
 
 class Part(_Message, frozen=True):
+    """The result of one sentence of a ``Decode``."""
+
     number: int
     sentence: int
-    result: Result
+    decoded: Decoded
 
 
-class Done(_Message, frozen=True):
-    number: int
-    results: tuple[Result, ...]
-
-
-class Forced(_Message, frozen=True):
-    """A ``ForcedPass``; arrays of float32 as bytes."""
+class Reply(_Message, frozen=True):
+    """What a call returns."""
 
     number: int
-    cross: bytes
-    log_probs: bytes
-    entropies: bytes | None
-
-    @classmethod
-    def of(cls, number: int, forced: ForcedPass) -> Forced:
-        entropies = forced.entropies_T
-        return cls(
-            number,
-            forced.cross_TS.tobytes(),
-            forced.log_probs_T.tobytes(),
-            None if entropies is None else entropies.tobytes(),
-        )
-
-    def forced_pass(self) -> ForcedPass:
-        log_probs_T = np.frombuffer(self.log_probs, np.float32)
-        return ForcedPass(
-            np.frombuffer(self.cross, np.float32).reshape(len(log_probs_T), -1),
-            log_probs_T,
-            None if self.entropies is None else np.frombuffer(self.entropies, np.float32),
-        )
-
-
-class Kept(_Message, frozen=True):
-    number: int
-    identifier: str
+    value: Value
 
 
 class Refused(_Message, frozen=True):
-    """The error of a call, one of ``service.api.errors.REFUSALS``."""
+    """What a call raises: ``ModelReplaced``, or an error of ``service.api.errors.REFUSALS``."""
 
     number: int
     error: str
@@ -202,11 +144,9 @@ class Refused(_Message, frozen=True):
     facts: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, number: int, error: Exception) -> Refused:
-        known = type(error) in REFUSALS
-        return (
-            cls(number, type(error).__name__, str(error), vars(error)) if known else cls(number, "")
-        )
+    def of(cls, number: int, error: BaseException) -> Refused:
+        name = type(error).__name__
+        return cls(number, name, str(error), vars(error)) if name in _ERRORS else cls(number, "")
 
     def raised(self) -> Exception:
         """The error, without a second run of its class's ``__init__``."""
@@ -218,18 +158,11 @@ class Refused(_Message, frozen=True):
         return error
 
 
-class Replaced(_Message, frozen=True):
-    """No offer that the worker may use has the model of a call with a live engine."""
+_ERRORS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (*REFUSALS, ModelReplaced)}
 
-    number: int
-
-
-_ERRORS = {kind.__name__: kind for kind in REFUSALS}
-
-Call = Decode | Force | Keep
-Reply = Done | Forced | Kept | Refused | Replaced
-FromWorker = Taken | Open | Close | Call | Cancel | Observed
-FromOwner = Offer | Part | Reply
+Call = Admit | Decode | Force | Keep
+FromWorker = Taken | Open | Close | Call | Observed
+FromOwner = Offer | Part | Reply | Refused
 
 
 class MessageProtocol(asyncio.Protocol):
@@ -237,8 +170,8 @@ class MessageProtocol(asyncio.Protocol):
 
     def __init__(self, received: Any) -> None:
         """``received`` is the union of the messages that the other end sends."""
-        self._decoder = msgspec.msgpack.Decoder(list[received])
-        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(list[received], dec_hook=_array)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_shape_and_bytes)
         self._buffer = bytearray()
         self._leaving: list[Any] = []
         self._transport: asyncio.Transport | None = None
@@ -266,8 +199,7 @@ class MessageProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         while len(self._buffer) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer)
-            end = _LENGTH.size + length
+            end = _LENGTH.size + _LENGTH.unpack_from(self._buffer)[0]
             if len(self._buffer) < end:
                 return
             content = bytes(self._buffer[_LENGTH.size : end])
@@ -280,3 +212,13 @@ class MessageProtocol(asyncio.Protocol):
         if leaving and self._transport is not None:
             content = self._encoder.encode(leaving)
             self._transport.write(_LENGTH.pack(len(content)) + content)
+
+
+def _shape_and_bytes(value: Any) -> tuple[tuple[int, ...], bytes]:
+    """A float32 array as MessagePack has it."""
+    return value.shape, value.astype(np.float32).tobytes()
+
+
+def _array(_: type, value: Any) -> Any:
+    shape, content = value
+    return np.frombuffer(content, np.float32).reshape(shape)

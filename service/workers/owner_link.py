@@ -12,45 +12,41 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from models.bundle.bundle import Bundle
-from models.bundle.manifest import InvalidBundle, Manifest
+from models.bundle.manifest import InvalidBundle
 from service.api.access import Caller
 from service.engine.errors import EngineStopped
 from service.engine.types import Decoded, Origin
+from service.loading.tokenizers import DecodedElsewhere
 from service.observability.logging import request_id
 from service.observability.metrics import FailureReason, Outcome
 from service.translation.catalogue import Catalogue
 from service.translation.decoder import Decoder, ForcedPass
 from service.translation.errors import ModelReplaced, NotReady
-from service.translation.loaded_model import LoadedModel, Tokenizers
+from service.translation.loaded_model import LoadedModel
 from service.translation.result_cache import DeliverDecoded, SourceSentence
 from service.translation.types import Translation
 from service.workers.messages import (
+    Admit,
     Call,
-    Cancel,
     Close,
     Decode,
-    Done,
     Force,
-    Forced,
     FromOwner,
     Keep,
-    Kept,
     MessageProtocol,
     Observation,
     Observed,
     Offer,
-    OfferedModel,
     Open,
     Part,
     Refused,
-    Replaced,
     Reply,
     Taken,
+    Value,
 )
 
 logger = logging.getLogger(__name__)
@@ -59,16 +55,9 @@ GONE = "the service is restarting, and this request was not answered; repeat it 
 _PAUSE_SECONDS = 0.1
 """Pause between attempts to connect."""
 
-OpenModel = Callable[[OfferedModel], LoadedModel]
-"""Opens a model without its network. Blocks; raises ``InvalidBundle``."""
-
-
-@dataclass(slots=True)
-class _DecodedElsewhere:
-    """Stands for the engine of a model, which the owner has."""
-
-    alive: bool = True
-    """``False`` once the owner has refused a call for this model, until the next offer."""
+OpenModel = Callable[[Path, str, str], LoadedModel]
+"""Opens the bundle of a model, by name and version, without its network. Blocks; raises
+``InvalidBundle``."""
 
 
 def socket_beside(owner: Path) -> Path:
@@ -141,8 +130,7 @@ class OwnerLink:
         """Have translations kept, without their confidences; returns their id."""
         connection = self._connected()
         kept = tuple(replace(each, confidences=None) for each in translations)
-        reply = await connection.call(Keep(next(connection.numbers), 0, kept))
-        return cast(Kept, reply).identifier
+        return cast(str, await connection.call(Keep(next(connection.numbers), 0, kept)))
 
     def _connected(self) -> _OwnerConnection:
         if self._connection is None:
@@ -176,7 +164,10 @@ class OwnerLink:
         """Take offers until the connection is lost."""
         while (offer := await connection.offers.get()) is not None:
             try:
-                models = [await asyncio.to_thread(self._open_model, each) for each in offer.models]
+                models = [
+                    await asyncio.to_thread(self._open_model, Path(path), name, version)
+                    for name, version, path in offer.models
+                ]
             # Bundles are external input, and the owner answers every request that is passed on.
             except Exception as error:
                 expected = isinstance(error, InvalidBundle | OSError)
@@ -203,8 +194,7 @@ class _RemoteDecoder:
     async def admitted(self) -> None:
         """Wait until the owner has admitted the request; raises its refusal."""
         self.called = True
-        number = next(self._connection.numbers)
-        await self._connection.call(Decode(number, self._request, "", "", (), 0, parts=False))
+        await self._connection.call(Admit(next(self._connection.numbers), self._request))
 
     async def decode(
         self,
@@ -213,35 +203,33 @@ class _RemoteDecoder:
         work: int = 0,
         deliver: DeliverDecoded | None = None,
     ) -> list[Decoded]:
-        number, version = next(self._connection.numbers), model.manifest.version
         decode = Decode(
-            number,
+            next(self._connection.numbers),
             self._request,
             model.name,
-            version,
+            model.manifest.version,
             tuple(sentences),
             work,
             deliver is not None,
         )
-        reply = cast(Done, await self._call(model, decode, deliver))
-        return [result.decoded() for result in reply.results]
+        return list(cast(tuple[Decoded, ...], await self._call(model, decode, deliver)))
 
     async def teacher_force(
         self, model: LoadedModel, source_ids: tuple[int, ...], written: tuple[int, ...]
     ) -> ForcedPass:
         number, version = next(self._connection.numbers), model.manifest.version
         force = Force(number, self._request, model.name, version, source_ids, written)
-        return cast(Forced, await self._call(model, force)).forced_pass()
+        return cast(ForcedPass, await self._call(model, force))
 
     async def _call(
         self, model: LoadedModel, call: Call, deliver: DeliverDecoded | None = None
-    ) -> Reply:
+    ) -> Value:
         self.called = True
         try:
             return await self._connection.call(call, deliver)
         except ModelReplaced:
             # The catalogue routes the request, which is read again, to a model that is alive.
-            model.engine = cast(Any, _DecodedElsewhere(alive=False))
+            model.engine = cast(Any, DecodedElsewhere(alive=False))
             raise
 
 
@@ -279,21 +267,18 @@ class _OwnerConnection(MessageProtocol):
         """Offers to take; ``None`` once the connection is lost."""
         self.numbers = itertools.count(1)
         """Numbers of requests and calls."""
-        self._waiting: dict[int, tuple[asyncio.Future[Reply], DeliverDecoded | None]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Value], DeliverDecoded | None]] = {}
         self._lost = False
 
-    async def call(self, call: Call, deliver: DeliverDecoded | None = None) -> Reply:
-        """The reply to a call; raises its error, or ``EngineStopped`` if the owner is gone."""
+    async def call(self, call: Call, deliver: DeliverDecoded | None = None) -> Value:
+        """What a call returns; raises its error, or ``EngineStopped`` if the owner is gone."""
         if self._lost:
             raise EngineStopped(GONE)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
         self._waiting[call.number] = future, deliver
         self.send(call)
         try:
             return await future
-        except asyncio.CancelledError:
-            self.send(Cancel(call.number))
-            raise
         finally:
             del self._waiting[call.number]
 
@@ -305,15 +290,13 @@ class _OwnerConnection(MessageProtocol):
         if future is None or future.done():
             return
         match message:
-            case Part(_, sentence, result):
+            case Part(_, sentence, decoded):
                 assert deliver is not None
-                deliver(sentence, result.decoded())
+                deliver(sentence, decoded)
             case Refused():
                 future.set_exception(message.raised())
-            case Replaced():
-                future.set_exception(ModelReplaced)
-            case _:
-                future.set_result(message)
+            case Reply(_, value):
+                future.set_result(value)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -322,19 +305,3 @@ class _OwnerConnection(MessageProtocol):
             if not future.done():
                 future.set_exception(EngineStopped(GONE))
         self.offers.put_nowait(None)
-
-
-def open_tokenizers(offered: OfferedModel) -> LoadedModel:
-    """The default ``OpenModel``."""
-    path = Path(offered.path)
-    bundle = Bundle.open(path)
-    manifest = bundle.manifest
-    if (manifest.name, manifest.version) != (offered.name, offered.version):
-        raise InvalidBundle(f"{path} was replaced; the owner has {offered.version}")
-    return without_network(manifest, cast(Tokenizers, bundle.tokenizers()))
-
-
-def without_network(manifest: Manifest, tokenizers: Tokenizers) -> LoadedModel:
-    """A model that only reads and writes texts."""
-    absent = cast(Any, _DecodedElsewhere())
-    return LoadedModel(manifest, manifest.precisions[0], tokenizers, absent, absent, absent)

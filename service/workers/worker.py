@@ -15,12 +15,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.api.draining import Drain
 from service.bootstrap import build_front
 from service.helpers.program import die_with
+from service.loading.tokenizers import open_tokenizers
 from service.observability.logging import configure
 from service.server.http_protocol import PatientProtocol
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import serve
 from service.settings import Settings
-from service.workers.owner_link import OpenModel, open_tokenizers
+from service.workers.owner_link import OpenModel
 from service.workers.proxy import Proxy
 
 TRANSLATED = frozenset({"/translate", "/v2/translate"})

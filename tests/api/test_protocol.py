@@ -42,8 +42,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def talk(server: Server, *pieces: bytes, ending: bool = False) -> list[int]:
     """Send ``pieces``; returns all response statuses until the server closes."""
     heard = b""
+    # Worker processes have the default patience with bodies.
+    seconds = 30 if WORKERS else 10
     with (
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection,
+        socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection,
         # The server may close before everything is sent.
         contextlib.suppress(ConnectionError),
     ):

@@ -12,17 +12,17 @@ import httpx
 from models.bundle.manifest import Manifest
 from service.api.draining import Drain
 from service.bootstrap import Service, running
+from service.loading.tokenizers import without_network
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
-from service.workers.messages import OfferedModel
-from service.workers.owner_link import OpenModel, socket_beside, without_network
+from service.workers.owner_link import OpenModel, socket_beside
 from service.workers.worker import WorkerApp
 from tests.support.shouting import Both, ByteTokenizer, load_shouting
 from tests.support.worker_processes import owned
 
 
-def open_shouting(offered: OfferedModel) -> LoadedModel:
-    manifest = Manifest.from_json(Path(offered.path, "manifest.json").read_text(encoding="utf-8"))
+def open_shouting(path: Path, _name: str, _version: str) -> LoadedModel:
+    manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     return without_network(manifest, Both(ByteTokenizer()))
 
 

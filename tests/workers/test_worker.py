@@ -19,7 +19,7 @@ from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation import translator
 from service.translation.loaded_model import LoadedModel
-from service.workers.messages import Cancel, Decode, FromWorker, OfferedModel
+from service.workers.messages import Close, Decode, FromWorker
 from service.workers.worker import WorkerApp
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import open_shouting, owning, ready, worker_of
@@ -107,7 +107,7 @@ async def test_worker_answers_as_the_owner_would(
 
 
 @pytest.mark.parametrize(
-    "body", [PLAIN, PLAIN | {"format": "html", "q": "<b>eins</b> ist da. zwei kommt."}]
+    "body", [PLAIN, PLAIN | {"format": "html", "q": "<p>eins</p><p>zwei</p>"}]
 )
 async def test_worker_streams_as_the_owner_would(
     client: httpx.AsyncClient, service: Service, body: dict[str, Any]
@@ -234,10 +234,10 @@ async def test_reload_refuses_no_request_and_frees_the_retired_model(
 async def test_model_that_a_worker_cannot_open_is_left_to_the_owner(
     service: Service, settings: Settings, owner: Path
 ) -> None:
-    def open_first(offered: OfferedModel) -> LoadedModel:
-        if offered.version != "1":
+    def open_first(path: Path, name: str, version: str) -> LoadedModel:
+        if version != "1":
             raise InvalidBundle("it was replaced")
-        return open_shouting(offered)
+        return open_shouting(path, name, version)
 
     before = model_of(service, "shout-de-en")
     async with worker_of(settings, owner, open_model=open_first) as (app, client):
@@ -291,9 +291,9 @@ async def test_reloaded_model_answers_before_the_worker_takes_the_offer(
     may_open = threading.Event()
     may_open.set()
 
-    def open_later(offered: OfferedModel) -> LoadedModel:
+    def open_later(path: Path, name: str, version: str) -> LoadedModel:
         may_open.wait(WAIT_SECONDS)
-        return open_shouting(offered)
+        return open_shouting(path, name, version)
 
     async with worker_of(settings, owner, open_model=open_later) as (_, client):
         may_open.clear()
@@ -353,7 +353,7 @@ async def test_request_cancelled_before_the_owner_begins_it_leaves_no_task(
         while not any(isinstance(each, Decode) for each in sent):
             await asyncio.sleep(0.01)
         asking.cancel()
-        while not any(isinstance(each, Cancel) for each in sent):
+        while not any(isinstance(each, Close) for each in sent):
             await asyncio.sleep(0.01)
     for message in sent:
         connection.message_received(message)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.workers.supervisor import Supervisor
+from service.server.supervisor import Supervisor
 
 
 @pytest.mark.parametrize(
