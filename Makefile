@@ -10,7 +10,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock
 
-.PHONY: help serve test lint bench bench-online bench-step bench-quality bench-fidelity bench-reliability bench-queueing bench-training lock clean
+.PHONY: help serve test lint bench bench-online bench-step bench-quality bench-fidelity bench-reliability bench-training lock clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -58,9 +58,6 @@ bench-reliability: $(VENV)/.development ## compare the confidence of words with 
 
 bench-training: $(VENV)/.development ## our training step beside a plain PyTorch loop's; ARGS as well
 	$(RUN) -m benchmarks.training $(ARGS)
-
-bench-queueing: $(VENV)/.development ## predict latencies by simulation and measure them; ARGS=--check
-	$(RUN) -m benchmarks.queueing validate $(ARGS)
 
 $(RUN):
 	@test -n '$(PYTHON)' || \
