@@ -20,10 +20,11 @@ import pytest
 
 from tests.support.programs import ROOT, output_of, python
 
-OURS = {"dragoman", "service", "training", "models", "benchmarks", "tests"}
+OURS = {"dragoman", "service", "training", "models", "benchmarks", "tools", "tests"}
 
 MAY_IMPORT = {
     "dragoman": {"dragoman"},
+    "tools": {"tools"},
     "models.bundle": {"models.bundle"},
     "models.text": {"models.text"},
     "models.transformer": {"models.transformer"},
@@ -315,7 +316,7 @@ def test_packages_import_no_forbidden_distribution(package: str) -> None:
             )
 
 
-ROOMS = ("benchmarks", "dragoman", "models", "service", "training")
+ROOMS = ("benchmarks", "dragoman", "models", "service", "tools", "training")
 
 
 def test_imports_form_no_cycle() -> None:
