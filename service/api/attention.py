@@ -40,9 +40,9 @@ from service.api.parameters import Fields, read_fields
 from service.api.responses import Json, long_list, refusals
 from service.api.schemas import Answer, answer_of
 from service.api.search_answers import SearchAnswer, step_answers
-from service.fair_turns import FairTurns
 from service.figures.arrays import as_npy
 from service.figures.painter import Painter
+from service.threads.fair_turns import FairTurns
 from service.translation.alignment import pharaoh
 from service.translation.attention import Maps
 from service.translation.inspection import AlignedPair, Inspector, Pair, Place

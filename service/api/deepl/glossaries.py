@@ -25,7 +25,6 @@ from service.api.errors import BadRequest
 from service.api.options import LanguageCode
 from service.api.responses import Json, list_json
 from service.api.schemas import Answer, answer_of
-from service.fair_turns import FairTurns
 from service.state.entries import ENTRIES_SCHEMA, EntriesFormat, parse, render
 from service.state.errors import DictionaryNotFound
 from service.state.glossaries import (
@@ -35,6 +34,7 @@ from service.state.glossaries import (
     GlossaryLimits,
     GlossaryStore,
 )
+from service.threads.fair_turns import FairTurns
 from service.translation.catalogue import Catalogue
 from service.translation.repository import ModelRepository
 from service.translation.types import LanguagePair, Term
