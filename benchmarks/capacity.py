@@ -124,7 +124,7 @@ def _run(url: str, plan: Plan) -> tuple[list[Outcome], float]:
     if lost := sum(each.latency == LOST for each in outcomes):
         raise RuntimeError(f"{url} refused or lost {lost} of {len(outcomes)} requests")
     # The first and the last sample may be taken while clients start and end.
-    return outcomes, statistics.fmean(samples[1:-1])
+    return outcomes, statistics.fmean(samples[1:-1] or samples)
 
 
 def _rate(outcomes: Sequence[Outcome]) -> float:
