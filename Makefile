@@ -10,7 +10,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock
 
-.PHONY: help serve test lint bench bench-online bench-step bench-quality bench-fidelity bench-reliability bench-queueing bench-training lock clean
+.PHONY: help serve test lint bench bench-online bench-step bench-quality bench-fidelity bench-reliability bench-training client lock clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -59,9 +59,6 @@ bench-reliability: $(VENV)/.development ## compare the confidence of words with 
 bench-training: $(VENV)/.development ## our training step beside a plain PyTorch loop's; ARGS as well
 	$(RUN) -m benchmarks.training $(ARGS)
 
-bench-queueing: $(VENV)/.development ## predict latencies by simulation and measure them; ARGS=--check
-	$(RUN) -m benchmarks.queueing validate $(ARGS)
-
 $(RUN):
 	@test -n '$(PYTHON)' || \
 		{ echo 'Dragoman needs Python 3.11 or later; name one: make serve PYTHON=...' >&2; exit 1; }
@@ -77,6 +74,9 @@ $(VENV)/.development: pyproject.toml requirements.lock | $(RUN)
 	@echo 'Installing what testing needs into $(VENV); with torch, this takes a while ...'
 	@$(INSTALL) -e '.[dev]'
 	@touch $(VENV)/.serving $@
+
+client: $(VENV)/.development ## generate the synchronous client from the asynchronous
+	$(RUN) -m tools.generate_client
 
 lock: ## pin everything anew; see the top of requirements.lock
 	rm -rf build/lock

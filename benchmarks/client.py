@@ -16,7 +16,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
@@ -51,26 +51,8 @@ class Outcome:
     latency: float
 
 
-def arrivals(plan: Plan) -> Iterator[float]:
-    """When the requests of a plan with a rate are due, in seconds since its start.
-
-    The number of a request modulo the number of bodies selects its body.
-    """
-    gaps, due = random.Random(plan.seed), 0.0
-    while (due := due + gaps.expovariate(plan.rate)) < plan.seconds:
-        yield due
-
-
 def send(url: str, plan: Plan) -> list[Outcome]:
     """Run a plan in another process; raises ``RuntimeError`` if that fails."""
-    return send_since(url, plan)[1]
-
-
-def send_since(url: str, plan: Plan) -> tuple[float, list[Outcome]]:
-    """As ``send``; also returns when the plan started, by ``time.perf_counter``.
-
-    On Linux that clock is the same in all processes.
-    """
     finished = subprocess.run(
         [sys.executable, "-m", "benchmarks.client", url],
         input=json.dumps(asdict(plan)),
@@ -80,8 +62,7 @@ def send_since(url: str, plan: Plan) -> tuple[float, list[Outcome]]:
     )
     if finished.returncode:
         raise RuntimeError(f"the clients of {url} failed: {finished.stderr.strip()}")
-    result = json.loads(finished.stdout)
-    return result["started"], [Outcome(*each) for each in result["outcomes"]]
+    return [Outcome(*each) for each in json.loads(finished.stdout)]
 
 
 class _Connection:
@@ -126,11 +107,11 @@ class _LoadGenerator:
         self._plan = plan
         self._bodies = [body.encode() for body in plan.bodies]
         self._idle: list[_Connection] = []
-        self.started = 0.0
+        self._started = 0.0
         self.outcomes: list[Outcome] = []
 
     async def run(self) -> None:
-        self.started = time.perf_counter()
+        self._started = time.perf_counter()
         if self._plan.clients:
             await asyncio.gather(*(self._run_closed_loop(i) for i in range(self._plan.clients)))
         else:
@@ -145,7 +126,8 @@ class _LoadGenerator:
     async def _run_open_loop(self) -> None:
         plan, number = self._plan, 0
         waiting: set[asyncio.Task[None]] = set()
-        for due in arrivals(plan):
+        gaps, due = random.Random(plan.seed), 0.0
+        while (due := due + gaps.expovariate(plan.rate)) < plan.seconds:
             await asyncio.sleep(max(0.0, due - self._now()))
             task = asyncio.create_task(self._request(number % len(self._bodies), due))
             waiting.add(task)
@@ -176,15 +158,14 @@ class _LoadGenerator:
         self.outcomes.append(Outcome(body, now, now - due if answered else LOST))
 
     def _now(self) -> float:
-        return time.perf_counter() - self.started
+        return time.perf_counter() - self._started
 
 
 def main(arguments: Sequence[str]) -> int:
     plan = Plan(**json.load(sys.stdin))
     generator = _LoadGenerator(arguments[0], plan)
     asyncio.run(generator.run())
-    outcomes = [(each.body, each.at, each.latency) for each in generator.outcomes]
-    print(json.dumps({"started": generator.started, "outcomes": outcomes}))
+    print(json.dumps([(each.body, each.at, each.latency) for each in generator.outcomes]))
     return 0
 
 

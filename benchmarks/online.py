@@ -6,7 +6,8 @@ Each request has one sentence. Requests arrive at random, at rising rates, indep
 The result is the highest rate at which 99 % are answered within a second, for our service and for
 two ways of serving CTranslate2. With ``--clients``, also the target tokens per second of 1, 2, 4, …
 clients that each send the next sentence after the last answer, and the ratio to the engine's
-offline speed with the same sentences.
+offline speed with the same sentences. For our service, both predictions of docs/scaling.md are
+printed beside what was measured (``capacity``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import capacity, machine
 from benchmarks.base import CACHE, base_bundle
 from benchmarks.client import LOST, Outcome, Plan, send
 from benchmarks.engines import SETTINGS, CTranslate2, Dragoman, Engine, Search
@@ -151,10 +152,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     levels: dict[str, list[Level]] = {}
     crowds: dict[str, list[Crowd]] = {}
+    planned: capacity.Capacity | None = None
     for name in options.servers:
         done = offline["dragoman" if name == "dragoman" else "ctranslate2"]
-        with subject.server(name, peer) as (url, _):
+        with subject.server(name, peer) as (url, process_id):
             _settle(url, subject)
+            if name == "dragoman":
+                planned = capacity.measure(url, process_id, subject.bodies, options.seconds)
+                print("", *capacity.lines(planned), sep="\n", flush=True)
+                _settle(url, subject)
             if not options.no_rates:
                 start = len(subject.sentences) / done.seconds / 4
                 levels[name] = find_highest_rate(url, subject, start, options.seconds)
@@ -175,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "offline": {engine: done.tokens_per_second for engine, done in offline.items()},
         "rates": {name: [_fields(level) for level in each] for name, each in levels.items()},
         "clients": {name: [_fields(crowd) for crowd in each] for name, each in crowds.items()},
+        "capacity": planned and asdict(planned),
     }
     print(json.dumps(record))
     return 0

@@ -1,6 +1,6 @@
 """Asynchronous HTTP client, for asyncio programs.
 
-``dragoman/client.py`` is generated from this module: ``python -m tests.client.generation``.
+``dragoman/client.py`` is generated from this module: ``python -m tools.generate_client``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Synchronous HTTP client.
 
 Generated from ``async_client.py``. Change that module, and run
-``python -m tests.client.generation``.
+``python -m tools.generate_client``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ They serve translations that were requested with ``attention``, by id, and any p
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from service.api.attention_answers import (
     KeptTranslationAnswer,
     ScoresAnswer,
     alignment_answer,
+    map_answers,
     score_answer,
     text_answer,
 )
@@ -39,10 +39,10 @@ from service.api.middleware import facts_of
 from service.api.parameters import Fields, read_fields
 from service.api.responses import Json, long_list, refusals
 from service.api.schemas import Answer, answer_of
-from service.api.search_answers import SearchAnswer, search_json
-from service.fair_turns import FairTurns
-from service.figures.arrays import as_json, as_npy
+from service.api.search_answers import SearchAnswer, step_answers
+from service.figures.arrays import as_npy
 from service.figures.painter import Painter
+from service.threads.fair_turns import FairTurns
 from service.translation.alignment import pharaoh
 from service.translation.attention import Maps
 from service.translation.inspection import AlignedPair, Inspector, Pair, Place
@@ -156,8 +156,14 @@ def create_router(
             found = await inspector.search(_place(request, parameters), caller.counted_as)
             facts_of(request).model = found.model
             if parameters.format == "json":
-                content = await asyncio.to_thread(search_json, found)
-                return Response(content, media_type="application/json")
+                return await long_list(
+                    "steps",
+                    step_answers(found),
+                    model=found.model,
+                    source=found.source_pieces,
+                    winner=found.winner,
+                    reproduced=found.reproduced,
+                )
             picture = await painter.search(found, parameters.format, caller.counted_as)
             return Response(picture, media_type=_PICTURES[parameters.format])
 
@@ -191,7 +197,7 @@ def create_router(
                 return await rendered(request, caller, maps, parameters.format)
             maps, aligned = await inspector.attention_and_alignment_of(*wanted)
             facts_of(request).model = maps.model
-            return await _json(maps, alignment=alignment_answer(aligned).model_dump())
+            return await _json(maps, alignment=alignment_answer(aligned))
 
     @router.post(
         "/score",
@@ -222,8 +228,17 @@ def _or(model: type[Answer], others: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _json(maps: Maps, **beside: Any) -> Response:
-    content = await asyncio.to_thread(as_json, maps, **beside)
-    return Response(content, media_type="application/json")
+    return await long_list(
+        "maps",
+        map_answers(maps),
+        **beside,
+        model=maps.model,
+        kind=maps.kind,
+        rows=maps.rows,
+        columns=maps.columns,
+        layers=maps.layers,
+        heads=maps.heads,
+    )
 
 
 def _place(request: Request, parameters: PlaceParameters) -> Place:

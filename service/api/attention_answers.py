@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
 from service.api.libretranslate.languages import DetectionAnswer, detected
+from service.api.responses import encoded_each
 from service.api.schemas import Answer
 from service.translation.alignment import Span
+from service.translation.attention import Maps, numbered
 from service.translation.inspection import AlignedPair, LegView, TextView
 from service.translation.scoring import Score
 
@@ -135,6 +137,18 @@ class ScoreAnswer(Answer):
 
 class ScoresAnswer(Answer):
     scores: list[ScoreAnswer] = Field(description="One for each pair, in order.")
+
+
+def map_answers(maps: Maps) -> Iterator[MapAnswer]:
+    """Each map of an ``AttentionAnswer``.
+
+    Weights have six decimals, so rows sum to 1 within rounding. All maps of a long sentence are
+    hundreds of thousands of numbers, so rows are encoded one by one and not validated.
+    """
+    for layer, of_layer_HRC in zip(numbered(maps.layers), maps.weights_LHRC, strict=True):
+        for head, weights_RC in zip(numbered(maps.heads), of_layer_HRC, strict=True):
+            rows = weights_RC.astype("float64").round(_DECIMALS).tolist()
+            yield MapAnswer.model_construct(layer=layer, head=head, weights=encoded_each(rows))
 
 
 def alignment_answer(aligned: AlignedPair) -> AlignmentAnswer:

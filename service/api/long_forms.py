@@ -1,7 +1,7 @@
 """Thread that parses long forms, one at a time: parsing takes some times their memory.
 
-Clients take turns by address, see ``service.fair_turns``. The key of a request is not known before
-its form is parsed.
+Clients take turns by address, see ``service.threads.fair_turns``. The key of a request is not known
+before its form is parsed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from service.fair_turns import FairTurns
+from service.threads.fair_turns import FairTurns
 from service.translation.admission import Admission
 
 T = TypeVar("T")

@@ -14,7 +14,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 
 from service.api.draining import PROBES
-from service.api.links import add_links
 from service.api.responses import json_bytes
 from service.api.schemas import answer_schemas
 
@@ -104,7 +103,6 @@ def document_of(
         prefix = next((each for each in dialects if path.startswith(f"{each}/")), "")
         operation["security"] = _security(path, keys_required=keys_required)
         _answer_around(path, operation["responses"], errors[prefix])
-    add_links(document)
     return document
 
 

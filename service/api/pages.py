@@ -7,7 +7,6 @@ relative, so they work behind the path prefix of a proxy.
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import re
 from importlib.resources import files
@@ -18,14 +17,11 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.datastructures import Headers
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.api.page_bundle import joined_modules, joined_styles
-
 _STATIC = Path(__file__).parent / "static"
-_STYLES = ["style.css", "translator.css", "attention.css", "search.css"]
 _INLINE_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 _OPENSEARCH = """<?xml version="1.0" encoding="UTF-8"?>
@@ -51,47 +47,17 @@ _OWN_THINGS_ONLY = {
 
 
 class _PageFiles(StaticFiles):
-    """Static files that browsers cache and revalidate before each use, and the joined ones."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory=directory)
-        self._joined = {
-            "page.bundle.js": _Joined(joined_modules(directory, "page.js"), "text/javascript"),
-            "page.bundle.css": _Joined(joined_styles(directory, _STYLES), "text/css"),
-        }
+    """Static files that browsers cache and revalidate before each use."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        joined = self._joined.get(path)
-        if joined is not None and scope["method"] in {"GET", "HEAD"}:
-            response = joined.response(Headers(scope=scope))
-        else:
-            response = await super().get_response(path, scope)
+        response = await super().get_response(path, scope)
         response.headers.update(_ASK_EACH_TIME)
         response.headers["x-content-type-options"] = "nosniff"
         return response
 
 
-class _Joined:
-    """A text that was joined from files, and its compressed form."""
-
-    def __init__(self, text: str, media_type: str) -> None:
-        self._plain = text.encode()
-        self._compressed = gzip.compress(self._plain, mtime=0)
-        self._media_type = media_type
-        self._tag = f'"{hashlib.sha256(self._plain).hexdigest()}"'
-
-    def response(self, headers: Headers) -> Response:
-        own = {"etag": self._tag, "vary": "accept-encoding"}
-        if headers.get("if-none-match") == self._tag:
-            return Response(status_code=304, headers=own)
-        if "gzip" in headers.get("accept-encoding", ""):
-            own["content-encoding"] = "gzip"
-            return Response(self._compressed, headers=own, media_type=self._media_type)
-        return Response(self._plain, headers=own, media_type=self._media_type)
-
-
 def add_pages(app: FastAPI) -> None:
-    app.mount("/static", _PageFiles(directory=_STATIC), name="static")
+    app.mount("/static", GZipMiddleware(_PageFiles(directory=_STATIC)), name="static")
     swagger_ui = Path(str(files("fastapi_offline"))) / "static"
     swagger_page = _swagger_page(app.title)
     app.mount("/swagger-ui", StaticFiles(directory=swagger_ui), name="swagger-ui")

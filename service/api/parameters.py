@@ -24,7 +24,7 @@ from service.api.access import address_of
 from service.api.bounds import SUPPRESSED_TEXTS
 from service.api.errors import BadRequest
 from service.api.long_forms import form_thread
-from service.percent_encoding import unquoted
+from service.api.percent_encoding import unquoted
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from fastapi.responses import JSONResponse, Response
+from msgspec import Raw
 from pydantic import Field
 
 from service.api.errors import headers_of, message_of, refusal_of
@@ -16,44 +19,69 @@ from service.api.schemas import Answer, answer_of
 
 
 class Json(JSONResponse):
-    """Compact UTF-8 JSON of an ``Answer``, a list of them, or a JSON-serialisable value.
-
-    A lone surrogate, echoed from a request, is escaped.
-    """
+    """Compact UTF-8 JSON of an ``Answer``, a list of them, or a JSON-serialisable value."""
 
     def render(self, content: Any) -> bytes:
         return json_bytes(content)
 
 
 def json_bytes(content: Any) -> bytes:
-    """Compact JSON on one line, encoded as by ``Json``."""
-    return _encoder.encode(content).encode("utf-8", "backslashreplace")
+    """Compact JSON on one line of a value that may contain ``Answer`` objects.
+
+    A lone surrogate, echoed from a request, is escaped.
+    """
+    try:
+        return _encoder.encode(content)
+    except UnicodeEncodeError:
+        # Of both encoders, only this one can escape what is not valid Unicode.
+        return json.dumps(content, separators=(",", ":"), default=_fields).encode()
 
 
-async def long_list(name: str, items: Iterable[Answer], **before: Any) -> Response:
+async def long_list(name: str, items: Iterable[Answer], /, **before: Any) -> Response:
     """A response like ``Json`` of an object with the fields ``before``, and ``items`` as ``name``.
 
-    A thread takes and serialises the items one by one. One dump of all items would hold the
-    interpreter lock until it returns, and so would the garbage collection of their objects.
+    A thread takes and serialises the items, see ``list_json``.
     """
-    content = await asyncio.to_thread(_list_json, name, items, before)
+    content = await asyncio.to_thread(list_json, name, items, **before)
     return Response(content, media_type=Json.media_type)
 
 
-def _list_json(name: str, items: Iterable[Answer], before: dict[str, Any]) -> bytes:
-    head = json_bytes({**before, name: []}).removesuffix(b"]}")
-    return b"%b%b]}" % (head, b",".join(map(json_bytes, items)))
+def list_json(name: str, items: Iterable[Answer], /, **before: Any) -> bytes:
+    """JSON of an object with the fields ``before``, and ``items`` as ``name``."""
+    fields = {field: Raw(json_bytes(value)) for field, value in before.items()}
+    return json_bytes({**fields, name: encoded_each(items)})
 
 
-def _dumped(answer: object) -> dict[str, Any]:
-    if not isinstance(answer, Answer):
-        raise TypeError(f"{type(answer).__name__} is no answer")
-    return answer.model_dump(exclude_unset=True)
+def encoded_each(items: Iterable[Any]) -> list[Raw]:
+    """Items of a long list, for ``json_bytes``, taken and encoded one by one.
+
+    One call for all items would hold the interpreter lock until it returns, and so would the
+    garbage collection of their objects.
+    """
+    return [Raw(json_bytes(item)) for item in items]
 
 
-_encoder = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_dumped
-)
+def _fields(value: object) -> object:
+    """The fields of an answer that were set, by their names in JSON; a NumPy float as a plain one.
+
+    The encoder passes the answers within an answer separately.
+    """
+    if isinstance(value, Answer):
+        names, given = _names(type(value)), value.model_fields_set
+        return {names[field]: content for field, content in value if field in given}
+    if isinstance(value, float):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} is no answer")
+
+
+@cache
+def _names(answer: type[Answer]) -> dict[str, str]:
+    """Names in JSON by the names of fields."""
+    fields = answer.model_fields.items()
+    return {name: field.serialization_alias or name for name, field in fields}
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_fields)
 
 
 class ErrorAnswer(Answer):

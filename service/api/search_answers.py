@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic import Field
 
-from service.api.responses import json_bytes
 from service.api.schemas import Answer
 from service.engine.search_tree import Fate, RankedCandidate
 from service.translation.recorded_search import RecordedSearch
@@ -39,33 +38,20 @@ class SearchAnswer(Answer):
     )
 
 
-def search_json(found: RecordedSearch) -> bytes:
-    """A ``SearchAnswer`` in JSON.
+def step_answers(found: RecordedSearch) -> Iterator[StepAnswer]:
+    """The steps of a ``SearchAnswer``. Thousands of candidates take a while."""
+    for step in found.tree.steps:
+        yield StepAnswer(candidates=[_candidate(each, found.pieces[each.token]) for each in step])
 
-    Thousands of candidates take a while, so call it in a thread. Steps are serialised one by one,
-    since the encoder holds the interpreter lock until it returns.
-    """
-    head = {
-        "model": found.model,
-        "source": found.source_pieces,
-        "winner": found.winner,
-        "reproduced": found.reproduced,
-    }
-    steps = b",".join(
-        json_bytes({"candidates": [_candidate(each, found.pieces[each.token]) for each in step]})
-        for step in found.tree.steps
+
+def _candidate(candidate: RankedCandidate, piece: str) -> CandidateAnswer:
+    return CandidateAnswer(
+        id=candidate.id,
+        parent=candidate.parent,
+        token=candidate.token,
+        piece=piece,
+        log_probability=round(candidate.log_probability, _DECIMALS),
+        sum=round(candidate.sum, _DECIMALS),
+        score=round(candidate.score, _DECIMALS),
+        fate=candidate.fate,
     )
-    return json_bytes(head)[:-1] + b',"steps":[' + steps + b"]}"
-
-
-def _candidate(candidate: RankedCandidate, piece: str) -> dict[str, Any]:
-    return {
-        "id": candidate.id,
-        "parent": candidate.parent,
-        "token": candidate.token,
-        "piece": piece,
-        "log_probability": round(candidate.log_probability, _DECIMALS),
-        "sum": round(candidate.sum, _DECIMALS),
-        "score": round(candidate.score, _DECIMALS),
-        "fate": candidate.fate,
-    }

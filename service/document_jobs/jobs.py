@@ -32,8 +32,8 @@ from service.document_jobs.types import (
 from service.document_jobs.work import DocumentOrder, DocumentWork, OpenedDocument
 from service.documents.types import DocumentError
 from service.engine.errors import EngineError
-from service.fair_turns import FairTurns
 from service.state.errors import StateError, StateFailed
+from service.threads.fair_turns import FairTurns
 from service.translation.errors import TranslationError
 from service.translation.tasks import deadline
 

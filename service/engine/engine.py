@@ -40,7 +40,7 @@ from service.runtime.backend import (
     Ranked,
     StepBatch,
 )
-from service.thread_priority import lower_thread_priority
+from service.threads.thread_priority import lower_thread_priority
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 
-from service.fair_turns import FairTurns
 from service.helpers.messages import (
     NUMBER,
     OUT_OF_MEMORY,
@@ -25,6 +24,7 @@ from service.helpers.messages import (
     lengths_in,
     table_size,
 )
+from service.threads.fair_turns import FairTurns
 
 logger = logging.getLogger(__name__)
 

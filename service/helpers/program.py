@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from service.helpers import messages
 from service.helpers.messages import OUT_OF_MEMORY, Outcome
-from service.thread_priority import lower_thread_priority
+from service.threads.thread_priority import lower_thread_priority
 
 Answer = Callable[[list[bytes]], Sequence[bytes]]
 """Maps the parts of a message to the parts of its answer."""

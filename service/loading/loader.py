@@ -38,7 +38,7 @@ from service.runtime.onnx import OnnxBackend
 from service.runtime.resident import ResidentBackend
 from service.runtime.sessions import Device, DeviceUnavailable, available_device, chosen_gpus
 from service.settings import Settings
-from service.thread_priority import lower_thread_priority
+from service.threads.thread_priority import lower_thread_priority
 from service.translation.attention_reader import AttentionReader
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.loaded_model import DirectedModel, LoadedModel, Tokenizers

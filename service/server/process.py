@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from service.allocator import keep_memory_together
+from service.threads.allocator import keep_memory_together
 
 _SWITCH_SECONDS = 0.0005
 

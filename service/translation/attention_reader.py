@@ -1,7 +1,7 @@
 """Computes attention and token log-probabilities of given sentence pairs, one at a time.
 
 Runs on a low-priority thread and one core, so that requests for attention do not delay
-translation. Callers take turns, see ``service.fair_turns``. Works on token ids.
+translation. Callers take turns, see ``service.threads.fair_turns``. Works on token ids.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from models.bundle.manifest import SentenceLimits
 from service.engine.errors import BackendFailed, EngineStopped, SentenceTooLong
-from service.fair_turns import FairTurns
 from service.runtime.backend import AttentionMaps, TeacherForced
-from service.thread_priority import lower_thread_priority
+from service.threads.fair_turns import FairTurns
+from service.threads.thread_priority import lower_thread_priority
 
 logger = logging.getLogger(__name__)
 

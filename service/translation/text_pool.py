@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from service.fair_turns import FairTurns
-from service.thread_priority import lower_thread_priority
+from service.threads.fair_turns import FairTurns
+from service.threads.thread_priority import lower_thread_priority
 from service.translation.errors import Overloaded
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def unchecked() -> None:
 class TextPool:
     """At most ``threads`` calls run and ``waiting`` calls wait; more raise ``Overloaded``.
 
-    Callers share the threads, see ``service.fair_turns``.
+    Callers share the threads, see ``service.threads.fair_turns``.
     """
 
     def __init__(self, threads: int = 2, waiting: int = 256) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from service.api import pages
 from service.bootstrap import Service, running
 from service.settings import Settings
 from tests.support.asgi import client_of, connected
@@ -17,15 +15,6 @@ from tests.support.loop_monitor import responsive_loop
 from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
 
 __all__ = ["responsive_loop"]
-
-
-@pytest.fixture(autouse=True, scope="session")
-def page_that_is_joined_once() -> Iterator[None]:
-    """The apps of all tests share the joined files of the page, which cost more than an app."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("joined_modules", "_Joined"):
-            patch.setattr(pages, name, functools.cache(getattr(pages, name)))
-        yield
 
 
 @pytest.fixture

@@ -10,10 +10,8 @@ import httpx
 import pytest
 
 from service.api import pages
-from service.api.page_bundle import joined_modules
 
 STATIC = Path(pages.__file__).parent / "static"
-IMPORT = re.compile(r'^import .* from "\./([a-z]+\.js)";$', re.MULTILINE)
 ADDRESS = re.compile(r"""(?:src|href|url)\s*[=:(]\s*["']?([^"'\s)>]+)""")
 ELSEWHERE = re.compile(r"https?:|^//")
 
@@ -41,52 +39,21 @@ async def test_static_file_has_no_external_address(client: httpx.AsyncClient, fi
     assert not re.search(r"https?://|//[a-z]+\.", text)
 
 
-def test_every_module_and_style_sheet_is_in_a_bundle_or_on_the_page() -> None:
-    sources = {path.name: path.read_text("utf-8") for path in STATIC.glob("*.js")}
-    used = {name for text in sources.values() for name in IMPORT.findall(text)} | {"page.js"}
+def test_page_loads_every_module_and_style_sheet_without_waiting_for_imports() -> None:
     page = (STATIC / "index.html").read_text("utf-8")
-    assert set(sources) == used | set(re.findall(r'src="static/([a-z]+\.js)"', page))
-    assert sorted(path.name for path in STATIC.glob("*.css")) == sorted(pages._STYLES)
+    loaded = re.findall(r'(?:src|"modulepreload" href|"stylesheet" href)="static/(.+?)"', page)
+    files = {path.name for path in (*STATIC.glob("*.js"), *STATIC.glob("*.css"))}
+    assert sorted(loaded) == sorted({*files, "icon.svg"})
 
 
-async def test_bundles_have_all_files_and_are_compressed_and_revalidated(
-    client: httpx.AsyncClient,
-) -> None:
-    for name, kind, suffix in (("js", "javascript", "*.js"), ("css", "css", "*.css")):
-        address = f"/static/page.bundle.{name}"
-        plain = await client.get(address, headers={"accept-encoding": "identity"})
-        assert kind in plain.headers["content-type"]
-        for path in set(STATIC.glob(suffix)) - {STATIC / "theme.js"}:
-            assert path.read_text("utf-8").splitlines()[0] in plain.text, path.name
-        packed = await client.get(address, headers={"accept-encoding": "gzip"})
-        assert packed.headers["content-encoding"] == "gzip"
-        assert packed.text == plain.text
-        assert int(packed.headers["content-length"]) < len(plain.content) / 2
-        tag = {"if-none-match": plain.headers["etag"]}
-        assert (await client.get(address, headers=tag)).status_code == 304
-
-
-def test_modules_are_joined_in_the_order_of_their_imports(tmp_path: Path) -> None:
-    (tmp_path / "a.js").write_text('import { one as own } from "./b.js";\nown();\n')
-    (tmp_path / "b.js").write_text("const two = 2;\nexport function one() { return two; }\n")
-    joined = joined_modules(tmp_path, "a.js")
-    assert joined.index("function one") < joined.index('const { one: own } = modules["b.js"];')
-    assert "return { one };" in joined
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('import * as b from "./b.js";', "no import or export"),
-        ("export default 1;", "no import or export"),
-        ('const b = import("./b.js");', "no import or export"),
-        ('import { a } from "./a.js";', "a.js imports a.js: modules import each other"),
-    ],
-)
-def test_module_that_cannot_be_joined_is_named(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "a.js").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        joined_modules(tmp_path, "a.js")
+async def test_static_files_are_compressed_and_revalidated(client: httpx.AsyncClient) -> None:
+    address = "/static/strings.js"
+    plain = await client.get(address, headers={"accept-encoding": "identity"})
+    packed = await client.get(address, headers={"accept-encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.text == plain.text
+    tag = {"if-none-match": packed.headers["etag"]}
+    assert (await client.get(address, headers=tag)).status_code == 304
 
 
 async def test_content_security_policy_allows_only_own_resources(client: httpx.AsyncClient) -> None:

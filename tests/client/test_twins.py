@@ -7,13 +7,13 @@ import inspect
 import dragoman
 from dragoman import AsyncClient, Client, endpoints, inspection
 from dragoman.request import Call
-from tests.client.generation import GENERATED, synchronous
 from tests.support.programs import ROOT, python
+from tools.generate_client import GENERATED, synchronous
 
 
 def test_synchronous_client_is_generated_from_the_asynchronous() -> None:
     assert GENERATED.read_text(encoding="utf-8") == synchronous(), (
-        "run: python -m tests.client.generation"
+        "run: python -m tools.generate_client"
     )
 
 

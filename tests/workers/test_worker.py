@@ -106,9 +106,7 @@ async def test_worker_answers_as_the_owner_would(
     assert dict(response.headers).keys() == dict(expected.headers).keys()
 
 
-@pytest.mark.parametrize(
-    "body", [PLAIN, PLAIN | {"format": "html", "q": "<p>eins</p><p>zwei</p>"}]
-)
+@pytest.mark.parametrize("body", [PLAIN, PLAIN | {"format": "html", "q": "<p>eins</p><p>zwei</p>"}])
 async def test_worker_streams_as_the_owner_would(
     client: httpx.AsyncClient, service: Service, body: dict[str, Any]
 ) -> None:

@@ -7,7 +7,7 @@ pairs. Both are kept in one store; ``/v2`` does not list glossaries of several p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -23,9 +23,8 @@ from service.api.deepl.dialect import admitted, answers
 from service.api.deepl.languages import base, glossary_pair, language, stored_pair
 from service.api.errors import BadRequest
 from service.api.options import LanguageCode
-from service.api.responses import Json, json_bytes
+from service.api.responses import Json, list_json
 from service.api.schemas import Answer, answer_of
-from service.fair_turns import FairTurns
 from service.state.entries import ENTRIES_SCHEMA, EntriesFormat, parse, render
 from service.state.errors import DictionaryNotFound
 from service.state.glossaries import (
@@ -35,6 +34,7 @@ from service.state.glossaries import (
     GlossaryLimits,
     GlossaryStore,
 )
+from service.threads.fair_turns import FairTurns
 from service.translation.catalogue import Catalogue
 from service.translation.repository import ModelRepository
 from service.translation.types import LanguagePair, Term
@@ -50,7 +50,6 @@ _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME_BYTES)]
 
 _Found = Sequence[tuple[LanguagePair, tuple[Term, ...]]]
 """Dictionaries with their entries."""
-_NO_ENTRIES = b'"entries":""'
 
 
 class DictionaryParameters(BaseModel):
@@ -491,16 +490,13 @@ def _text_of(found: _Found, entries_format: EntriesFormat) -> bytes:
 
 
 def _entries_json(found: _Found) -> bytes:
-    """JSON of an ``EntriesAnswer``, encoded line by line, see ``_text_of``."""
-    return b"".join([b'{"dictionaries":[', *_each_dictionary(found), b"]}"])
-
-
-def _each_dictionary(found: _Found) -> Iterator[bytes]:
-    """Pieces of the JSON of each ``EntriesOfPair``, and the commas between them."""
-    for number, (pair, terms) in enumerate(found):
-        empty = EntriesOfPair(**_languages(pair), entries="", entries_format="tsv")
-        before, after = json_bytes(empty).split(_NO_ENTRIES)
-        yield (b"," if number else b"") + before + _NO_ENTRIES[:-1]
-        for line_number, line in enumerate(render(terms, "tsv")):
-            yield (b"\\n" if line_number else b"") + json_bytes(line)[1:-1]
-        yield b'"' + after
+    """JSON of an ``EntriesAnswer``."""
+    return list_json(
+        "dictionaries",
+        (
+            EntriesOfPair(
+                **_languages(pair), entries="\n".join(render(terms, "tsv")), entries_format="tsv"
+            )
+            for pair, terms in found
+        ),
+    )

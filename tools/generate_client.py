@@ -1,4 +1,4 @@
-"""Generates the synchronous client from the asynchronous: ``python -m tests.client.generation``.
+"""Generates the synchronous client from the asynchronous: ``python -m tools.generate_client``.
 
 Removes ``async`` and ``await``, renames types and functions to their synchronous twins, and
 replaces the sentences of docstrings that hold for one client only.
@@ -7,16 +7,18 @@ replaces the sentences of docstrings that hold for one client only.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
-from tests.support.programs import ROOT, python
-
-SOURCE = ROOT / "dragoman" / "async_client.py"
-GENERATED = ROOT / "dragoman" / "client.py"
+_CLIENT = Path(__file__).parents[1] / "dragoman"
+SOURCE = _CLIENT / "async_client.py"
+GENERATED = _CLIENT / "client.py"
 
 HEADER = '''"""Synchronous HTTP client.
 
 Generated from ``async_client.py``. Change that module, and run
-``python -m tests.client.generation``.
+``python -m tools.generate_client``.
 """
 
 '''
@@ -47,17 +49,22 @@ SENTENCES = {
 
 
 def synchronous() -> str:
-    """The text of ``dragoman/client.py``."""
+    """The text of ``dragoman/client.py``.
+
+    Raises ``ValueError`` if the asynchronous client lacks a sentence of ``SENTENCES``.
+    """
     text = SOURCE.read_text(encoding="utf-8")
     for old, new in SENTENCES.items():
-        assert old in text, f"{SOURCE.name} lacks {old!r}"
+        if old not in text:
+            raise ValueError(f"{SOURCE.name} lacks {old!r}")
         text = text.replace(old, new)
     for pattern, replacement in PATTERNS:
         text = re.sub(pattern, replacement, text)
     text = HEADER + text[text.index("from __future__") :]
     for arguments in (["check", "--fix", "--select", "F401,I"], ["format"]):
-        ruff = ("-m", "ruff", *arguments, "--quiet", f"--stdin-filename={GENERATED}", "-")
-        text = python(*ruff, input=text)
+        ruff = [sys.executable, "-m", "ruff", *arguments, "--quiet"]
+        ruff += [f"--stdin-filename={GENERATED}", "-"]
+        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.allocator import give_memory_back
+from service.threads.allocator import give_memory_back
 
 
 @pytest.mark.skipif(

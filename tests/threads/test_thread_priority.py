@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.thread_priority import lower_thread_priority
+from service.threads.thread_priority import lower_thread_priority
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="niceness is the whole process's elsewhere")

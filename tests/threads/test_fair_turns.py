@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 
-from service.fair_turns import FairTurns
+from service.threads.fair_turns import FairTurns
 
 
 class Calls:

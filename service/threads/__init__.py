@@ -1,0 +1,1 @@
+"""Turns, cores and memory that the threads of a process share."""

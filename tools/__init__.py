@@ -1,0 +1,1 @@
+"""Programs of development that write files of the repository."""
