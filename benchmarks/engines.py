@@ -18,7 +18,7 @@ from service.runtime import processor
 
 if TYPE_CHECKING:
     from benchmarks.workloads import Sentences
-    from service.translation.loaded_model import LoadedModel
+    from service.catalogue.loaded_model import LoadedModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from benchmarks.quality import answered
 from benchmarks.server import serving
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle
-from service.translation.words import words
+from service.text.words import words
 from training.data import default_data_directory
 from training.evaluation.bitext import Bitext, find_bitext
 from training.evaluation.bundles import directions_of

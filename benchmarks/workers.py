@@ -30,6 +30,8 @@ from typing import Any, cast
 import numpy as np
 
 from service import bootstrap, cli
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.result_cache import ResultCache
 from service.commands import serve
 from service.engine.engine import Engine
 from service.engine.group import EngineGroup
@@ -37,8 +39,6 @@ from service.engine.scheduler import Scheduler
 from service.loading.loader import ObserverFor, load_model
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
-from service.translation.result_cache import ResultCache
 
 BUNDLES = Path(__file__).resolve().parents[1] / "bundles"
 STEP_SECONDS = 0.0005

@@ -19,14 +19,15 @@ from fastapi import FastAPI
 from starlette.requests import HTTPConnection
 
 import service
-from service.api import alternatives, attention, operations
+from service.api import operations
 from service.api.access import Access, AccessPolicy, Caller, Callers
 from service.api.app import create_root_app
-from service.api.bounds import RequestLimits
 from service.api.deepl import translate as deepl
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app, deepl_app
 from service.api.draining import Drain
 from service.api.errors import KeyInvalid
+from service.api.fields.bounds import RequestLimits
+from service.api.inspect import alternatives, attention
 from service.api.libretranslate.router import Frontend
 from service.api.libretranslate.router import create_router as create_libretranslate_router
 from service.api.libretranslate.translate import create_translate_router
@@ -34,11 +35,16 @@ from service.api.metering import MeteredTranslator, RequestMeter
 from service.api.openapi import add_document
 from service.api.pages import add_pages
 from service.api.readings import MOST_BYTES, Readings
+from service.catalogue.errors import NotReady
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
 from service.engine.types import Origin
 from service.figures.painter import Painter
+from service.inspection.inspector import Inspector
+from service.inspection.translation_store import TranslationStore
 from service.loading.devices import watch_devices
 from service.loading.discovery import discover, only, pairs_of
 from service.loading.loader import ObserverFor, announcing, load_model
@@ -55,18 +61,14 @@ from service.state.keys import KeyStore
 from service.state.rates import RateLimits
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
+from service.text.detection import LinguaDetector
+from service.text.types import LanguagePair
 from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
 from service.translation.decoder import Decoder
-from service.translation.detection import LinguaDetector
-from service.translation.errors import NotReady
-from service.translation.inspection import Inspector
-from service.translation.loaded_model import LoadedModel
 from service.translation.local_translator import LocalTranslator
-from service.translation.repository import ModelRepository
-from service.translation.store import TranslationStore
 from service.translation.translator import Translator
-from service.translation.types import LanguagePair, Translation
+from service.translation.types import Translation
 from service.workers.decode_server import DecodeServer
 from service.workers.owner_link import OpenModel, OwnerLink, socket_beside
 

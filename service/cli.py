@@ -26,7 +26,7 @@ from service.observability.tracing import TracingUnavailable
 from service.runtime.sessions import DeviceUnavailable
 from service.settings import InvalidSetting
 from service.state.errors import KeyRefused, StateError, StateUnavailable
-from service.translation.errors import TranslationError
+from service.text.errors import TranslationError
 
 _REPORTED_ERRORS = (
     BadLine,

@@ -91,18 +91,18 @@ MAY_IMPORT = {
         "models.bundle",
         "models.text",
     },
-    "service.translation.markup": {
-        "service.translation.markup",
-        "service.translation.alignment",
+    "service.text.markup": {
+        "service.text.markup",
+        "service.text.alignment",
         "service.translation.errors",
-        "service.translation.words",
+        "service.text.words",
     },
     "service.helpers": {"service.helpers", "service.threads"},
     "service.documents": {
         "service.documents",
         "service.helpers",
         "service.translation.errors",
-        "service.translation.markup",
+        "service.text.markup",
     },
     "service.bulk": {
         "service.bulk",
@@ -220,7 +220,7 @@ NEVER_IMPORTS = {
 }
 """Of others'. What would tie a package to something that it is not to know of."""
 
-MAY_STILL_IMPORT = {"service.api.percent_encoding": {"numpy"}}
+MAY_STILL_IMPORT = {"service.api.fields.percent_encoding": {"numpy"}}
 """Exceptions: megabytes of escapes are decoded as an array of bytes."""
 
 EXTRAS_OF = {

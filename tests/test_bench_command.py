@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from service import cli
+from service.catalogue.loaded_model import LoadedModel
 from service.commands import bench
 from service.loading.choices import FILE_NAME
 from service.loading.loader import load_model
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
 
 BUNDLES = Path(__file__).parents[1] / "bundles"
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from service.catalogue.attention_reader import TargetTooLong
+from service.catalogue.errors import NotReady, UnknownLanguage, UnknownModel, UnsupportedPair
 from service.document_jobs.types import (
     DocumentJobError,
     DocumentNotFound,
@@ -32,6 +34,8 @@ from service.engine.errors import (
     ImpossiblePrefix,
     SentenceTooLong,
 )
+from service.inspection.inspector import ModelGone
+from service.inspection.translation_store import UnknownTranslation
 from service.observability.metrics import FailureReason, Outcome
 from service.state.errors import (
     DictionaryNotFound,
@@ -46,23 +50,16 @@ from service.state.errors import (
     TooManyGlossaries,
     shortened,
 )
-from service.translation.attention_reader import TargetTooLong
+from service.text.errors import TranslationError
+from service.text.markup import MalformedMarkup, TooMuchMarkup
 from service.translation.errors import (
     DeadlineExceeded,
     InvalidOption,
     InvalidText,
-    NotReady,
     Overloaded,
     TextTooLarge,
-    TranslationError,
     UndetectedLanguage,
-    UnknownLanguage,
-    UnknownModel,
-    UnsupportedPair,
 )
-from service.translation.inspection import ModelGone
-from service.translation.markup import MalformedMarkup, TooMuchMarkup
-from service.translation.store import UnknownTranslation
 
 
 class RequestError(Exception):

@@ -11,8 +11,8 @@ from typing import Any
 from fastapi import Request
 
 from service.api.access import Caller, Callers
-from service.api.bounds import RequestLimits
 from service.api.errors import BadRequest
+from service.api.fields.bounds import RequestLimits
 from service.api.middleware import facts_of
 from service.api.readings import Reading
 from service.engine.errors import BeamTooWide

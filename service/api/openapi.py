@@ -14,8 +14,8 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 
 from service.api.draining import PROBES
+from service.api.fields.schemas import answer_schemas
 from service.api.responses import json_bytes
-from service.api.schemas import answer_schemas
 
 _OPEN = PROBES | {"/languages", "/models", "/frontend/settings", "/download_file/{name}"}
 """Paths that never need a key."""

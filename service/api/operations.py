@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from service.api.draining import Drain
+from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json, refusals
-from service.api.schemas import Answer, answer_of
+from service.catalogue.errors import NotReady
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import ModelRepository, Reloaded
 from service.observability.metrics import Metrics
-from service.translation.errors import NotReady
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import ModelRepository, Reloaded
 
 
 class Alive(Answer):

@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 from fastapi import Request
 
 from service.api.access import Caller
-from service.api.parameters import JSON, Dialect, Fields, read_fields
+from service.api.fields.parameters import JSON, Dialect, Fields, read_fields
+from service.catalogue.catalogue import Catalogue
+from service.catalogue.errors import NotReady
 from service.engine.types import Priority
-from service.translation.catalogue import Catalogue
-from service.translation.errors import NotReady
 from service.translation.request_reader import Prepared
 from service.translation.translator import Offering
 from service.translation.types import TranslateRequest

@@ -15,7 +15,7 @@ from msgspec import Raw
 from pydantic import Field
 
 from service.api.errors import headers_of, message_of, refusal_of
-from service.api.schemas import Answer, answer_of
+from service.api.fields.schemas import Answer, answer_of
 
 
 class Json(JSONResponse):

@@ -14,10 +14,11 @@ from service.bulk.reading import BadLine, Block
 from service.bulk.rows import Format, Row
 from service.engine.errors import EngineError, SentenceTooLong
 from service.engine.types import Origin
+from service.text.errors import TranslationError
+from service.text.types import LanguagePair
 from service.translation.decoding import DecodingOverrides
-from service.translation.errors import TranslationError
 from service.translation.local_translator import LocalTranslator
-from service.translation.types import LanguagePair, TranslateRequest
+from service.translation.types import TranslateRequest
 
 
 class BlockFailed(Exception):

@@ -13,6 +13,7 @@ from pathlib import Path
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle
 from service.bootstrap import configure_logging
+from service.catalogue.loaded_model import LoadedModel
 from service.commands.command import DONE, FAILED, CommandFailed, add_bundles, settings_of
 from service.loading.choices import Chooser
 from service.loading.discovery import discover
@@ -26,7 +27,6 @@ from service.runtime.variants import Choice, Variant, fastest
 from service.server.process import prepare_process
 from service.settings import Settings
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.loaded_model import LoadedModel
 
 SENTENCES = (1, 8, 32, 64)
 _SECONDS = 1.5

@@ -32,8 +32,8 @@ from service.loading.discovery import discover, only
 from service.runtime.sessions import available_device
 from service.server.process import prepare_process
 from service.settings import Settings
+from service.text.types import LanguagePair
 from service.translation.decoding import DecodingOverrides
-from service.translation.types import LanguagePair
 
 _STANDARD = "-"
 _IN_A_FILE = BlockSize()

@@ -33,8 +33,8 @@ from service.document_jobs.work import DocumentOrder, DocumentWork, OpenedDocume
 from service.documents.types import DocumentError
 from service.engine.errors import EngineError
 from service.state.errors import StateError, StateFailed
+from service.text.errors import TranslationError
 from service.threads.fair_turns import FairTurns
-from service.translation.errors import TranslationError
 from service.translation.tasks import deadline
 
 __all__ = ["DocumentJob", "DocumentJobs", "DocumentLimits", "DocumentOrder"]

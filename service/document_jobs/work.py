@@ -9,16 +9,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from service.catalogue.repository import ModelRepository
 from service.document_jobs.types import EqualLanguages
 from service.documents import DocumentReader, Languages, ReadDocument, translate_document
 from service.engine.types import Origin
 from service.observability.metrics import Metrics
+from service.text.markup import Markup
+from service.text.types import LanguagePair, Term
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.errors import Overloaded
 from service.translation.local_translator import LocalTranslator
-from service.translation.markup import Markup
-from service.translation.repository import ModelRepository
-from service.translation.types import LanguagePair, Term, TranslateRequest
+from service.translation.types import TranslateRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from service.documents.opening import SUPPORTED as SUPPORTED
 from service.documents.opening import open_document as open_document
-from service.documents.reader import DocumentReader as DocumentReader
-from service.documents.reader import ReadDocument as ReadDocument
-from service.documents.reader import ReadingLimits as ReadingLimits
+from service.documents.reading.reader import DocumentReader as DocumentReader
+from service.documents.reading.reader import ReadDocument as ReadDocument
+from service.documents.reading.reader import ReadingLimits as ReadingLimits
 from service.documents.translating import translate_document as translate_document
 from service.documents.types import BrokenDocument as BrokenDocument
 from service.documents.types import Document as Document

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from service.documents.types import MarkedSource
-from service.translation.markup import Markup
+from service.text.markup import Markup
 
 TEXTS = 64
 CHARACTERS = 16_000

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from service.documents.bilingual import open_tmx, open_xliff
-from service.documents.captions import open_srt, open_vtt
-from service.documents.epub import open_epub
-from service.documents.gettext_catalogue import open_po
-from service.documents.html import open_html
-from service.documents.markdown import open_markdown
-from service.documents.ooxml import open_docx, open_pptx, open_xlsx
-from service.documents.opendocument import open_odp, open_ods, open_odt
-from service.documents.text import open_text
+from service.documents.formats.bilingual import open_tmx, open_xliff
+from service.documents.formats.captions import open_srt, open_vtt
+from service.documents.formats.epub import open_epub
+from service.documents.formats.gettext_catalogue import open_po
+from service.documents.formats.html import open_html
+from service.documents.formats.markdown import open_markdown
+from service.documents.formats.ooxml import open_docx, open_pptx, open_xlsx
+from service.documents.formats.opendocument import open_odp, open_ods, open_odt
+from service.documents.formats.text import open_text
 from service.documents.types import UNKNOWN, Document, Languages, UnsupportedDocument
 
 _FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = MappingProxyType(

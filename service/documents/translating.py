@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from service.documents.batches import read_batch, write_translations
-from service.documents.reader import DocumentReader, ReadDocument
+from service.documents.reading.reader import DocumentReader, ReadDocument
 from service.documents.types import DocumentFailed
-from service.translation.markup import Markup
+from service.text.markup import Markup
 
 Translate = Callable[[tuple[str, ...], Markup], Awaitable[list[str]]]
 """Translates texts with one markup; returns one translation for each, in order."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.translation.markup import PLAIN, Markup
+from service.text.markup import PLAIN, Markup
 
 _LONGEST_SHOWN = 40
 """Maximum length of an extension in an error message."""

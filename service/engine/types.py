@@ -52,7 +52,7 @@ DEFAULT_ORIGIN = Origin()
 
 @dataclass(frozen=True, slots=True)
 class WordPieces:
-    """How the tokens of a vocabulary make words; ``service.translation.vocabulary`` derives it."""
+    """How the tokens of a vocabulary make words; ``service.catalogue.vocabulary`` derives it."""
 
     starts: frozenset[int]
     """Tokens that end the word before them, ``eos`` among them."""

@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from service.translation.attention import Maps
+from service.inspection.attention import Maps
 
 
 def as_npy(maps: Maps) -> bytes:

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Sequence
 
 from service.figures import heatmap, tree
-from service.translation.attention import Maps
+from service.inspection.attention import Maps
 
 
 def answer(parts: Sequence[bytes]) -> list[bytes]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.figures.labels import INK, LONGEST_LABEL, LabelWriter, resolution
-from service.translation.attention import Maps, numbered
+from service.inspection.attention import Maps, numbered
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,9 +13,9 @@ import pickle
 from service.engine.errors import BackendFailed
 from service.figures.tree import Format
 from service.helpers.helper import HelperFailed, Helpers
+from service.inspection.attention import Maps
+from service.inspection.recorded_search import RecordedSearch
 from service.translation.admission import Admission
-from service.translation.attention import Maps
-from service.translation.recorded_search import RecordedSearch
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from service.engine.search_tree import ROOT, Fate, RankedCandidate
 from service.figures.labels import INK, LabelWriter, resolution
-from service.translation.recorded_search import RecordedSearch
+from service.inspection.recorded_search import RecordedSearch
 
 Format = Literal["svg", "png"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from models.bundle.bundle import MANIFEST, read_manifest
 from models.bundle.manifest import InvalidBundle
-from service.translation.repository import FoundBundle, Stamp
-from service.translation.types import LanguagePair
+from service.catalogue.repository import FoundBundle, Stamp
+from service.text.types import LanguagePair
 
 
 def discover(directory: Path) -> list[FoundBundle]:

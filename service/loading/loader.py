@@ -22,6 +22,10 @@ from typing import Protocol
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Example, InvalidBundle, Manifest, Precision
 from models.bundle.shortlist import Shortlist
+from service.catalogue.attention_reader import AttentionReader
+from service.catalogue.loaded_model import DirectedModel, LoadedModel, Tokenizers
+from service.catalogue.repository import FoundBundle
+from service.catalogue.result_cache import Lookup, ResultCache
 from service.engine.beam_scheduler import BeamScheduler
 from service.engine.engine import Engine
 from service.engine.errors import EngineError
@@ -39,11 +43,7 @@ from service.runtime.resident import ResidentBackend
 from service.runtime.sessions import Device, DeviceUnavailable, available_device, chosen_gpus
 from service.settings import Settings
 from service.threads.thread_priority import lower_thread_priority
-from service.translation.attention_reader import AttentionReader
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.loaded_model import DirectedModel, LoadedModel, Tokenizers
-from service.translation.repository import FoundBundle
-from service.translation.result_cache import Lookup, ResultCache
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
 
+from service.catalogue.repository import ModelRepository, Reloaded
 from service.observability.metrics import Metrics, ReloadOutcome
 from service.threads.allocator import give_memory_back
-from service.translation.repository import ModelRepository, Reloaded
 
 logger = logging.getLogger(__name__)
 

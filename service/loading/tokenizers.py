@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle, Manifest
-from service.translation.loaded_model import LoadedModel, Tokenizers
+from service.catalogue.loaded_model import LoadedModel, Tokenizers
 
 
 @dataclass(slots=True)

@@ -53,10 +53,10 @@ from service.ray.shards import (
 from service.ray.shards import written as appearing
 from service.server.process import prepare_process, spare_what_stays
 from service.settings import InvalidSetting, Settings
+from service.text.errors import TranslationError
+from service.text.types import LanguagePair
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.errors import TranslationError
 from service.translation.local_translator import LocalTranslator
-from service.translation.types import LanguagePair
 
 _UNFIT = 1
 _ROWS = 4096

@@ -20,9 +20,9 @@ from service.bulk.rows import Format, Row
 from service.bulk.source import BadSource, Source
 from service.bulk.translating import BlockFailed, BlockTranslator
 from service.ray.shards import CorpusError, Shard, bounds, first_line, written
+from service.text.types import LanguagePair
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.local_translator import LocalTranslator
-from service.translation.types import LanguagePair
 
 _BLOCK = BlockSize(lines=1024)
 _AHEAD = 4

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from models.bundle.languages import canonical
 from service.state.errors import InvalidGlossary, shortened
-from service.translation.types import LanguagePair, Term
+from service.text.types import LanguagePair, Term
 
 EntriesFormat = Literal["tsv", "csv"]
 

@@ -22,7 +22,7 @@ from service.state.errors import (
     InvalidGlossary,
     TooManyGlossaries,
 )
-from service.translation.types import LanguagePair, Term
+from service.text.types import LanguagePair, Term
 
 LONGEST_NAME_BYTES = 1024
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from service.state.database import Database
 from service.state.errors import InvalidSuggestion, SuggestionsFull
-from service.translation.types import LanguagePair
+from service.text.types import LanguagePair
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from service.catalogue.errors import ModelReplaced, NotReady
+from service.catalogue.loaded_model import DirectedModel
 from service.engine.types import MOST_ALTERNATIVES, Decoded, DecodingOptions, WordPieces
+from service.text.markup import PLAIN, fragment
+from service.text.types import Detection, LanguagePair
+from service.text.words import words
 from service.translation.beginning import begun_sentence
 from service.translation.decoder import Decoder
 from service.translation.decoding import NO_OVERRIDES
-from service.translation.errors import InvalidOption, ModelReplaced, NotReady
-from service.translation.loaded_model import DirectedModel
-from service.translation.markup import PLAIN, fragment
+from service.translation.errors import InvalidOption
 from service.translation.preparing import Job, Sentence
 from service.translation.request_reader import require_unicode
 from service.translation.sentence_output import forced_passes, rendered_text, sentence_output
 from service.translation.target_sentences import TargetSentence, target_sentences
 from service.translation.translator import Offering, Translator, decode_sentence
-from service.translation.types import Detection, LanguagePair, Timing, TranslateRequest
-from service.translation.words import words
+from service.translation.types import Timing, TranslateRequest
 
 _MOST_SHOWN = 8
 """Places listed in a message."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from service.catalogue.loaded_model import DirectedModel
+from service.text.markup import Fragment, Markup
+from service.text.segmentation import Splitting
 from service.translation.errors import InvalidOption
-from service.translation.loaded_model import DirectedModel
-from service.translation.markup import Fragment, Markup
 from service.translation.preparing import Sentence, Text
-from service.translation.segmentation import Splitting
 from service.translation.target_sentences import divide
 
 _TOKENS_BEYOND = 20

@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.result_cache import DeliverDecoded, SourceSentence
 from service.engine.types import Decoded
-from service.translation.loaded_model import LoadedModel
-from service.translation.result_cache import DeliverDecoded, SourceSentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)

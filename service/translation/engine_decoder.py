@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import ModelRepository
+from service.catalogue.result_cache import DeliverDecoded, SourceSentence
 from service.engine.types import DEFAULT_ORIGIN, Decoded, Origin
 from service.translation.admission import Admission
 from service.translation.decoder import Decoder, ForcedPass
 from service.translation.forced_pass import forced_pass_of
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import ModelRepository
-from service.translation.result_cache import DeliverDecoded, SourceSentence
 from service.translation.tasks import together
 
 

@@ -7,14 +7,14 @@ from itertools import takewhile
 
 import numpy as np
 
+from service.catalogue.loaded_model import DirectedModel, LoadedModel, Tokenizer
 from service.runtime.backend import AttentionMaps
-from service.translation.alignment import Alignment, Side, Span, align_words
-from service.translation.confidence import Confidence, confidence_of
+from service.text.alignment import Alignment, Side, Span, align_words
+from service.text.confidence import Confidence, confidence_of
+from service.text.text_edits import Edit, moved
+from service.text.words import words
 from service.translation.decoder import ForcedPass
-from service.translation.edits import Edit, moved
-from service.translation.loaded_model import DirectedModel, LoadedModel, Tokenizer
 from service.translation.types import TranslatedSentence
-from service.translation.words import words
 
 
 def written_ids(directed: DirectedModel, target_ids: tuple[int, ...]) -> tuple[int, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 
+from service.catalogue.repository import ModelRepository
 from service.engine.errors import SentenceTooLong
 from service.engine.types import DEFAULT_ORIGIN, Origin
 from service.translation.admission import Admission
 from service.translation.engine_decoder import EngineDecoders
-from service.translation.repository import ModelRepository
 from service.translation.request_reader import Detector
 from service.translation.translator import Translator
 from service.translation.types import Part, TranslateRequest, Translation

@@ -10,23 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from service.catalogue.loaded_model import DirectedModel
 from service.engine.types import DecodingOptions
+from service.text.faithfulness import has_figures, is_verbatim
+from service.text.glossary.term_index import TermIndex, TermOccurrence
+from service.text.markup import NO_FRAGMENT, PLAIN, Fragment, MarkedSentence, MarkedText, Markup
+from service.text.segmentation import Splitting, TokenLimit, segment
+from service.text.types import Term
 from service.translation.decoding import DecodingOverrides
-from service.translation.figure_agreement import has_figures
-from service.translation.glossary.term_index import TermIndex, TermOccurrence
-from service.translation.loaded_model import DirectedModel
-from service.translation.markup import (
-    NO_FRAGMENT,
-    PLAIN,
-    Fragment,
-    MarkedSentence,
-    MarkedText,
-    Markup,
-)
-from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.text_pool import Check, unchecked
-from service.translation.types import Term, TranslateRequest
-from service.translation.verbatim import is_verbatim
+from service.translation.types import TranslateRequest
 
 _TERMS_COUNTED = 4_000
 

@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from service.catalogue.catalogue import Catalogue, Route
+from service.catalogue.loaded_model import DirectedModel
+from service.text.glossary.term_index import TermIndexes
+from service.text.markup import MarkedText, Markup, parse
+from service.text.types import Detection, LanguagePair
 from service.translation.beginning import begun
-from service.translation.catalogue import Catalogue, Route
 from service.translation.errors import InvalidOption, InvalidText, UndetectedLanguage
-from service.translation.glossary.term_index import TermIndexes
-from service.translation.loaded_model import DirectedModel
-from service.translation.markup import MarkedText, Markup, parse
 from service.translation.preparing import Job, Text, prepare, work_of
 from service.translation.text_pool import Check, TextPool
-from service.translation.types import Detection, LanguagePair, TranslateRequest
+from service.translation.types import TranslateRequest
 
 
 class Detector(Protocol):

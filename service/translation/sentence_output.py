@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.bundle.tokenizer import UnknownToken
-from service.engine.types import Decoded, DecodingOptions, Hypothesis
-from service.translation.alignment import Alignment, Span
+from service.catalogue.loaded_model import DirectedModel, Tokenizer
+from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
+from service.text.alignment import Alignment, Span
+from service.text.faithfulness import added_full_stop, closest_by_figures
+from service.text.glossary.term_insertion import insert_terms
+from service.text.text_edits import Edit, applied, edited, original_position
 from service.translation.decoder import Decoder, ForcedPass
-from service.translation.edits import Edit, applied, edited, original_position
-from service.translation.figure_agreement import best_by_figures
 from service.translation.forced_pass import align, have_words, written_ids
-from service.translation.full_stops import added_full_stop
-from service.translation.glossary.term_insertion import insert_terms
-from service.translation.loaded_model import DirectedModel
 from service.translation.preparing import Sentence
 from service.translation.types import TranslatedSentence
 from service.translation.unknown_tokens import (
@@ -53,8 +52,18 @@ def chosen(
         hypotheses = (replace(h, token_ids=h.token_ids[forced:]) for h in decoded.hypotheses)
         decoded = replace(decoded, hypotheses=tuple(hypotheses))
     if options.all_finished:
-        return best_by_figures(sentence.text, decoded, directed.model.tokenizers.target.decode)
+        return _best_by_figures(sentence.text, decoded, directed.model.tokenizers.target)
     return decoded
+
+
+def _best_by_figures(source: str, decoded: Decoded, tokenizer: Tokenizer) -> Decoded:
+    """The hypothesis that keeps the figures of the source, of a search for one hypothesis."""
+    texts = (tokenizer.decode(each.token_ids) for each in decoded.hypotheses)
+    number = closest_by_figures(source, texts)
+    best = (decoded.hypotheses[number],)
+    if number:
+        return replace(decoded, hypotheses=best, finish_reason=FinishReason.COMPLETE)
+    return replace(decoded, hypotheses=best)
 
 
 async def forced_passes(

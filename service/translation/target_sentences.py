@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.translation.full_stops import ends_sentence
-from service.translation.loaded_model import DirectedModel
-from service.translation.markup import NO_FRAGMENT, Fragment, Markup, fragment, parse
+from service.catalogue.loaded_model import DirectedModel
+from service.text.faithfulness import ends_sentence, is_verbatim
+from service.text.markup import NO_FRAGMENT, Fragment, Markup, fragment, parse
+from service.text.segmentation import Splitting, TokenLimit, segment
 from service.translation.preparing import Text, copies_verbatim, lines_of
-from service.translation.segmentation import Splitting, TokenLimit, segment
-from service.translation.verbatim import is_verbatim
 
 _ANY_LENGTH = TokenLimit(lambda sentence: 0, 0)
 

@@ -17,14 +17,14 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from service.catalogue.catalogue import Catalogue
+from service.catalogue.errors import ModelReplaced, NotReady
+from service.catalogue.loaded_model import DirectedModel
 from service.engine.errors import SentenceTooLong
 from service.engine.types import Decoded, DecodingOptions
-from service.translation.catalogue import Catalogue
-from service.translation.confidence import Confidence
+from service.text.confidence import Confidence
 from service.translation.decoder import Decoder
-from service.translation.errors import ModelReplaced, NotReady
 from service.translation.forced_pass import sentence_confidence, written_ids
-from service.translation.loaded_model import DirectedModel
 from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Sentence, Text
 from service.translation.request_reader import Detector, PairTexts, Prepared, RequestReader

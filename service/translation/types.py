@@ -10,51 +10,14 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from service.engine.types import DecodingOptions, Durations, FinishReason
-from service.translation.confidence import Confidence
+from service.text.confidence import Confidence
+from service.text.markup.types import PLAIN, Markup
+from service.text.segmentation import Splitting
+from service.text.text_edits import Edit
+from service.text.types import Detection, LanguagePair, Term
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
-from service.translation.edits import Edit
-from service.translation.markup.types import PLAIN, Markup
-from service.translation.segmentation import Splitting
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LanguagePair:
-    """Two canonical language codes, see ``models.bundle.languages``."""
-
-    source: str
-    target: str
-
-    def __str__(self) -> str:
-        return f"{self.source}-{self.target}"
-
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """A language on offer, its English name, and the other languages it is translated to."""
-
-    code: str
-    name: str
-    targets: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Detection:
-    """A guess at a text's language; ``confidence`` is between 0 and 1."""
-
-    language: str
-    confidence: float
-    found: bool = True
-    """False for a text in no language on offer, which is left as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A glossary entry: ``target`` translates each occurrence of ``source``."""
-
-    source: str
-    target: str
 
 
 @dataclass(frozen=True, slots=True)

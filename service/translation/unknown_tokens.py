@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle.tokenizer import UnknownToken
-from service.translation.alignment import Alignment, Span
-from service.translation.edits import Edit, applied
-from service.translation.loaded_model import Tokenizer, Tokenizers
+from service.catalogue.loaded_model import Tokenizer, Tokenizers
+from service.text.alignment import Alignment, Span
+from service.text.text_edits import Edit, applied
 
 _ENOUGH = 0.5
 _NO_BLANK_BEFORE = frozenset(".,;:!?")

@@ -17,14 +17,14 @@ from pathlib import Path
 from service.api.draining import Drain
 from service.api.errors import EXPECTED, ShuttingDown
 from service.api.metering import OpenDecoder
+from service.catalogue.errors import ModelReplaced, NotReady
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import ModelRepository
 from service.engine.types import Decoded
+from service.inspection.translation_store import TranslationStore
 from service.observability.logging import request_id
 from service.observability.metrics import NO_MODEL, RequestObserver
 from service.translation.decoder import Decoder
-from service.translation.errors import ModelReplaced, NotReady
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import ModelRepository
-from service.translation.store import TranslationStore
 from service.workers.messages import (
     Call,
     Close,

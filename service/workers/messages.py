@@ -18,9 +18,9 @@ import numpy as np
 
 from service.api.access import Caller
 from service.api.errors import REFUSALS
+from service.catalogue.errors import ModelReplaced
 from service.engine.types import Decoded, DecodingOptions, Origin
 from service.translation.decoder import ForcedPass
-from service.translation.errors import ModelReplaced
 from service.translation.types import Translation
 
 _LENGTH = struct.Struct("<I")

@@ -18,16 +18,16 @@ from typing import Any, cast
 
 from models.bundle.manifest import InvalidBundle
 from service.api.access import Caller
+from service.catalogue.catalogue import Catalogue
+from service.catalogue.errors import ModelReplaced, NotReady
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.result_cache import DeliverDecoded, SourceSentence
 from service.engine.errors import EngineStopped
 from service.engine.types import Decoded, Origin
 from service.loading.tokenizers import DecodedElsewhere
 from service.observability.logging import request_id
 from service.observability.metrics import FailureReason, Outcome
-from service.translation.catalogue import Catalogue
 from service.translation.decoder import Decoder, ForcedPass
-from service.translation.errors import ModelReplaced, NotReady
-from service.translation.loaded_model import LoadedModel
-from service.translation.result_cache import DeliverDecoded, SourceSentence
 from service.translation.types import Translation
 from service.workers.messages import (
     Admit,

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from service.settings import Settings
+from service.text.types import Detection
 from service.translation.request_reader import RequestReader
-from service.translation.types import Detection
 from tests.api import answers
 from tests.api.answers import DE_EN, answered, as_ascii_json
 from tests.support.asgi import connected

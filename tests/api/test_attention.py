@@ -10,11 +10,11 @@ import pytest
 
 from service.api.errors import headers_of, refusal_of
 from service.bootstrap import Service
+from service.catalogue.attention_reader import AttentionReader, TargetTooLong
+from service.inspection.inspector import ModelGone
+from service.inspection.translation_store import UnknownTranslation
 from service.runtime.backend import AttentionMaps
 from service.settings import Settings
-from service.translation.attention_reader import AttentionReader, TargetTooLong
-from service.translation.inspection import ModelGone
-from service.translation.store import UnknownTranslation
 from tests.api.answers import DE_EN, as_ascii_json, refused
 from tests.support.asgi import connected
 from tests.support.keys import add_key

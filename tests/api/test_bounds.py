@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.bounds import (
+from service.api.fields.bounds import (
     BOUNDS,
     FILENAME_CHARACTERS,
     LANGUAGE_CHARACTERS,

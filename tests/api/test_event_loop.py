@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api import attention, openapi, parameters
+from service.api import openapi
 from service.api.deepl import glossaries
-from service.translation import inspection
+from service.api.fields import parameters
+from service.api.inspect import attention
+from service.inspection import inspector as inspection
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 

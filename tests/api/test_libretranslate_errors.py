@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from service.bootstrap import Service
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.result_cache import ResultCache
 from service.translation.errors import Overloaded
-from service.translation.loaded_model import LoadedModel
-from service.translation.result_cache import ResultCache
 from tests.api.answers import DE_EN, JSON, as_ascii_json, refused
 
 MISSING = "Invalid request: missing {} parameter"

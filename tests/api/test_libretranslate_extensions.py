@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from service.bootstrap import Service
+from service.catalogue.result_cache import ResultCache
 from service.engine.errors import BackendFailed
-from service.translation.result_cache import ResultCache
 from tests.api.answers import DE_EN, answered, refused
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.api.long_forms import FormThread
+from service.api.fields.long_forms import FormThread
 from service.translation.errors import Overloaded
 
 

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.operations import create_router
 from service.bootstrap import Service, build, running
+from service.catalogue.loaded_model import LoadedModel
 from service.loading.loader import ModelObserver
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
 from tests.api.answers import DE_EN
 from tests.support.asgi import client_of
 from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from dragoman import DecodingOptions
+from service.api.fields.options import DecodingParameters
 from service.api.libretranslate.translate import TranslateParameters
-from service.api.options import DecodingParameters
 from service.translation.decoding import DecodingOverrides
 
 API = Path(__file__).parents[2] / "docs" / "api.md"

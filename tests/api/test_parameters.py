@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from service.api.attention_parameters import ScoreParameters
 from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
+from service.api.fields.parameters import form_pairs
+from service.api.inspect.attention_parameters import ScoreParameters
 from service.api.libretranslate.languages import DetectParameters
 from service.api.libretranslate.translate import TranslateParameters
-from service.api.parameters import form_pairs
 
 TEXT = st.text(st.characters(codec="utf-8"))
 

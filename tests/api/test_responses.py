@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from service.api.attention_answers import LinkAnswer, ScoreAnswer, ScoresAnswer, TokenAnswer
+from service.api.inspect.attention_answers import LinkAnswer, ScoreAnswer, ScoresAnswer, TokenAnswer
 from service.api.libretranslate.translate import TranslateAnswer
 from service.api.responses import json_bytes, list_json
 

@@ -15,9 +15,9 @@ import uvicorn
 
 from models.bundle.manifest import Manifest
 from service.bootstrap import Service, build
+from service.catalogue.loaded_model import LoadedModel
 from service.loading.loader import ModelObserver
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
 from tests.engine.watching import GatedBackend
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting

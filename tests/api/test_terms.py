@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.bounds import TERM_CHARACTERS, TERMS
+from service.api.fields.bounds import TERM_CHARACTERS, TERMS
 from tests.api.answers import refused
 
 pytestmark = pytest.mark.anyio

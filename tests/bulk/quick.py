@@ -16,6 +16,9 @@ import numpy as np
 from models.bundle.manifest import Manifest
 from models.bundle.tokenizer import Span
 from service import bootstrap, cli
+from service.catalogue.attention_reader import AttentionReader
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.result_cache import ResultCache
 from service.commands import translate
 from service.engine.engine import Engine
 from service.engine.group import EngineGroup
@@ -23,9 +26,6 @@ from service.engine.scheduler import Scheduler
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.settings import Settings
-from service.translation.attention_reader import AttentionReader
-from service.translation.loaded_model import LoadedModel
-from service.translation.result_cache import ResultCache
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import SPECIAL_IDS, Both, make_attention, shouting
 

@@ -11,16 +11,16 @@ from service.bulk.reading import Block, BlockSize, blocks
 from service.bulk.rows import Lines
 from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import FoundBundle, ModelRepository
 from service.engine.engine import Engine
 from service.engine.types import Decoded
 from service.loading.discovery import discover
+from service.text.detection import LinguaDetector
+from service.text.types import LanguagePair
 from service.translation.admission import Admission
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
-from service.translation.detection import LinguaDetector
-from service.translation.loaded_model import LoadedModel
 from service.translation.local_translator import LocalTranslator
-from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.types import LanguagePair
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_manifest, make_model, put_bundle, shouting
 

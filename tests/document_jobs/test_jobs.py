@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from service.api.access import Access, AccessPolicy, Caller
+from service.catalogue.errors import NotReady
 from service.document_jobs.jobs import Charge, DocumentJob, DocumentJobs, DocumentLimits
 from service.document_jobs.types import DocumentNotFound, DocumentsFull, DocumentTooLarge
 from service.document_jobs.work import DocumentOrder, DocumentWork
@@ -25,8 +26,8 @@ from service.state.errors import QuotaExceeded, StateFailed
 from service.state.keys import KeyStore
 from service.state.rates import RateLimits
 from service.state.usage import UsageLedger
-from service.translation.errors import DeadlineExceeded, NotReady
-from service.translation.types import LanguagePair
+from service.text.types import LanguagePair
+from service.translation.errors import DeadlineExceeded
 from tests.support.waiting import cancelled, until
 
 CALLER = Caller("client", "key client", characters_per_month=100)

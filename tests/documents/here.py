@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.documents import DocumentReader
-from service.documents.worker import answer
+from service.documents.reading.worker import answer
 
 
 class ReaderHere(DocumentReader):

@@ -13,7 +13,7 @@ from docx.shared import Pt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.documents.ooxml import open_docx
+from service.documents.formats.ooxml import open_docx
 from service.documents.types import BrokenDocument, characters
 from tests.documents.translations import shouted, unchanged
 from tests.documents.word import (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.documents import Languages, open_document
-from service.documents.encoding import decode
+from service.documents.containers.encoding import decode
 
 TEXTS = {
     ("de", "cp1252"): "Die Straße ist gesperrt. Er sagte: „Schöne Grüße“ – und ging.",

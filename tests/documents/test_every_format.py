@@ -14,12 +14,12 @@ from service.documents import (
     SUPPORTED,
     BrokenDocument,
     Languages,
-    archive,
     open_document,
     translate_document,
-    worker,
 )
-from service.documents.lines import MOST_LINES
+from service.documents.containers import archive
+from service.documents.fragments.lines import MOST_LINES
+from service.documents.reading import worker
 from tests.documents.here import ReaderHere
 from tests.documents.test_bilingual import CATALOGUE, TMX, XLIFF
 from tests.documents.test_docx import report

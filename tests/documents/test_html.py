@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.html import open_html
+from service.documents.formats.html import open_html
 from service.documents.types import BrokenDocument, Languages, characters
 from tests.documents.translations import shouted, unchanged
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.documents import open_document
-from service.documents.lines import MOST_LINES, lines_of
+from service.documents.fragments.lines import MOST_LINES, lines_of
 from service.documents.types import BrokenDocument
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from service.documents.markdown import open_markdown
+from service.documents.formats.markdown import open_markdown
 from service.documents.types import BrokenDocument, MarkupLost
 from tests.documents.translations import mapped, shouted, translated, unchanged
 

@@ -23,7 +23,7 @@ from service.documents import (
     UnsupportedDocument,
     translate_document,
 )
-from service.documents.worker import MOST_BYTES_OF_TEXTS
+from service.documents.reading.worker import MOST_BYTES_OF_TEXTS
 from tests.documents.translations import shout
 from tests.documents.word import saved, with_entry
 

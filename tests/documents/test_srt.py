@@ -5,7 +5,7 @@ import srt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.captions import open_srt, open_vtt
+from service.documents.formats.captions import open_srt, open_vtt
 from service.documents.types import BrokenDocument, MarkupLost
 from tests.documents.translations import shouted, translated, unchanged
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.text import open_text
+from service.documents.formats.text import open_text
 from service.documents.types import BrokenDocument, characters
 from tests.documents.translations import shouted, unchanged
 

@@ -1,4 +1,4 @@
-"""Translates documents through ``service.translation.markup`` with toy translators."""
+"""Translates documents through ``service.text.markup`` with toy translators."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from service.documents import MarkedSource, open_document
 from service.documents.types import Document
-from service.translation.alignment import Alignment, Span
-from service.translation.markup import parse
+from service.text.alignment import Alignment, Span
+from service.text.markup import parse
 from tests.documents.test_docx import report
 from tests.documents.test_markdown import BITS, GUIDE, structure
 from tests.documents.test_srt import FILM

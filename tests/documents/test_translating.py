@@ -5,7 +5,7 @@ import pytest
 from service.documents import translate_document
 from service.documents.batches import numbers_of_batches
 from service.documents.types import MarkedSource, MarkupLost
-from service.translation.markup import Markup
+from service.text.markup import Markup
 from tests.documents.here import ReaderHere
 from tests.documents.translations import shout
 

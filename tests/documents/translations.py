@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from service.documents import open_document
 from service.documents.types import Document, Languages, MarkedSource
-from service.translation.markup import Markup
+from service.text.markup import Markup
 
 ENGLISH_TO_GERMAN = Languages("en", "de")
 _TAG = re.compile(r"(<[^<>]*>|&[#\w]+;)")

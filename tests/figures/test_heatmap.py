@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.figures.heatmap import draw
 from service.figures.labels import MOST_PIXELS
-from service.translation.attention import Kind, Maps
+from service.inspection.attention import Kind, Maps
 
 PIECES = ("▁Zwei", "▁Männer", "ball", "$x^", "日本", "\n", "▁" + "x" * 40, "\ud800", "اللغة", "_")
 

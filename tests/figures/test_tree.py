@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.engine.search_tree import ROOT, Fate, RankedCandidate, SearchTree
 from service.figures.labels import MOST_PIXELS
 from service.figures.tree import MOST_DRAWN, draw
-from service.translation.recorded_search import RecordedSearch
+from service.inspection.recorded_search import RecordedSearch
 from tests.figures.test_heatmap import PIECES, size_of
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -17,6 +17,8 @@ from models.bundle.manifest import (
     Manifest,
     Precision,
 )
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import FoundBundle
 from service.loading.discovery import discover, only, pairs_of
 from service.loading.loader import (
     OpenedBundle,
@@ -29,9 +31,7 @@ from service.observability.metrics import Metrics
 from service.runtime.backend import FloatArray
 from service.runtime.sessions import Device
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import FoundBundle
-from service.translation.types import LanguagePair
+from service.text.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.scripted import Script, ScriptedBackend
 from tests.support.shouting import (

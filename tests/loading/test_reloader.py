@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import FoundBundle, ModelRepository
 from service.loading.discovery import discover
 from service.loading.loader import announcing
 from service.loading.reloader import Reloader
 from service.observability.metrics import Metrics
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import FoundBundle, ModelRepository
 from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
 from tests.support.waiting import cancelled, until
 

@@ -11,13 +11,13 @@ import pytest
 
 from models.bundle.bundle import MANIFEST, Bundle
 from models.bundle.manifest import InvalidBundle
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import FoundBundle, ModelRepository
 from service.engine.types import Decoded, DecodingOptions
 from service.loading.discovery import discover, pairs_of
 from service.loading.loader import load_model, open_bundle
 from service.observability.metrics import Metrics
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import FoundBundle, ModelRepository
 from tests.support.networks import random_network, write_bundle
 
 SETTINGS = Settings(threads=1, slots=4, precision="int8")

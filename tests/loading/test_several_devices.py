@@ -12,6 +12,8 @@ import pytest
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Example, InvalidBundle, Manifest
 from models.bundle.tokenizer import SPECIAL_IDS
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import FoundBundle, ModelRepository
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import DecodingOptions
 from service.loading.loader import OpenedBundle, load_model, open_backends
@@ -20,9 +22,7 @@ from service.runtime.backend import Backend, FloatArray, Launch, Ranked
 from service.runtime.onnx import OnnxBackend
 from service.runtime.resident import ResidentBackend
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.types import LanguagePair
+from service.text.types import LanguagePair
 from tests.engine.batch_runner import decode_arriving
 from tests.support.networks import random_network, write_bundle
 from tests.support.scripted import Script, ScriptedBackend

@@ -14,12 +14,12 @@ from models.bundle.bundle import Bundle
 from models.bundle.manifest import Direction
 from models.reference.beam import Searching
 from models.reference.transformer import log_softmax
+from service.catalogue.loaded_model import DirectedModel
+from service.inspection.attention import TokenPair, align
 from service.loading.loader import load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
-from service.translation.attention import TokenPair, align
 from service.translation.decoding import DecodingOverrides
-from service.translation.loaded_model import DirectedModel
 from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, numpy_network, random_network, write_bundle

@@ -15,8 +15,9 @@ from service.bulk.rows import Columns, Format, Lines
 from service.engine.errors import EngineStopped, SentenceTooLong
 from service.ray.shard_translation import ShardDone, translate_lines
 from service.ray.shards import CorpusError, cut
+from service.text.types import LanguagePair
 from service.translation.local_translator import LocalTranslator
-from service.translation.types import LanguagePair, Part, TranslateRequest
+from service.translation.types import Part, TranslateRequest
 
 PAIR = LanguagePair("de", "en")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.state.entries import EntriesFormat, parse, render, validate
 from service.state.errors import InvalidGlossary
-from service.translation.types import LanguagePair, Term
+from service.text.types import LanguagePair, Term
 
 PAIR = LanguagePair("de", "en")
 TWO = [("Hund", "dog"), ("Katze", "cat")]

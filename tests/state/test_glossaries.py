@@ -15,7 +15,7 @@ from service.state.errors import (
     TooManyGlossaries,
 )
 from service.state.glossaries import Dictionary, GlossaryLimits, GlossaryStore
-from service.translation.types import LanguagePair, Term
+from service.text.types import LanguagePair, Term
 
 DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
 DOG, CAT = Term("Hund", "dog"), Term("Katze", "cat")

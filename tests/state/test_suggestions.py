@@ -5,7 +5,7 @@ import pytest
 from service.state.database import Database
 from service.state.errors import InvalidSuggestion, SuggestionsFull
 from service.state.suggestions import SuggestionLimits, SuggestionStore
-from service.translation.types import LanguagePair
+from service.text.types import LanguagePair
 from tests.state.clocks import Clock
 
 DE_EN = LanguagePair("de", "en")

@@ -12,9 +12,9 @@ import httpx
 from models.bundle.manifest import Manifest
 from service.api.draining import Drain
 from service.bootstrap import Service, running
+from service.catalogue.loaded_model import LoadedModel
 from service.loading.tokenizers import without_network
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
 from service.workers.owner_link import OpenModel, socket_beside
 from service.workers.worker import WorkerApp
 from tests.support.shouting import Both, ByteTokenizer, load_shouting

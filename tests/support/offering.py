@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import FoundBundle, ModelRepository
+from service.text.types import Detection
 from service.translation.admission import Admission
-from service.translation.loaded_model import LoadedModel
 from service.translation.local_translator import LocalTranslator
-from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.types import Detection
 
 
 class FirstLetterDetector:

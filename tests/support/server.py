@@ -25,12 +25,12 @@ import httpx
 from models.bundle.manifest import Manifest
 from service import bootstrap, cli
 from service.api.middleware import BodyLimit
+from service.catalogue.loaded_model import LoadedModel
 from service.commands import serve
 from service.loading import loader as loading
 from service.loading.loader import ModelObserver
 from service.server.http_protocol import PatientProtocol
 from service.settings import Settings
-from service.translation.loaded_model import LoadedModel
 from tests.support.programs import ROOT
 from tests.support.scripted import ScriptedBackend
 from tests.support.shouting import make_limits, make_model, shouting

@@ -22,6 +22,10 @@ from models.bundle.manifest import (
     SpecialIds,
 )
 from models.bundle.tokenizer import Span, UnknownToken
+from service.catalogue.attention_reader import AttentionReader
+from service.catalogue.loaded_model import LoadedModel, Tokenizer
+from service.catalogue.repository import FoundBundle
+from service.catalogue.result_cache import ResultCache
 from service.engine.engine import Engine
 from service.engine.group import EngineGroup
 from service.engine.scheduler import Scheduler
@@ -29,10 +33,6 @@ from service.engine.types import MOST_ALTERNATIVES
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Backend, FloatArray, Limits
 from service.settings import Settings
-from service.translation.attention_reader import AttentionReader
-from service.translation.loaded_model import LoadedModel, Tokenizer
-from service.translation.repository import FoundBundle
-from service.translation.result_cache import ResultCache
 from tests.models.tiny import invented_provenance, tiny_dimensions
 from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend
 

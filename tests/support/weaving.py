@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, zip_longest
 
-from service.translation.markup import MarkedText
+from service.text.markup import MarkedText
 
 
 def woven(around: Sequence[str], parts: Sequence[str]) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from models.bundle.bundle import Bundle
 from service.runtime.attention import AttentionGraph
-from service.translation.alignment import Side, align_words
-from service.translation.words import words
+from service.text.alignment import Side, align_words
+from service.text.words import words
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
 GERMAN = "Ein kleines Mädchen in einem roten Kleid isst einen Apfel."

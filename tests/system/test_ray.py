@@ -21,7 +21,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.translation.errors import NotReady
+from service.catalogue.errors import NotReady
 from tests.support.programs import ROOT
 from tests.support.ray_server import MARK, RayServer, processes_of, running
 from tests.support.waiting import wait_until

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.alignment import Alignment, Floats, Link, Side, Span, align_words, pharaoh
+from service.text.alignment import Alignment, Floats, Link, Side, Span, align_words, pharaoh
 
 # "Zwei Hun|de ." and "Two dog|s ."
 SOURCE = Side(((0, 4), (5, 10), (10, 11)), ((0, 4), (4, 8), (8, 10), (10, 11)))

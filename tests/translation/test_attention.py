@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.bundle.manifest import AlignmentSource
+from service.catalogue.attention_reader import TargetTooLong
+from service.catalogue.loaded_model import DirectedModel
 from service.engine.errors import SentenceTooLong
-from service.translation.attention import (
+from service.inspection.attention import (
     Kind,
     MapSelection,
     TokenPair,
@@ -19,9 +21,7 @@ from service.translation.attention import (
     numbered,
     select_maps,
 )
-from service.translation.attention_reader import TargetTooLong
 from service.translation.errors import InvalidOption
-from service.translation.loaded_model import DirectedModel
 from tests.support.shouting import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
 
 TOKENIZER = ByteTokenizer()

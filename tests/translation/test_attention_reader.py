@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from models.bundle.manifest import SentenceLimits
+from service.catalogue.attention_reader import AttentionReader, TargetTooLong
 from service.engine.errors import BackendFailed, EngineStopped, SentenceTooLong
 from service.runtime.backend import AttentionMaps
-from service.translation.attention_reader import AttentionReader, TargetTooLong
 from tests.support.scripted import ScriptedAttention
 from tests.support.shouting import BOS, EOS, shouting
 from tests.support.waiting import cancelled, until

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.text.markup import Markup
+from service.text.markup.types import PLAIN
 from service.translation.errors import InvalidOption
 from service.translation.local_translator import LocalTranslator
-from service.translation.markup import Markup
-from service.translation.markup.types import PLAIN
 from service.translation.types import TranslateRequest
 from tests.translation.test_translator import translating
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.confidence import confidence_of
-from service.translation.words import words
+from service.text.confidence import confidence_of
+from service.text.words import words
 
 
 @given(st.text("aB .é-", max_size=20), st.data())

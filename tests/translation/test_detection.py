@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.detection import LinguaDetector
+from service.text.detection import LinguaDetector
 
 DETECTOR = LinguaDetector()
 

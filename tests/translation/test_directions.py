@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 
 from models.bundle.manifest import Example, InvalidBundle
+from service.catalogue.errors import UnsupportedPair
+from service.catalogue.loaded_model import DirectedModel, LoadedModel
 from service.engine.errors import SentenceTooLong
+from service.inspection.attention import MapSelection, TokenPair, align, select_maps
+from service.inspection.inspector import Inspector, ModelChoice, Pair, Place
+from service.inspection.translation_store import TranslationStore
 from service.loading.loader import OpenedBundle, load_model
 from service.observability.metrics import Metrics
 from service.settings import Settings
-from service.translation.attention import MapSelection, TokenPair, align, select_maps
+from service.text.markup import Markup
+from service.text.types import LanguagePair, Term
 from service.translation.decoding import DecodingOverrides
-from service.translation.errors import UnsupportedPair
-from service.translation.inspection import Inspector, ModelChoice, Pair, Place
-from service.translation.loaded_model import DirectedModel, LoadedModel
 from service.translation.local_translator import LocalTranslator
-from service.translation.markup import Markup
-from service.translation.store import TranslationStore
-from service.translation.types import LanguagePair, Term, TranslateRequest
+from service.translation.types import TranslateRequest
 from tests.support.directed import (
     LOUD,
     LOUD_PIECE,

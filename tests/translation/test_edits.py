@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.translation.edits import Edit, applied, edited, moved, original_position
-from service.translation.words import words
+from service.text.text_edits import Edit, applied, edited, moved, original_position
+from service.text.words import words
 from tests.translation.markup.making import aligned
 
 texts = st.text("ab .\u2047(Ü", min_size=1, max_size=20)

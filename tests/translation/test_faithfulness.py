@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 
 from models.bundle.manifest import DecodingDefaults
 from models.bundle.tokenizer import Span, UnknownToken
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import ModelRepository
+from service.inspection.inspector import Inspector, Place
+from service.inspection.translation_store import TranslationStore
 from service.runtime.backend import FloatArray
+from service.text.markup import Markup
+from service.text.types import Term
 from service.translation.decoding import DecodingOverrides
-from service.translation.inspection import Inspector, Place
-from service.translation.loaded_model import LoadedModel
 from service.translation.local_translator import LocalTranslator
-from service.translation.markup import Markup
-from service.translation.repository import ModelRepository
-from service.translation.store import TranslationStore
-from service.translation.types import Part, Term, TranslateRequest, Translation
+from service.translation.types import Part, TranslateRequest, Translation
 from tests.support.offering import offering, translator_of
 from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend
 from tests.support.shouting import (

@@ -1,19 +1,11 @@
 from __future__ import annotations
 
-import math
 import sys
 import unicodedata
 
 import pytest
 
-from service.engine.types import Decoded, FinishReason, Hypothesis
-from service.translation.figure_agreement import best_by_figures, has_figures
-
-
-def chosen(source: str, *texts: str, reason: FinishReason = FinishReason.COMPLETE) -> Decoded:
-    """Token ids are numbers of texts."""
-    hypotheses = tuple(Hypothesis((n,), math.nan) for n in range(len(texts)))
-    return best_by_figures(source, Decoded(hypotheses, reason), lambda ids: texts[ids[0]])
+from service.text.faithfulness import closest_by_figures, has_figures
 
 
 @pytest.mark.parametrize(
@@ -35,25 +27,13 @@ def chosen(source: str, *texts: str, reason: FinishReason = FinishReason.COMPLET
 def test_hypothesis_with_fewest_different_figures_and_signs_is_chosen(
     source: str, texts: list[str], expected: int
 ) -> None:
-    assert [h.token_ids for h in chosen(source, *texts).hypotheses] == [(expected,)]
-
-
-def test_chosen_hypothesis_instead_of_cut_one_is_complete() -> None:
-    cut = FinishReason.LENGTH
-    assert chosen("42", "43", "42", reason=cut).finish_reason is FinishReason.COMPLETE
-    assert chosen("42", "42", "43", reason=cut).finish_reason is FinishReason.LENGTH
+    assert closest_by_figures(source, texts) == expected
 
 
 def test_texts_are_decoded_until_one_keeps_every_figure() -> None:
-    decoded: list[int] = []
-
-    def decode(token_ids: tuple[int, ...]) -> str:
-        decoded.extend(token_ids)
-        return "42"
-
-    hypotheses = tuple(Hypothesis((n,), 0.0) for n in range(4))
-    best_by_figures("42", Decoded(hypotheses, FinishReason.COMPLETE), decode)
-    assert decoded == [0]
+    texts = iter(["42", "43"])
+    assert closest_by_figures("42", texts) == 0
+    assert list(texts) == ["43"]
 
 
 def test_every_digit_currency_and_symbol_of_unicode_is_a_figure() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.full_stops import added_full_stop
+from service.text.faithfulness import added_full_stop
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,17 @@ from collections.abc import Callable
 import pytest
 
 from models.text import numbers
-from service.documents.captions import open_srt
-from service.documents.fragment import Fragment, Piece
-from service.documents.html import open_html
-from service.documents.text import open_text
-from service.translation.full_stops import added_full_stop
-from service.translation.glossary.term_index import TermIndex
-from service.translation.markup import Markup, parse
-from service.translation.markup.types import MalformedMarkup
-from service.translation.segmentation import TokenLimit, segment
-from service.translation.types import Term
-from service.translation.verbatim import is_verbatim
-from service.translation.words import words
+from service.documents.formats.captions import open_srt
+from service.documents.formats.html import open_html
+from service.documents.formats.text import open_text
+from service.documents.fragments.fragment import Fragment, Piece
+from service.text.faithfulness import added_full_stop, is_verbatim
+from service.text.glossary.term_index import TermIndex
+from service.text.markup import Markup, parse
+from service.text.markup.types import MalformedMarkup
+from service.text.segmentation import TokenLimit, segment
+from service.text.types import Term
+from service.text.words import words
 from tests.support.growth import grows_slowly
 
 SIZE = 600

@@ -9,28 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.catalogue.errors import UnknownModel, UnsupportedPair
+from service.catalogue.repository import ModelRepository
 from service.engine.errors import SentenceTooLong
 from service.engine.types import DecodingOptions, FinishReason
+from service.inspection.attention import MapSelection
+from service.inspection.inspector import Inspector, ModelChoice, ModelGone, Pair, Place
+from service.inspection.scoring import Score, ScoredToken
+from service.inspection.translation_store import TranslationStore, UnknownTranslation
 from service.loading.discovery import discover
-from service.translation.attention import MapSelection
-from service.translation.errors import (
-    InvalidOption,
-    InvalidText,
-    Overloaded,
-    UnknownModel,
-    UnsupportedPair,
-)
-from service.translation.inspection import (
-    Inspector,
-    ModelChoice,
-    ModelGone,
-    Pair,
-    Place,
-)
-from service.translation.repository import ModelRepository
-from service.translation.scoring import Score, ScoredToken
-from service.translation.store import TranslationStore, UnknownTranslation
-from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
+from service.text.types import LanguagePair
+from service.translation.errors import InvalidOption, InvalidText, Overloaded
+from service.translation.types import Leg, TranslatedSentence, Translation
 from tests.support.scripted import log_softmax
 from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
 from tests.support.waiting import cancelled, until

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from service.catalogue.loaded_model import DirectedModel
+from service.text.detection import LinguaDetector
+from service.text.glossary.term_index import TermIndex
+from service.text.markup import parse
+from service.text.types import Term
 from service.translation import request_reader
 from service.translation.decoding import DecodingOverrides
-from service.translation.detection import LinguaDetector
-from service.translation.glossary.term_index import TermIndex
-from service.translation.loaded_model import DirectedModel
-from service.translation.markup import parse
 from service.translation.preparing import Job, prepare
 from service.translation.request_reader import RequestReader
 from service.translation.text_pool import Abandoned
-from service.translation.types import Term
 from tests.support.shouting import Both, ByteTokenizer, make_manifest, make_model
 
 SENTENCES = 40

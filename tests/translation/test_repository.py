@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from models.bundle.manifest import InvalidBundle
+from service.catalogue.errors import NotReady, UnknownLanguage
+from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.repository import FoundBundle, ModelRepository
 from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
 from service.loading.discovery import discover
-from service.translation.errors import NotReady, UnknownLanguage
-from service.translation.loaded_model import LoadedModel
-from service.translation.repository import FoundBundle, ModelRepository
-from service.translation.types import LanguagePair
+from service.text.types import LanguagePair
 from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
 from tests.support.waiting import cancelled, until
 

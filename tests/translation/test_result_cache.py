@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from service.catalogue.result_cache import Lookup, ResultCache
 from service.engine.errors import BackendFailed
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis, Origin
-from service.translation.result_cache import Lookup, ResultCache
 
 GREEDY = DecodingOptions(beam_size=1)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.errors import SentenceTooLong
-from service.translation.segmentation import TokenLimit, segment
+from service.text.segmentation import TokenLimit, segment
 
 ANY_LENGTH = TokenLimit(len, 10**9)
 BLANKS = " \t\n\r\x0b\x0c\x85\u00a0\u2009\u2028\u202f\u3000\ufeff\u200b"

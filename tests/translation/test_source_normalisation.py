@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.translation.loaded_model import DirectedModel, LoadedModel
+from service.catalogue.loaded_model import DirectedModel, LoadedModel
 from service.translation.types import TranslateRequest
 from tests.support.directed import directed, two_directions
 from tests.support.offering import offering, translator_of

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.types import DecodingOptions, FinishReason
-from service.translation.store import TranslationStore, UnknownTranslation, size_of
-from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
+from service.inspection.translation_store import TranslationStore, UnknownTranslation, size_of
+from service.text.types import LanguagePair
+from service.translation.types import Leg, TranslatedSentence, Translation
 
 PAIR = LanguagePair("de", "en")
 

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from models.bundle.tokenizer import Span
 from models.text import visible
+from service.catalogue.errors import UnknownModel, UnsupportedPair
 from service.engine.errors import BackendFailed, SentenceTooLong
+from service.text.markup import Markup
+from service.text.segmentation import Splitting, TokenLimit, segment
+from service.text.types import Detection, LanguagePair, Term
 from service.translation.decoding import DecodingOverrides
 from service.translation.errors import (
     DeadlineExceeded,
@@ -20,14 +24,10 @@ from service.translation.errors import (
     Overloaded,
     TextTooLarge,
     UndetectedLanguage,
-    UnknownModel,
-    UnsupportedPair,
 )
 from service.translation.local_translator import LocalTranslator
-from service.translation.markup import Markup
-from service.translation.segmentation import Splitting, TokenLimit, segment
 from service.translation.tasks import deadline
-from service.translation.types import Detection, LanguagePair, Part, Term, TranslateRequest
+from service.translation.types import Part, TranslateRequest
 from tests.engine.watching import GatedBackend
 from tests.support.cycles import without_cycles
 from tests.support.offering import offering, translator_of

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.bundle.tokenizer import Tokenizer, UnknownToken, train_tokenizer
-from service.translation.edits import applied
+from service.text.text_edits import applied
+from service.text.words import words
 from service.translation.unknown_tokens import (
     Replacement,
     match_unknown,
@@ -17,7 +18,6 @@ from service.translation.unknown_tokens import (
     spelled_out,
     unknown_in,
 )
-from service.translation.words import words
 from tests.translation.markup.making import aligned
 
 UNKNOWN = re.compile(" \u2047 ")

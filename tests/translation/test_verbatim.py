@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.verbatim import is_verbatim
+from service.text.faithfulness import is_verbatim
 
 
 @pytest.mark.parametrize(

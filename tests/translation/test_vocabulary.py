@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from models.bundle.manifest import SpecialIds
-from service.translation.vocabulary import Vocabulary
+from service.catalogue.vocabulary import Vocabulary
 
 PIECES = (
     *("<pad>", "<unk>", "<s>", "</s>"),

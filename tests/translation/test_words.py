@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.words import is_punctuation, words
+from service.text.words import is_punctuation, words
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import pytest
 from models.bundle.manifest import InvalidBundle
 from service.api.draining import Drain
 from service.bootstrap import Service
+from service.catalogue.loaded_model import LoadedModel
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation import translator
-from service.translation.loaded_model import LoadedModel
 from service.workers.messages import Close, Decode, FromWorker
 from service.workers.worker import WorkerApp
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books

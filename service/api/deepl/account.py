@@ -8,13 +8,13 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from service.api import schemas
 from service.api.access import Access
 from service.api.deepl.dialect import admitted, answers
 from service.api.deepl.languages import SupportedLanguageAnswer, listed
+from service.api.fields import schemas
+from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json
-from service.api.schemas import Answer, answer_of
-from service.translation.repository import ModelRepository
+from service.catalogue.repository import ModelRepository
 
 _UNLIMITED = 1_000_000_000_000
 """DeepL's value for no limit, as clients need a number."""

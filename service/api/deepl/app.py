@@ -12,9 +12,9 @@ from service.api.access import Access
 from service.api.deepl import account, documents, glossaries
 from service.api.deepl.dialect import add_error_handlers
 from service.api.middleware import NO_TELEMETRY
+from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs
 from service.state.glossaries import GlossaryStore
-from service.translation.repository import ModelRepository
 
 _DESCRIPTION = """What clients of DeepL's API speak. Any key will do where keys are off. Errors are
 always `{"message": "..."}`."""

@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
 from service.api.access import Access, Caller
-from service.api.bounds import GLOSSARIES, NAME_CHARACTERS, TAG_CHARACTERS, TAGS
 from service.api.errors import (
     EXPECTED,
     UNKNOWN_PATH,
@@ -27,11 +26,12 @@ from service.api.errors import (
     headers_of,
     refusal_of,
 )
+from service.api.fields.bounds import GLOSSARIES, NAME_CHARACTERS, TAG_CHARACTERS, TAGS
+from service.api.fields.options import Texts
+from service.api.fields.parameters import Dialect, Fields, read_fields
+from service.api.fields.schemas import Answer, answer_of
 from service.api.middleware import allowed, answer_bug, facts_of
-from service.api.options import Texts
-from service.api.parameters import Dialect, Fields, read_fields
 from service.api.responses import Json
-from service.api.schemas import Answer, answer_of
 from service.documents import UnsupportedDocument
 from service.state.errors import QuotaExceeded
 

@@ -11,24 +11,24 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from service.api import schemas
 from service.api.access import Access, Caller
-from service.api.bounds import FILENAME_CHARACTERS
 from service.api.deepl.dialect import Identifiers, answers, identified, message_of
 from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language
 from service.api.deepl.translate import Formality
 from service.api.errors import BadRequest
+from service.api.fields import schemas
+from service.api.fields.bounds import FILENAME_CHARACTERS
+from service.api.fields.options import DecodingParameters, LanguageCode, Name
+from service.api.fields.parameters import Upload
+from service.api.fields.schemas import Answer, answer_of
 from service.api.middleware import is_head
-from service.api.options import DecodingParameters, LanguageCode, Name
-from service.api.parameters import Upload
 from service.api.responses import Json
-from service.api.schemas import Answer, answer_of
+from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJob, DocumentJobs, DocumentOrder
 from service.document_jobs.types import DocumentNotReady
 from service.documents import SUPPORTED
 from service.state.glossaries import GlossaryStore
-from service.translation.repository import ModelRepository
 
 _DISABLED = "documents are not translated on this server"
 

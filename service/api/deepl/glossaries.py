@@ -16,15 +16,17 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api import schemas
 from service.api.access import Access, Caller
-from service.api.bounds import GLOSSARIES
 from service.api.deepl.dialect import admitted, answers
 from service.api.deepl.languages import base, glossary_pair, language, stored_pair
 from service.api.errors import BadRequest
-from service.api.options import LanguageCode
+from service.api.fields import schemas
+from service.api.fields.bounds import GLOSSARIES
+from service.api.fields.options import LanguageCode
+from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json, list_json
-from service.api.schemas import Answer, answer_of
+from service.catalogue.catalogue import Catalogue
+from service.catalogue.repository import ModelRepository
 from service.state.entries import ENTRIES_SCHEMA, EntriesFormat, parse, render
 from service.state.errors import DictionaryNotFound
 from service.state.glossaries import (
@@ -34,10 +36,8 @@ from service.state.glossaries import (
     GlossaryLimits,
     GlossaryStore,
 )
+from service.text.types import LanguagePair, Term
 from service.threads.fair_turns import FairTurns
-from service.translation.catalogue import Catalogue
-from service.translation.repository import ModelRepository
-from service.translation.types import LanguagePair, Term
 
 _TSV = "text/tab-separated-values"
 _CSV = "text/csv"

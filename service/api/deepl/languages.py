@@ -12,10 +12,10 @@ from types import MappingProxyType
 from pydantic import Field
 
 from service.api.errors import BadRequest
-from service.api.schemas import Answer
-from service.translation.catalogue import Catalogue, Side
-from service.translation.errors import UnknownLanguage
-from service.translation.types import LanguagePair
+from service.api.fields.schemas import Answer
+from service.catalogue.catalogue import Catalogue, Side
+from service.catalogue.errors import UnknownLanguage
+from service.text.types import LanguagePair
 
 _VARIANTS = MappingProxyType(
     {

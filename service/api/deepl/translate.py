@@ -15,13 +15,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field
 
-from service.api import schemas
 from service.api.access import Caller
-from service.api.bounds import (
-    CONTEXT_CHARACTERS,
-    INSTRUCTION_CHARACTERS,
-    INSTRUCTIONS,
-)
 from service.api.deepl.dialect import (
     DEEPL,
     CommaSeparated,
@@ -30,19 +24,22 @@ from service.api.deepl.dialect import (
 )
 from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language, shown
+from service.api.fields import schemas
+from service.api.fields.bounds import CONTEXT_CHARACTERS, INSTRUCTION_CHARACTERS, INSTRUCTIONS
+from service.api.fields.options import DecodingParameters, Key, LanguageCode, Name, Texts
+from service.api.fields.parameters import Fields
+from service.api.fields.schemas import Answer, answer_of
 from service.api.metering import MeteredTranslator
-from service.api.options import DecodingParameters, Key, LanguageCode, Name, Texts
-from service.api.parameters import Fields
 from service.api.readings import Reading, Readings
 from service.api.responses import json_bytes
 from service.api.routing import DirectRoute
-from service.api.schemas import Answer, answer_of
+from service.catalogue.catalogue import Catalogue
 from service.state.glossaries import GlossaryStore
-from service.translation.catalogue import Catalogue
+from service.text.markup import PLAIN, Markup
+from service.text.segmentation import Splitting
+from service.text.types import Term
 from service.translation.decoding import DecodingOverrides
-from service.translation.markup import PLAIN, Markup
-from service.translation.segmentation import Splitting
-from service.translation.types import Term, TranslateRequest, Translation
+from service.translation.types import TranslateRequest, Translation
 
 Formality = Annotated[
     Literal["default", "more", "less", "prefer_more", "prefer_less"] | None,

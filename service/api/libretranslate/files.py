@@ -12,18 +12,18 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api import schemas
 from service.api.access import Access, Caller
 from service.api.draining import Drain
 from service.api.errors import BadRequest, Disabled, ShuttingDown
+from service.api.fields import schemas
+from service.api.fields.options import Key, LanguageCode, Name
+from service.api.fields.parameters import read_fields
+from service.api.fields.schemas import Answer, answer_of
 from service.api.libretranslate.languages import read, read_source
-from service.api.options import Key, LanguageCode, Name
-from service.api.parameters import read_fields
 from service.api.responses import Json, refusals
-from service.api.schemas import Answer, answer_of
+from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs, DocumentOrder
 from service.documents import UnsupportedDocument
-from service.translation.repository import ModelRepository
 
 # The pattern is documented, not enforced: the handler refuses with LibreTranslate's message.
 _NAME = schemas.in_path("name", "The last part of `translatedFileUrl`.", r"^[^/\\]+$")

@@ -12,17 +12,17 @@ from collections.abc import Collection
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api import schemas
 from service.api.access import Access
-from service.api.bounds import RequestLimits
-from service.api.options import Key, Texts
-from service.api.parameters import read_fields
+from service.api.fields import schemas
+from service.api.fields.bounds import RequestLimits
+from service.api.fields.options import Key, Texts
+from service.api.fields.parameters import read_fields
+from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json, refusals
-from service.api.schemas import Answer, answer_of
-from service.translation.catalogue import Catalogue
-from service.translation.repository import ModelRepository
+from service.catalogue.catalogue import Catalogue
+from service.catalogue.repository import ModelRepository
+from service.text.types import Detection
 from service.translation.request_reader import Detector, require_unicode
-from service.translation.types import Detection
 
 _MOST_GUESSES = 3
 _CHINESE, _SIMPLIFIED_CHINESE = "zh", "zh-Hans"

@@ -13,22 +13,22 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api import schemas
 from service.api.access import Access
 from service.api.draining import Drain
 from service.api.errors import Disabled
+from service.api.fields import schemas
+from service.api.fields.options import Key, LanguageCode
+from service.api.fields.parameters import read_fields
+from service.api.fields.schemas import Answer, answer_of
 from service.api.libretranslate.files import create_files_router
 from service.api.libretranslate.languages import AUTO, create_languages_router, read, written
 from service.api.libretranslate.translate import KeepTranslations, create_translate_router
 from service.api.metering import MeteredTranslator
-from service.api.options import Key, LanguageCode
-from service.api.parameters import read_fields
 from service.api.readings import Readings
 from service.api.responses import Json, refusals
-from service.api.schemas import Answer, answer_of
+from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs
 from service.state.suggestions import SuggestionLimits, SuggestionStore
-from service.translation.repository import ModelRepository
 from service.translation.request_reader import Detector
 
 _TYPING_PAUSE = 500

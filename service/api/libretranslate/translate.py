@@ -17,28 +17,29 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field
 
-from service.api import schemas
 from service.api.access import Caller
-from service.api.attention_answers import ConfidenceAnswer
-from service.api.bounds import TERM_CHARACTERS, TERMS, RequestLimits
 from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
+from service.api.fields import schemas
+from service.api.fields.bounds import TERM_CHARACTERS, TERMS, RequestLimits
+from service.api.fields.options import WHOLE, DecodingParameters, Key, LanguageCode, Name, Texts
+from service.api.fields.parameters import ROOT, Fields
+from service.api.fields.schemas import Answer, answer_of
+from service.api.inspect.attention_answers import ConfidenceAnswer
 from service.api.libretranslate.languages import DetectionAnswer, detected, read, read_source
 from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
-from service.api.options import WHOLE, DecodingParameters, Key, LanguageCode, Name, Texts
-from service.api.parameters import ROOT, Fields
 from service.api.readings import Reading, Readings
 from service.api.responses import json_bytes, refusals
 from service.api.routing import DirectRoute
-from service.api.schemas import Answer, answer_of
 from service.api.streaming import Event, EventStream
+from service.catalogue.catalogue import Catalogue
 from service.observability.logging import request_id
 from service.state.entries import LONGEST_TERM_BYTES, TERM_PATTERN, TSV_PATTERN, parse_tsv, validate
 from service.state.errors import InvalidGlossary
-from service.translation.catalogue import Catalogue
-from service.translation.confidence import Confidence, joined
-from service.translation.markup import PLAIN, Markup
-from service.translation.types import Part, Term, TranslateRequest, Translation, longest
+from service.text.confidence import Confidence, joined
+from service.text.markup import PLAIN, Markup
+from service.text.types import Term
+from service.translation.types import Part, TranslateRequest, Translation, longest
 
 KeepTranslations = Callable[[Sequence[Translation]], Awaitable[str]]
 """Keeps translations for requests about their attention; returns their id."""

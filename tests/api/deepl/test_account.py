@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from service.api.deepl.languages import base, stored_pair
-from service.translation.types import LanguagePair
+from service.text.types import LanguagePair
 from tests.api.answers import refused
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from service.api.deepl.dialect import DEEPL
 from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
-from service.api.parameters import collected, form_pairs, json_object
+from service.api.fields.parameters import collected, form_pairs, json_object
 from tests.api.answers import answered, refused
 
 TRANSLATE = "/v2/translate"

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models.text import visible
-from service.translation.alignment import Span
-from service.translation.glossary.term_index import TermIndex, TermIndexes, joined
-from service.translation.types import Term
+from service.text.alignment import Span
+from service.text.glossary.term_index import TermIndex, TermIndexes, joined
+from service.text.types import Term
 
 
 def plain_occurrences(sentence: str, terms: Sequence[Term]) -> list[tuple[str, Span]]:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.alignment import Alignment, Floats, Span
-from service.translation.glossary.term_index import TermIndex
-from service.translation.glossary.term_insertion import found_in, insert_terms
-from service.translation.types import Term
-from service.translation.words import words
+from service.text.alignment import Alignment, Floats, Span
+from service.text.glossary.term_index import TermIndex
+from service.text.glossary.term_insertion import found_in, insert_terms
+from service.text.types import Term
+from service.text.words import words
 from tests.translation.markup.making import aligned
 
 

@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from service.translation.alignment import Alignment, Span
-from service.translation.markup import PLAIN, MarkedSentence, Markup, parse
-from service.translation.words import words
+from service.text.alignment import Alignment, Span
+from service.text.markup import PLAIN, MarkedSentence, Markup, parse
+from service.text.words import words
 from tests.support.weaving import woven
 
 HTML = Markup("html")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.translation.markup import parse
+from service.text.markup import parse
 from tests.support.weaving import raw_runs, woven
 from tests.translation.markup.making import HTML, rendered, seen, shouted
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.translation.markup.placeholders import divides, find, is_one
+from service.text.markup.placeholders import divides, find, is_one
 
 
 def found(text: str) -> list[str]:

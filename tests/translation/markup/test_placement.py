@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.translation.alignment import Alignment
-from service.translation.markup import PLAIN, MarkedSentence, TooMuchMarkup, parse
-from service.translation.markup.placement import Ranges
-from service.translation.words import words
+from service.text.alignment import Alignment
+from service.text.markup import PLAIN, MarkedSentence, TooMuchMarkup, parse
+from service.text.markup.placement import Ranges
+from service.text.words import words
 from tests.translation.markup.making import HTML, aligned, rendered, translated
 
 

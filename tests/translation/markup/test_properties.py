@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from service.translation.markup import PLAIN, MarkedSentence, Markup, parse
-from service.translation.markup.placeholders import find
+from service.text.markup import PLAIN, MarkedSentence, Markup, parse
+from service.text.markup.placeholders import find
 from tests.support.weaving import raw_runs, woven
 from tests.translation.markup.making import Dice, dice, translated
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.translation.markup import PLAIN, Cut, Markup, parse
+from service.text.markup import PLAIN, Cut, Markup, parse
 from tests.translation.markup.making import HTML, seen, sentences, shouted
 
 

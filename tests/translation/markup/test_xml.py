@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.translation.errors import TranslationError
-from service.translation.markup import MalformedMarkup, parse
+from service.text.errors import TranslationError
+from service.text.markup import MalformedMarkup, parse
 from tests.translation.markup.making import XML, seen, shouted
 
 DOCUMENT = "<doc>\n <p>Ein <b>fettes</b> Wort</p>\n <p>Noch <i><u>eins</u></i></p>\n</doc>"

@@ -1,0 +1,1 @@
+"""Request fields from JSON, forms and query strings: reading, limits, validation, OpenAPI."""

@@ -1,0 +1,1 @@
+"""Routes about translations that exist: attention, scores, searches, alternatives."""

@@ -1,0 +1,1 @@
+"""The models on offer: loaded, leased, routed to, and their recent results."""

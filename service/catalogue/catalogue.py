@@ -1,0 +1,139 @@
+"""Immutable catalogue of loaded models. Routes a language pair to one model, or via a pivot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from models.bundle.languages import canonical, display_name, without_region
+from service.catalogue.errors import UnknownLanguage, UnknownModel, UnsupportedPair
+from service.catalogue.loaded_model import DirectedModel, LoadedModel
+from service.text.types import Language, LanguagePair
+
+Route = tuple[DirectedModel, ...]
+Side = Literal["sources", "targets"]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The models that clients may choose, and the bundles that failed to load.
+
+    Derived values are cached: a model may have thousands of directions.
+    """
+
+    models: tuple[LoadedModel, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Maps the bundle directory to the reason."""
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(sorted({pair.source for pair in self._by_pair}))
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(sorted({pair.target for pair in self._by_pair}))
+
+    @cached_property
+    def languages(self) -> tuple[Language, ...]:
+        """All source and target languages, sorted by name."""
+        codes = {*self.sources, *self.targets}
+        languages = (Language(c, display_name(c), self.targets_of(c)) for c in codes)
+        return tuple(sorted(languages, key=lambda language: language.name))
+
+    def targets_of(self, source: str) -> tuple[str, ...]:
+        """The other languages that ``source`` is translated to, directly or through a pivot."""
+        direct = self._direct(source)
+        indirect = {target for pivot in direct for target in self._direct(pivot)}
+        return tuple(sorted((direct | indirect) - {source}))
+
+    def direct_pairs(self) -> tuple[LanguagePair, ...]:
+        """The pairs that one model translates without a pivot."""
+        return tuple(sorted(self._by_pair))
+
+    def route(self, pair: LanguagePair, name: str | None = None) -> Route:
+        """The models from source to target: one, or two through a pivot.
+
+        Of several models for a pair, the one called ``name`` is taken, else the first by name whose
+        engine is alive. English is the preferred pivot. Raises ``UnknownModel`` or
+        ``UnsupportedPair``.
+        """
+        if name is not None:
+            model = self.named(name)
+            for directed in self._by_pair.get(pair, ()):
+                if directed.model is model:
+                    return (directed,)
+            offered = [str(directed.pair) for directed in model.directed]
+            raise UnsupportedPair(pair.source, pair.target, offered, name)
+        if direct := self._directed_model(pair):
+            return (direct,)
+        routes = [
+            (first, second)
+            for pivot in sorted(self._direct(pair.source), key=lambda code: (code != "en", code))
+            if (first := self._directed_model(LanguagePair(pair.source, pivot)))
+            and (second := self._directed_model(LanguagePair(pivot, pair.target)))
+        ]
+        if not routes:
+            raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
+        return next((r for r in routes if all(w.model.engine.alive for w in r)), routes[0])
+
+    def named(self, name: str) -> LoadedModel:
+        """Raises ``UnknownModel``."""
+        for model in self.models:
+            if model.name == name:
+                return model
+        raise UnknownModel(name, sorted(model.name for model in self.models))
+
+    def language(self, code: str, side: Side) -> str:
+        """The canonical spelling of a code; raises ``UnknownLanguage`` if it is not on offer.
+
+        The code of a region is its language, if no variant of that is on offer.
+        """
+        return _known(code, {*self.sources, *self.targets}, getattr(self, side))
+
+    def pair(self, source: str, target: str) -> LanguagePair:
+        """The pair of two codes in any spelling. A language may be paired with itself.
+
+        Raises ``UnknownLanguage``, or ``UnsupportedPair`` if there is no route.
+        """
+        pair = LanguagePair(self.language(source, "sources"), self.language(target, "targets"))
+        if pair.source != pair.target and pair.target not in self.targets_of(pair.source):
+            raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
+        return pair
+
+    @cached_property
+    def _by_pair(self) -> Mapping[LanguagePair, tuple[DirectedModel, ...]]:
+        """The directed models of each pair, in the order of the models."""
+        by_pair: dict[LanguagePair, tuple[DirectedModel, ...]] = {}
+        for directed in (each for model in self.models for each in model.directed):
+            by_pair[directed.pair] = (*by_pair.get(directed.pair, ()), directed)
+        return by_pair
+
+    @cached_property
+    def _targets(self) -> Mapping[str, set[str]]:
+        """The languages that each source is translated to without a pivot."""
+        targets: dict[str, set[str]] = {}
+        for pair in self._by_pair:
+            targets.setdefault(pair.source, set()).add(pair.target)
+        return targets
+
+    def _direct(self, source: str) -> set[str]:
+        return self._targets.get(source, set())
+
+    def _directed_model(self, pair: LanguagePair) -> DirectedModel | None:
+        fitting = self._by_pair.get(pair, ())
+        return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
+
+
+def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:
+    try:
+        language = canonical(code)
+    except ValueError as error:
+        raise UnknownLanguage(code, offered) from error
+    if language in languages:
+        return language
+    base = without_region(language)
+    if base in languages and not any(each.startswith(f"{base}-") for each in languages):
+        return base
+    raise UnknownLanguage(code, offered)

@@ -1,0 +1,1 @@
+"""What documents are stored in: archives, XML, encoded text."""

@@ -1,0 +1,1 @@
+"""Grammars of paragraphs: runs, inline markup, lines."""

@@ -1,0 +1,1 @@
+"""Reads documents in helper processes."""

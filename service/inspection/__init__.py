@@ -1,0 +1,1 @@
+"""Attention, alignment, scores and searches of translations that exist."""

@@ -1,0 +1,1 @@
+"""Text processing that needs strings only: no model, no event loop."""

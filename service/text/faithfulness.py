@@ -1,0 +1,153 @@
+"""What a network should not change: codes, figures, signs, and whether a text ends in a full stop.
+
+Sentences without words are copied, the hypothesis that keeps the figures is preferred, and an added
+full stop is removed.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+from models.text import numbers
+
+_IDENTIFIER = re.compile(
+    r"""
+      :// | [@\#\\]                                # URL, e-mail address, @user, #hashtag, C:\path
+    | \A[.~]{0,2}/                                 # path
+    | [^\W_]_[^\W_]                                # snake_case
+    | \w{2}\.[^\W\d_] | \w\.[^\W\d_]\w             # example.com, main.c; not z.B.
+    | \d\.\d+\.\d                                  # 1.2.3-beta, 12.05.2026
+    """,
+    re.VERBOSE,
+)
+_PARTS = re.compile(r"[^\W_]+")
+_NUMBER_WITH_ENDING = re.compile(r"\d+(?:s|[^\W\d_]{2,})")
+"""1980s, 1st, 90er, 10am; ``_is_word`` also requires lower case."""
+_SHORTEST_WORD = 4
+
+
+def is_verbatim(sentence: str) -> bool:
+    """Whether a sentence has no letters, or consists of codes only.
+
+    A code is a token between blanks that is an URL, e-mail address, path, ``@user``, ``#hashtag``,
+    dotted or underscored identifier, or has a digit and no ordinary word: ``B12`` and
+    ``XK-2024/B``, but not ``B12-Mangel``, ``1st`` or ``90er``. A token with letters of a script
+    without cases is not a code, because such scripts may put no blanks between words.
+    """
+    return all(_is_code(token) for token in sentence.split() if _has_letters(token))
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalpha, text))
+
+
+def _is_code(token: str) -> bool:
+    """Requires a token with letters."""
+    if any(character.isalpha() and not _has_case(character) for character in token):
+        return False
+    if _IDENTIFIER.search(token):
+        return True
+    if not any(map(str.isdecimal, token)):
+        return False
+    return not any(map(_is_word, _PARTS.findall(token)))
+
+
+def _has_case(letter: str) -> bool:
+    return letter.islower() or letter.isupper() or letter.istitle()
+
+
+def _is_word(part: str) -> bool:
+    """Whether a run of letters and digits belongs to ordinary language."""
+    if part.isalpha():
+        return len(part) >= _SHORTEST_WORD and not part.isupper()
+    return part.islower() and _NUMBER_WITH_ENDING.fullmatch(part) is not None
+
+
+_SIGNS = frozenset("%\u2030°§&@#\\~^_=<>|*+/{}[]")
+_SIGN_CATEGORIES = frozenset(("Sc", "So"))
+"""Currencies, and other symbols such as © and U+FFFD."""
+_NO_LETTER = re.compile(r"[^\w\s]|[\d_]")
+"""Matches every digit and every sign, and far fewer characters than a text has."""
+
+
+def has_figures(text: str) -> bool:
+    """Whether a text has a digit or a sign."""
+    return any(c.isdecimal() or _is_sign(c) for c in _NO_LETTER.findall(text))
+
+
+def closest_by_figures(source: str, targets: Iterable[str]) -> int:
+    """The number of the target with the fewest missing and added figures and signs.
+
+    The first of equal ones. A target without text is never preferred to the first.
+    """
+    wanted = _marks(source)
+    best, fewest = 0, -1
+    for number, target in enumerate(targets):
+        found = _marks(target)
+        differences = (wanted - found).total() + (found - wanted).total()
+        if fewest < 0 or (differences < fewest and target.strip()):
+            best, fewest = number, differences
+        if not fewest:
+            break
+    return best
+
+
+def _marks(text: str) -> Counter[str]:
+    """Count of each number and of each sign."""
+    return numbers(text) + Counter(filter(_is_sign, _NO_LETTER.findall(text)))
+
+
+def _is_sign(character: str) -> bool:
+    return character in _SIGNS or unicodedata.category(character) in _SIGN_CATEGORIES
+
+
+_FINAL = frozenset(
+    ".!?…:;\u203c\u2047\u2048\u2049"
+    "\u3002\uff61\uff0e\uff01\uff1f\uff1a\uff1b"  # Chinese and Japanese
+    "\u061b\u061f\u06d4\u0964\u0965\u0589\u1362"  # Arabic, Devanagari, Armenian, Ethiopic
+)
+_FULL_STOPS = frozenset(".\u3002\uff61\uff0e")
+_ABBREVIATION = re.compile(r"(?:.*[^\w.])?(?:[^\W\d_]{1,2}\.){2,}", re.DOTALL)
+"""Matches a text that ends with an abbreviation such as U.S. or p.m."""
+
+
+def added_full_stop(source: str, target: str) -> int | None:
+    """The offset of a final full stop in ``target`` that ``source`` lacks, or ``None``.
+
+    Closing quotation marks and brackets may follow it. The result is ``None`` if the source ends
+    with a mark that ends sentences or clauses (``. ! ? … : ;``). The dots of an ellipsis, of an
+    abbreviation (``U.S.``), and of an ordinal number (``der 3.`` for ``the third``) do not count.
+    """
+    end = _without_closing(target)
+    if end < 2 or target[end - 1] not in _FULL_STOPS:
+        return None
+    before = target[end - 2]
+    source_end = _without_closing(source)
+    if source_end and source[source_end - 1] in _FINAL:
+        return None
+    if before.isspace() or before in _FINAL or _ABBREVIATION.fullmatch(target[:end]):
+        return None
+    if before.isdecimal() and not (source_end and source[source_end - 1].isdecimal()):
+        return None
+    return end - 1
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether a text ends with a mark that ends sentences or clauses."""
+    end = _without_closing(text)
+    return bool(end) and text[end - 1] in _FINAL
+
+
+def _without_closing(text: str) -> int:
+    """The end of a text before trailing blanks, closing quotation marks and closing brackets."""
+    end = len(text)
+    while end and (
+        text[end - 1].isspace()
+        or text[end - 1] in "\"'"
+        or unicodedata.category(text[end - 1]) in ("Pe", "Pf", "Pi")
+    ):
+        end -= 1
+    return end

@@ -1,0 +1,56 @@
+"""Markup options of a request, and the error for malformed XML."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from service.text.errors import TranslationError
+
+_TAG = re.compile(r"<(?:[^\W\d]|[/!?:])[^<>]*>")
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """Markup kind and tag options. Tag names are in lower case for HTML, case-sensitive for XML."""
+
+    kind: Literal["text", "html", "xml"] = "text"
+    ignore_tags: frozenset[str] = frozenset()
+    """Tags whose contents are not translated."""
+    splitting_tags: frozenset[str] = frozenset()
+    """Tags that end sentences, besides those of HTML or found by ``outline_detection``."""
+    non_splitting_tags: frozenset[str] = frozenset()
+    """Tags that never end sentences; overrides ``splitting_tags``."""
+    outline_detection: bool = True
+    """XML only: whether tags without text next to them end sentences."""
+
+    def characters(self, text: str) -> int:
+        """The characters of a text that a caller is charged for: those outside of its tags."""
+        return len(text if self.kind == "text" else _TAG.sub("", text))
+
+
+PLAIN = Markup()
+
+MOST_MARKS = 1_000
+"""Tags and placeholders in one sentence. Each is placed in every hypothesis."""
+
+
+class TooMuchMarkup(TranslationError):
+    """A sentence has more tags and placeholders than can be placed quickly."""
+
+    def __init__(self, marks: int) -> None:
+        super().__init__(
+            f"a sentence has {marks} tags and placeholders; at most {MOST_MARKS} are placed"
+        )
+        self.marks = marks
+
+
+class MalformedMarkup(TranslationError, ValueError):
+    """The XML is not well formed. Lines count from 1, columns from 0."""
+
+    def __init__(self, reason: str, line: int, column: int) -> None:
+        super().__init__(f"the XML is not well formed at line {line}, column {column}: {reason}")
+        self.reason = reason
+        self.line = line
+        self.column = column
