@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from benchmarks.queueing.costs import Costs, Work
-from service.engine.room import BatchBounds, Room
+from service.engine.batch_capacity import BatchBounds, BatchCapacity
 from service.engine.types import Priority
 from service.engine.waiting import Line
 
@@ -153,11 +153,11 @@ class Batch:
         shape = self._shape
         # Rows as wide as the bundle's are bounded by the slots.
         bounds = BatchBounds(shape.slots, shape.max_batch_tokens, math.inf)
-        room = Room(bounds)
+        capacity = BatchCapacity(bounds)
         for sentence in self.running:
-            room.take(sentence)
-        room.share_with(self._line.callers)
-        return self._line.admit(room, shape.max_padded_tokens)
+            capacity.take(sentence)
+        capacity.share_with(self._line.callers)
+        return self._line.admit(capacity, shape.max_padded_tokens)
 
 
 class Replica:

@@ -8,9 +8,9 @@ A sentence is admitted while a slot is free and bounds hold. The padded tokens o
 within ``max_padded_tokens``, because all running sentences wait for it. The padded source tokens
 and the rows of the whole batch stay within ``max_batch_tokens`` and ``max_batch_rows``, because
 every step computes all of them. ``service.engine.waiting`` decides the order of admission,
-``service.engine.room`` the share of a caller. If another caller has no room, sentences of callers
-above their share go back to the line. The slots in use are always the first ones: when a sentence
-leaves, the last one moves into its slot.
+``service.engine.batch_capacity`` the share of a caller. If the sentence of another caller does not
+fit, sentences of callers above their share go back to the line. The slots in use are always the
+first ones: when a sentence leaves, the last one moves into its slot.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from operator import itemgetter
 from typing import Any
 
 from models.bundle.manifest import SpecialIds
+from service.engine.batch_capacity import BatchBounds, BatchCapacity
 from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, SentenceTooLong
 from service.engine.iteration import LeaveReason
-from service.engine.room import BatchBounds, Room
 from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions, Priority, row_cost
 from service.engine.waiting import Line
@@ -50,7 +50,7 @@ class Sequence:
     request: int = 0
     """Number of its request. Requests share the slots, see ``service.engine.waiting``."""
     caller: str = ""
-    """Whose request it is. Callers share the rows, see ``service.engine.room``."""
+    """Caller of its request. Callers share the rows, see ``service.engine.batch_capacity``."""
     arrived: float = 0.0
     """Time of arrival in the waiting line, on the engine's clock."""
     entered: float = 0.0
@@ -122,7 +122,7 @@ class BatchScheduler(ABC):
         """By slot."""
         self.books = Books()
         self._eos_id = special_ids.eos
-        self._room = Room(self._bounds)
+        self._capacity = BatchCapacity(self._bounds)
         self._moves: list[tuple[int, int]] = []
         self._cautious = False
         """After a memory shortage: at most one sentence runs until one has left the batch."""
@@ -173,17 +173,17 @@ class BatchScheduler(ABC):
         """Admit the sentences that fit, and plan the next iteration."""
         if not len(self.waiting) or (self._cautious and self.running):
             return self.reschedule()
-        self._room.share_with(self.waiting.callers)
+        self._capacity.share_with(self.waiting.callers)
         preempted = self._make_room()
         if self._cautious:
-            # Nothing runs. The sentence's part of the usual room is what counts later.
+            # Nothing runs. Later iterations count the sentence against the usual capacity.
             (alone,) = self.waiting.admit(
-                Room(replace(self._bounds, slots=1)), self.max_padded_tokens
+                BatchCapacity(replace(self._bounds, slots=1)), self.max_padded_tokens
             )
-            self._room.take(alone)
+            self._capacity.take(alone)
             admitted = [alone]
         else:
-            admitted = self.waiting.admit(self._room, self.max_padded_tokens)
+            admitted = self.waiting.admit(self._capacity, self.max_padded_tokens)
         self.running += admitted
         return self._plan(preempted, admitted, self._begin(admitted) if admitted else None)
 
@@ -208,20 +208,20 @@ class BatchScheduler(ABC):
 
         Those of callers above their share, the latest first; none if that would not suffice.
         """
-        room = self._room
-        waiting = self.waiting.first_interactive(room.serves)
+        capacity = self._capacity
+        waiting = self.waiting.first_interactive(capacity.serves)
         if waiting is None:
             return []
         leaving: list[Sequence] = []
         for sequence in sorted(self.running, key=lambda s: (s.entered, s.id), reverse=True):
-            if room.fits(waiting):
+            if capacity.fits(waiting):
                 break
-            if room.can_spare(sequence):
-                room.release(sequence)
+            if capacity.can_spare(sequence):
+                capacity.release(sequence)
                 leaving.append(sequence)
-        enough = room.fits(waiting)
+        enough = capacity.fits(waiting)
         for sequence in leaving:
-            room.take(sequence)
+            capacity.take(sequence)
         if not enough:
             return []
         self._return(leaving)
@@ -254,7 +254,7 @@ class BatchScheduler(ABC):
         running, or has left for one reason.
         """
         assert self._searches == len(self.running) <= self.limits.slots
-        assert self._room.slots == self.limits.slots - len(self.running)
+        assert self._capacity.slots == self.limits.slots - len(self.running)
         assert self.waiting.tokens == sum(s.source_length for s in self.waiting)
         left = self.books.finished + self.books.failed + self.books.cancelled
         assert self.books.accepted == left + len(self.running) + len(self.waiting)
@@ -295,7 +295,7 @@ class BatchScheduler(ABC):
         self._enter(reason)
 
     def _leave(self, slot: int) -> None:
-        self._room.release(self.running[slot])
+        self._capacity.release(self.running[slot])
         self._vacate(slot)
 
     def _enter(self, reason: LeaveReason) -> None:

@@ -5,7 +5,7 @@ priority, callers share the places by weighted fair queueing (``CallerQueue``), 
 requests of each caller (``FairQueue``). The first sentence is
 admitted with those of the next in line whose length is nearest, which keeps padding small. Each
 round begins with the first sentence, so none is passed over for long. Callers that have their share
-of the batch are passed over (``service.engine.room``).
+of the batch are passed over (``service.engine.batch_capacity``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from service.engine.room import Occupant, Room
+from service.engine.batch_capacity import BatchCapacity, Occupant
 from service.engine.types import Priority
 
 BULK_SHARE = 8
@@ -287,45 +287,45 @@ class Line(Generic[W]):
         """The next interactive sentence of the callers that are not passed over."""
         return next(iter(self._lines["interactive"].first(1, passed_over)), None)
 
-    def admit(self, room: Room, max_padded_tokens: int) -> list[W]:
-        """Take out the sentences that fit into ``room``, which takes them.
+    def admit(self, capacity: BatchCapacity, max_padded_tokens: int) -> list[W]:
+        """Take out the sentences that fit into ``capacity``, which takes them.
 
         Those within ``max_padded_tokens`` after padding; the first ignores that bound.
         """
         admitted: list[W] = []
         longest = 0
-        while turn := self._turn(room):
+        while turn := self._turn(capacity):
             for waiting in turn:
-                if room.is_closed_to(waiting.caller):
+                if capacity.is_closed_to(waiting.caller):
                     continue
                 longest = max(longest, waiting.source_length)
                 if admitted and longest * (len(admitted) + 1) > max_padded_tokens:
                     return admitted
-                if not room.fits(waiting):
+                if not capacity.fits(waiting):
                     return admitted
-                room.take(waiting)
+                capacity.take(waiting)
                 admitted.append(self._lines[waiting.priority].serve(waiting.id))
                 self.tokens -= waiting.source_length
                 self._since_bulk = 0 if waiting.priority == "bulk" else self._since_bulk + 1
         return admitted
 
-    def _turn(self, room: Room) -> list[W]:
-        """The sentences whose turn it is, of the callers to which ``room`` is open."""
-        if not room.slots:
+    def _turn(self, capacity: BatchCapacity) -> list[W]:
+        """The sentences whose turn it is, of the callers to which ``capacity`` is open."""
+        if not capacity.slots:
             return []
         interactive, bulk = self._lines["interactive"], self._lines["bulk"]
-        before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk) if len(bulk) else room.slots
-        places = [(interactive, min(room.slots, before_bulk)), (bulk, room.slots)]
+        before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk) if len(bulk) else capacity.slots
+        places = [(interactive, min(capacity.slots, before_bulk)), (bulk, capacity.slots)]
         if len(interactive):
             places[1] = (bulk, 1)
         if not before_bulk:
             places.reverse()
-        return next(filter(None, (_alike(line, count, room) for line, count in places)), [])
+        return next(filter(None, (_alike(line, count, capacity) for line, count in places)), [])
 
 
-def _alike(line: CallerQueue[W], places: int, room: Room) -> list[W]:
+def _alike(line: CallerQueue[W], places: int, capacity: BatchCapacity) -> list[W]:
     """The first in line and, of the next, those whose length is nearest to its own."""
-    upcoming = line.first(1 + places * LOOKAHEAD, room.is_closed_to)
+    upcoming = line.first(1 + places * LOOKAHEAD, capacity.is_closed_to)
     if upcoming:
         length = upcoming[0].source_length
         upcoming[1:] = sorted(upcoming[1:], key=lambda item: abs(item.source_length - length))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.room import BatchBounds, Room
+from service.engine.batch_capacity import BatchBounds, BatchCapacity
 from service.engine.types import Priority
 from service.engine.waiting import BULK_SHARE, Line
 
@@ -29,9 +29,9 @@ def line_of(*waiting: Waiting) -> Line[Waiting]:
 
 def admit(line: Line[Waiting], slots: int, max_padded_tokens: int) -> list[Waiting]:
     """Admit into an empty batch of so many slots."""
-    room = Room(BatchBounds(slots, 1 << 20, math.inf))
-    room.share_with(line.callers)
-    return line.admit(room, max_padded_tokens)
+    capacity = BatchCapacity(BatchBounds(slots, 1 << 20, math.inf))
+    capacity.share_with(line.callers)
+    return line.admit(capacity, max_padded_tokens)
 
 
 def ids(admitted: list[Waiting]) -> list[int]:
