@@ -79,7 +79,7 @@ def measure(bundle: Bundle, sentences: int, ending: float) -> list[str]:
     for step in range(STEPS):
         if step == WARMUP:
             parts.clear()
-        while number < sentences + scheduler.books.finished:
+        while number < sentences + scheduler.outcomes.finished:
             source = *rng.integers(6, 100, SOURCE_TOKENS - 1).tolist(), eos
             scheduler.add(Sentence(number, source, DecodingOptions(beam_size=4)))
             number += 1
@@ -95,7 +95,7 @@ def measure(bundle: Bundle, sentences: int, ending: float) -> list[str]:
         f"{name:<22}{statistics.median(seconds) * 1e6:>8.0f} µs, {len(seconds)} times"
         for name, seconds in parts.items()
     ]
-    return [*lines, f"{scheduler.books.finished} sentences ended"]
+    return [*lines, f"{scheduler.outcomes.finished} sentences ended"]
 
 
 def _encode(backend: ResidentBackend, plan: Plan) -> None:

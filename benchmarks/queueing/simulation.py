@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from benchmarks.queueing.costs import Costs, Work
 from service.engine.batch_capacity import BatchBounds, BatchCapacity
 from service.engine.types import Priority
-from service.engine.waiting import Line
+from service.engine.waiting_queue import WaitingQueue
 
 NEVER = math.inf
 
@@ -102,7 +102,7 @@ class Batch:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._line: Line[Sentence] = Line()
+        self._queue: WaitingQueue[Sentence] = WaitingQueue()
         self.running: list[Sentence] = []
         """By slot. The last one moves into a freed slot."""
         self._ends: dict[int, int] = {}
@@ -111,16 +111,16 @@ class Batch:
 
     @property
     def has_work(self) -> bool:
-        return bool(self.running) or len(self._line) > 0
+        return bool(self.running) or len(self._queue) > 0
 
     def add(self, sentence: Sentence) -> None:
         """Append a sentence to the queue."""
-        self._line.append(sentence)
+        self._queue.append(sentence)
 
     def begin(self) -> Work:
         """Admit sentences, and return the work of this iteration; call only if ``has_work``."""
         old_rows = len(self.running) * self._shape.beam_size
-        admitted = self._admitted() if len(self._line) else []
+        admitted = self._admitted() if len(self._queue) else []
         for sentence in admitted:
             self.running.append(sentence)
             self._ends[sentence.id] = self._iteration + sentence.steps
@@ -156,8 +156,8 @@ class Batch:
         capacity = BatchCapacity(bounds)
         for sentence in self.running:
             capacity.take(sentence)
-        capacity.share_with(self._line.callers)
-        return self._line.admit(capacity, shape.max_padded_tokens)
+        capacity.share_with(self._queue.callers)
+        return self._queue.admit(capacity, shape.max_padded_tokens)
 
 
 class Replica:

@@ -317,12 +317,12 @@ class Engine:
         if len(tried) == len(self._scheduler.running) == 1:
             self._fail(tried, error)
             return
-        logger.warning("memory is short, %d sentences go back to the line: %s", len(leaving), error)
+        logger.warning("memory is short, %d sentences return to the queue: %s", len(leaving), error)
         self._scheduler.preempt(leaving)
         self._note_return(leaving, time.perf_counter())
 
     def _note_return(self, sequences: list[Sequence], now: float) -> None:
-        """Record sentences that went back to the waiting line."""
+        """Record sentences that went back to the waiting queue."""
         for sequence in sequences:
             sequence.arrived = now
         self._depart("preempted", len(sequences))

@@ -7,9 +7,9 @@ blocks.
 A sentence is admitted while a slot is free and bounds hold. The padded tokens of one encode stay
 within ``max_padded_tokens``, because all running sentences wait for it. The padded source tokens
 and the rows of the whole batch stay within ``max_batch_tokens`` and ``max_batch_rows``, because
-every step computes all of them. ``service.engine.waiting`` decides the order of admission,
+every step computes all of them. ``service.engine.waiting_queue`` decides the order of admission,
 ``service.engine.batch_capacity`` the share of a caller. If the sentence of another caller does not
-fit, sentences of callers above their share go back to the line. The slots in use are always the
+fit, sentences of callers above their share go back to the queue. The slots in use are always the
 first ones: when a sentence leaves, the last one moves into its slot.
 """
 
@@ -27,7 +27,7 @@ from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, 
 from service.engine.iteration import LeaveReason
 from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions, Priority, row_cost
-from service.engine.waiting import Line
+from service.engine.waiting_queue import WaitingQueue
 from service.runtime.backend import (
     Admission,
     Candidates,
@@ -48,11 +48,11 @@ class Sequence:
     options: DecodingOptions
     priority: Priority = "interactive"
     request: int = 0
-    """Number of its request. Requests share the slots, see ``service.engine.waiting``."""
+    """Number of its request. Requests share the slots, see ``service.engine.waiting_queue``."""
     caller: str = ""
     """Caller of its request. Callers share the rows, see ``service.engine.batch_capacity``."""
     arrived: float = 0.0
-    """Time of arrival in the waiting line, on the engine's clock."""
+    """Time of arrival in the waiting queue, on the engine's clock."""
     entered: float = 0.0
     """Time of admission to a slot."""
     rows_cost: float = field(init=False)
@@ -81,7 +81,7 @@ class Plan:
     moves: list[tuple[int, int]]
     """Pairs of slots: move the sentence from the first to the second, in this order."""
     preempted: list[Sequence]
-    """Sentences that went back to the waiting line to make room, before the admission."""
+    """Sentences that went back to the waiting queue to make room, before the admission."""
     admitted: list[Sequence]
     encode: EncodeBatch | Admission | None
     sequences: list[Sequence]
@@ -91,7 +91,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Books:
+class OutcomeCounts:
     """Counts of accepted sentences by outcome. Refused sentences are not counted."""
 
     accepted: int = 0
@@ -101,7 +101,7 @@ class Books:
 
 
 class BatchScheduler(ABC):
-    """Owns the waiting line, the slots and the search state. Only the engine thread calls it."""
+    """Owns the waiting queue, the slots and the search state. Only the engine thread calls it."""
 
     def __init__(
         self,
@@ -117,10 +117,10 @@ class BatchScheduler(ABC):
         self.limits = limits
         self.max_padded_tokens = max_padded_tokens
         self._bounds = BatchBounds(limits.slots, max_batch_tokens, max_batch_rows)
-        self.waiting: Line[Sequence] = Line()
+        self.waiting: WaitingQueue[Sequence] = WaitingQueue()
         self.running: list[Sequence] = []
         """By slot."""
-        self.books = Books()
+        self.outcomes = OutcomeCounts()
         self._eos_id = special_ids.eos
         self._capacity = BatchCapacity(self._bounds)
         self._moves: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ class BatchScheduler(ABC):
         return bool(self.running or len(self.waiting))
 
     def add(self, sequence: Sequence) -> None:
-        """Add a sentence to the waiting line. Raises an ``EngineError`` that says why not.
+        """Add a sentence to the waiting queue. Raises an ``EngineError`` that says why not.
 
         A ``max_decoding_length`` above the model's limit is reduced to the limit.
         ``FinishReason.LENGTH`` shows that the limit was reached.
@@ -154,7 +154,7 @@ class BatchScheduler(ABC):
                 )
             sequence.options = replace(options, max_decoding_length=limits.target_length)
         self.waiting.append(sequence, sequence.request, sequence.work)
-        self.books.accepted += 1
+        self.outcomes.accepted += 1
 
     def abort(self, sequence_id: int, reason: LeaveReason = "cancelled") -> bool:
         """Remove a waiting or running sentence; true if it was in the batch.
@@ -196,7 +196,7 @@ class BatchScheduler(ABC):
         return self._plan([], [], None)
 
     def preempt(self, sequences: list[Sequence]) -> None:
-        """Move running sentences back to the head of the waiting line, to start over later.
+        """Move running sentences back to the head of the waiting queue, to start over later.
 
         At most one sentence is then running until one has left the engine.
         """
@@ -228,7 +228,7 @@ class BatchScheduler(ABC):
         return leaving
 
     def _return(self, sequences: list[Sequence]) -> None:
-        """Move running sentences back to the waiting line."""
+        """Move running sentences back to the waiting queue."""
         # Last slot first: removing a sentence then never moves another one to be removed.
         for sequence in sorted(sequences, key=self.running.index, reverse=True):
             self._leave(self.running.index(sequence))
@@ -256,8 +256,8 @@ class BatchScheduler(ABC):
         assert self._searches == len(self.running) <= self.limits.slots
         assert self._capacity.slots == self.limits.slots - len(self.running)
         assert self.waiting.tokens == sum(s.source_length for s in self.waiting)
-        left = self.books.finished + self.books.failed + self.books.cancelled
-        assert self.books.accepted == left + len(self.running) + len(self.waiting)
+        left = self.outcomes.finished + self.outcomes.failed + self.outcomes.cancelled
+        assert self.outcomes.accepted == left + len(self.running) + len(self.waiting)
 
     def _plan(
         self,
@@ -302,11 +302,11 @@ class BatchScheduler(ABC):
         """Count a departure."""
         match reason:
             case "finished":
-                self.books.finished += 1
+                self.outcomes.finished += 1
             case "failed":
-                self.books.failed += 1
+                self.outcomes.failed += 1
             case "cancelled":
-                self.books.cancelled += 1
+                self.outcomes.cancelled += 1
             case "preempted":
                 raise AssertionError("a preempted sentence has not left the engine")
 

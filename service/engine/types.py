@@ -31,7 +31,7 @@ def row_cost(sampling_topk: int) -> float:
 
 
 Priority = Literal["interactive", "bulk"]
-"""Class of a sentence in the waiting line: a user's request, or a file."""
+"""Class of a sentence in the waiting queue: a user's request, or a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Origin:
 
     priority: Priority = "interactive"
     request: int = 0
-    """Number of the request, whose sentences share its turns in the waiting line."""
+    """Number of the request, whose sentences share its turns in the waiting queue."""
     caller: str = ""
     """Whose request it is. The sentences of a caller share its part of the batch."""
 

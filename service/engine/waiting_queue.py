@@ -1,11 +1,11 @@
-"""Waiting line of sentences: order of admission by priority, caller, request and similar length.
+"""Waiting queue of sentences: order of admission by priority, caller, request and similar length.
 
 Interactive sentences go before bulk sentences, but bulk gets every eighth place. Within one
 priority, callers share the places by weighted fair queueing (``CallerQueue``), and so do the
-requests of each caller (``FairQueue``). The first sentence is
-admitted with those of the next in line whose length is nearest, which keeps padding small. Each
-round begins with the first sentence, so none is passed over for long. Callers that have their share
-of the batch are passed over (``service.engine.batch_capacity``).
+requests of each caller (``FairQueue``). The first sentence is admitted with those of the next
+sentences whose length is nearest, which keeps padding small. Each round begins with the first
+sentence, so none is passed over for long. Callers that have their share of the batch are passed
+over (``service.engine.batch_capacity``).
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class FairQueue(Generic[T]):
 
 
 class Waiting(Occupant, Protocol):
-    """A sentence that can stand in the line."""
+    """A sentence that can wait in the queue."""
 
     @property
     def id(self) -> int: ...
@@ -238,11 +238,11 @@ class CallerQueue(Generic[W]):
             del self._callers[name]
 
 
-class Line(Generic[W]):
-    """Waiting line with one queue of callers per priority."""
+class WaitingQueue(Generic[W]):
+    """Waiting queue with one queue of callers per priority."""
 
     def __init__(self) -> None:
-        self._lines: dict[Priority, CallerQueue[W]] = {
+        self._queues: dict[Priority, CallerQueue[W]] = {
             "interactive": CallerQueue(),
             "bulk": CallerQueue(),
         }
@@ -251,41 +251,41 @@ class Line(Generic[W]):
         """Source tokens of all waiting sentences."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
+        return sum(map(len, self._queues.values()))
 
     def __iter__(self) -> Iterator[W]:
-        for line in self._lines.values():
-            yield from line
+        for queue in self._queues.values():
+            yield from queue
 
     @property
     def callers(self) -> set[str]:
         """Those with waiting sentences."""
-        return {name for line in self._lines.values() for name in line.callers}
+        return {name for queue in self._queues.values() for name in queue.callers}
 
     def append(self, waiting: W, request: int = 0, work: float | None = None) -> None:
         """Queue a sentence of ``request``; ``work`` defaults to its source length."""
-        self._lines[waiting.priority].append(
+        self._queues[waiting.priority].append(
             waiting, request, waiting.source_length if work is None else work
         )
         self.tokens += waiting.source_length
 
     def prepend(self, waiting: W, request: int = 0) -> None:
         """Put a sentence at the head of its caller's queue."""
-        self._lines[waiting.priority].prepend(waiting, request)
+        self._queues[waiting.priority].prepend(waiting, request)
         self.tokens += waiting.source_length
 
     def remove(self, identifier: int) -> W | None:
         """Remove a sentence by id; ``None`` if it is not waiting."""
-        for line in self._lines.values():
-            if identifier in line:
-                removed = line.remove(identifier)
+        for queue in self._queues.values():
+            if identifier in queue:
+                removed = queue.remove(identifier)
                 self.tokens -= removed.source_length
                 return removed
         return None
 
     def first_interactive(self, passed_over: Callable[[str], bool]) -> W | None:
         """The next interactive sentence of the callers that are not passed over."""
-        return next(iter(self._lines["interactive"].first(1, passed_over)), None)
+        return next(iter(self._queues["interactive"].first(1, passed_over)), None)
 
     def admit(self, capacity: BatchCapacity, max_padded_tokens: int) -> list[W]:
         """Take out the sentences that fit into ``capacity``, which takes them.
@@ -304,7 +304,7 @@ class Line(Generic[W]):
                 if not capacity.fits(waiting):
                     return admitted
                 capacity.take(waiting)
-                admitted.append(self._lines[waiting.priority].serve(waiting.id))
+                admitted.append(self._queues[waiting.priority].serve(waiting.id))
                 self.tokens -= waiting.source_length
                 self._since_bulk = 0 if waiting.priority == "bulk" else self._since_bulk + 1
         return admitted
@@ -313,19 +313,19 @@ class Line(Generic[W]):
         """The sentences whose turn it is, of the callers to which ``capacity`` is open."""
         if not capacity.slots:
             return []
-        interactive, bulk = self._lines["interactive"], self._lines["bulk"]
+        interactive, bulk = self._queues["interactive"], self._queues["bulk"]
         before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk) if len(bulk) else capacity.slots
         places = [(interactive, min(capacity.slots, before_bulk)), (bulk, capacity.slots)]
         if len(interactive):
             places[1] = (bulk, 1)
         if not before_bulk:
             places.reverse()
-        return next(filter(None, (_alike(line, count, capacity) for line, count in places)), [])
+        return next(filter(None, (_alike(queue, count, capacity) for queue, count in places)), [])
 
 
-def _alike(line: CallerQueue[W], places: int, capacity: BatchCapacity) -> list[W]:
-    """The first in line and, of the next, those whose length is nearest to its own."""
-    upcoming = line.first(1 + places * LOOKAHEAD, capacity.is_closed_to)
+def _alike(queue: CallerQueue[W], places: int, capacity: BatchCapacity) -> list[W]:
+    """The first in the queue and, of the next, those whose length is nearest to its own."""
+    upcoming = queue.first(1 + places * LOOKAHEAD, capacity.is_closed_to)
     if upcoming:
         length = upcoming[0].source_length
         upcoming[1:] = sorted(upcoming[1:], key=lambda item: abs(item.source_length - length))
