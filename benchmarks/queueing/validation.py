@@ -21,7 +21,7 @@ from benchmarks.client import Plan, arrivals
 from benchmarks.queueing.costs import Fit, Slowness, fit
 from benchmarks.queueing.service import Run, Service
 from benchmarks.queueing.simulation import Shape, Site, percentile
-from benchmarks.workloads import captions, languages, newstest_lengths, random_words, written
+from benchmarks.workloads import captions, languages, newstest_lengths, random_words, texts_of
 from models.bundle.bundle import Bundle
 from training.data.corpus import CorpusError
 
@@ -71,7 +71,7 @@ def requests_of(bundle: Bundle, data: Path) -> Requests:
     except CorpusError:
         lengths = [max(4, length // 2) for length in newstest_lengths(_SENTENCES)]
         sentences = random_words(bundle, lengths)
-    texts, pair = written(bundle, sentences), languages(bundle)
+    texts, pair = texts_of(bundle, sentences), languages(bundle)
     packs = [texts[first : first + _PACKED] for first in range(0, len(texts), _PACKED)]
     return Requests(
         tuple(json.dumps({"q": text, **pair}) for text in texts),

@@ -118,7 +118,7 @@ class _Resident:
         name = f"decoder.{i}.attention"
         query, *parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
         shape = g.ints(-1, self.rows, *e.head_sizes)
-        keys, values = e.written(i, parts, shape, self.write_indices)
+        keys, values = e.extend(i, parts, shape, self.write_indices)
         return self._look(query, keys, values, self.self_bias)
 
     def _cross(self, i: int, y: str) -> str:

@@ -136,7 +136,7 @@ def _place(group: list[tuple[int, str]], *, escaped: bool = False) -> Iterator[P
     fragment = Fragment(_changed(html.unescape, pieces) if escaped else pieces)
     longest = max(len(_TAG.sub("", line)) for line in lines)
 
-    def written(translation: str) -> str:
+    def write(translation: str) -> str:
         pieces = iter(fragment.replaced(translation))
         escaping = _changed(partial(html.escape, quote=False), pieces) if escaped else pieces
         words = words_of(escaping, tags_have_width=False)
@@ -145,7 +145,7 @@ def _place(group: list[tuple[int, str]], *, escaped: bool = False) -> Iterator[P
         return (newline or "\n").join(balanced(words, most))
 
     if (source := fragment.source) is not None:
-        yield Place(start, end, source, written)
+        yield Place(start, end, source, write)
 
 
 def _changed(change: Callable[[str], str], pieces: Iterator[Piece]) -> Iterator[Piece]:

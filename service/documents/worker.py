@@ -80,7 +80,7 @@ def answer(parts: Sequence[bytes]) -> list[bytes]:
     what, name, languages, content, *translated = parts
     try:
         document = open_document(name.decode(), content, LANGUAGES.validate_json(languages))
-        return _read(document) if what == READ else [DONE, _written(document, translated)]
+        return _read(document) if what == READ else [DONE, _write(document, translated)]
     except BrokenDocument as error:
         return [BROKEN, str(error).encode()]
     except MarkupLost:
@@ -132,7 +132,7 @@ def _sample(texts: Sequence[MarkedSource]) -> str:
     return "\n".join(sample)[:_CHARACTERS_FOR_DETECTION]
 
 
-def _written(document: Document, translated: Sequence[bytes]) -> bytes:
+def _write(document: Document, translated: Sequence[bytes]) -> bytes:
     texts = document.texts
     translations = [""] * len(texts)
     for numbers, content in zip(numbers_of_batches(texts), translated, strict=True):

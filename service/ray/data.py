@@ -50,7 +50,6 @@ from service.ray.shards import (
     sweep,
     undone,
 )
-from service.ray.shards import written as appearing
 from service.server.process import prepare_process, spare_what_stays
 from service.settings import InvalidSetting, Settings
 from service.translation.decoding import NO_OVERRIDES
@@ -135,7 +134,7 @@ async def _translate_parquet(translator: Translator, work: Work, shard: Shard) -
     )
     rows = unfit = cut_ = 0
     first = ""
-    with parquet.ParquetFile(shard.source) as file, appearing(Path(shard.part)) as part:
+    with parquet.ParquetFile(shard.source) as file, write_atomically(Path(shard.part)) as part:
         schema = file.schema_arrow
         if work.column not in schema.names or work.into in schema.names:
             raise CorpusError(

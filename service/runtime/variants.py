@@ -75,10 +75,10 @@ def fastest(usual: Variant, seconds: Mapping[int, Mapping[Variant, float]]) -> C
         preferred = [usual, *(variant for _, variant in reversed(chosen))]
         fast = min(seconds[rows], key=lambda variant: seconds[rows][variant])
         chosen.append((rows, next((each for each in preferred if each in near), fast)))
-    return _joined(chosen) if chosen else Choice(usual)
+    return _join(chosen) if chosen else Choice(usual)
 
 
-def _joined(chosen: Iterable[tuple[int, Variant]]) -> Choice:
+def _join(chosen: Iterable[tuple[int, Variant]]) -> Choice:
     rows = list(chosen)
     changes = [
         (math.isqrt(here * there), variant)

@@ -139,7 +139,7 @@ def _prepare(
             for i in range(text.corpus.repeat):
                 # Each time through a corpus changes other pairs.
                 augmented = augmenter.augmented(text.read(), f"{text.corpus.label} {i}")
-                for pairs in encoder.encoded(_shown(augmented, f"encoding {text.corpus.label}")):
+                for pairs in encoder.encoded(_track(augmented, f"encoding {text.corpus.label}")):
                     train.append(list(itertools.chain.from_iterable(pairs)))
             domains[text.corpus.domain] += sum(train.tokens) - before
     _require(train.pairs, data.train)
@@ -217,7 +217,7 @@ def _shares(domains: Counter[str], largest: float) -> dict[str, float]:
     return shares
 
 
-def _shown(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
+def _track(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
     """The pairs, with a progress bar on a terminal while they are read."""
     return tqdm(
         pairs,
@@ -267,7 +267,7 @@ def _cleaned(
         found = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
         paths = directory / f"{i}.source", directory / f"{i}.target"
         with paths[0].open("wb") as source, paths[1].open("wb") as target:
-            for pair in cleaner.clean(_shown(found, corpus.label)):
+            for pair in cleaner.clean(_track(found, corpus.label)):
                 of_pair = sides_of(pair) if test_sets else set()
                 for test_set in test_sets:
                     test_set.note(of_pair)
