@@ -49,6 +49,7 @@ from service.ray.shards import (
     names_of,
     sweep,
     undone,
+    write_atomically,
 )
 from service.server.process import prepare_process, spare_what_stays
 from service.settings import InvalidSetting, Settings
