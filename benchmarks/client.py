@@ -27,7 +27,7 @@ LOST = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send for how long: at a fixed ``rate``, or by ``clients`` with one request at a time.
+    """Load of a run: requests at a fixed ``rate``, or from ``clients`` that send one at a time.
 
     With a rate, requests arrive as a Poisson process, independent of answers (open loop), and
     latency counts from the moment a request is due. The run ends early if far more requests are
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def arrivals(plan: Plan) -> Iterator[float]:
-    """When the requests of a plan with a rate are due, in seconds since its start.
+    """Yield the due time of each request of a plan with a rate, in seconds since its start.
 
     The number of a request modulo the number of bodies selects its body.
     """
@@ -67,7 +67,7 @@ def send(url: str, plan: Plan) -> list[Outcome]:
 
 
 def send_since(url: str, plan: Plan) -> tuple[float, list[Outcome]]:
-    """As ``send``; also returns when the plan started, by ``time.perf_counter``.
+    """Run a plan as ``send`` does; also returns its start by ``time.perf_counter``.
 
     On Linux that clock is the same in all processes.
     """

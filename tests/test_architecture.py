@@ -191,7 +191,7 @@ MAY_IMPORT = {
         "models.bundle.languages",
     },
 }
-"""Of ours. Each package, and what its modules may import; a longer name narrows a shorter one."""
+"""Packages of this project that each package may import; a longer name narrows a shorter one."""
 
 NEVER_IMPORTS = {
     "models.bundle": {"torch", "onnx", "onnxruntime"},
@@ -213,7 +213,7 @@ NEVER_IMPORTS = {
     "service.figures": {"fastapi", "onnxruntime", "prometheus_client", "starlette"},
     "service.api": {"numpy", "onnxruntime"},
 }
-"""Of others'. What would tie a package to something that it is not to know of."""
+"""Third-party distributions that each package must not import."""
 
 EXTRAS_OF = {
     "dragoman": (),

@@ -59,7 +59,7 @@ DEAD = -1e30
 BARS = 8
 """Columns of ``bars``, of which two are in use. A multiple of 8 keeps matrix products aligned."""
 EXTRA_CANDIDATES = 2
-"""Of each row, beyond the ranks: ``bos`` and ``pad`` are no candidates."""
+"""Candidates of each row beyond the ranks, because ``bos`` and ``pad`` are not ranked."""
 ENTROPIES = "target_entropies"
 """Output of ``attention`` that graphs may lack."""
 FUSED_ROWS = 8

@@ -34,7 +34,7 @@ class DocumentOrder:
     model: str | None = None
     decoding: DecodingOverrides = NO_OVERRIDES
     caller: str | None = field(default=None, repr=False)
-    """Whose share of the document readers is used."""
+    """Caller whose share of the document readers is used."""
     cache_scope: str = ""
     """See ``TranslateRequest``."""
     refuse_equal_languages: bool = False

@@ -33,7 +33,7 @@ _TAG = re.compile(r"<(/?)([a-z]+)(?:[\s.][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.I
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*\s*$")  # noqa: RUF001
 _SPEAKER = re.compile(r"\s*(?:[-‐–—]|>>|♪|\w+:\s)")  # noqa: RUF001
 _DASH = re.compile(r"\s*(?:[-‐–—]|>>)\s*(?=\S)")  # noqa: RUF001
-"""What a line of dialogue begins with; it is not translated."""
+"""Marks at the beginning of a line of dialogue, which are not translated."""
 _MUSIC = re.compile("([♪♫♬]+)")
 _WIDTH = 42
 """Usual maximum of characters in a subtitle line."""

@@ -103,7 +103,7 @@ class Engine:
         self._holding = 0
         """Number of open ``gathering`` blocks. Only the engine thread uses it."""
 
-    # On the event loop.
+    # The following methods run on the event loop.
 
     @property
     def alive(self) -> bool:
@@ -196,7 +196,7 @@ class Engine:
             else:
                 future.set_result(outcome)
 
-    # On the engine's thread.
+    # The following methods run on the engine's thread.
 
     def _run(self) -> None:
         lower_thread_priority()

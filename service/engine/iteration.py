@@ -41,7 +41,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Iteration:
-    """What happened since the previous record: commands first, then at most one iteration.
+    """Events since the previous record: commands first, then at most one iteration.
 
     Over all records, sentences admitted = sentences departed + running.
     """
@@ -49,7 +49,7 @@ class Iteration:
     running: int = 0
     """Sentences in the batch just before the admission."""
     waited_seconds: list[float] = field(default_factory=list)
-    """Of each admitted sentence, in the waiting queue."""
+    """Waiting time of each admitted sentence in the queue."""
     encoded_tokens: int = 0
     padded_tokens: int = 0
     """Tokens of the encoded batch, padding included."""
@@ -66,7 +66,7 @@ class Iteration:
     busy_seconds: float = 0.0
     """Duration of the iteration, successful or not."""
     cache: CacheUse = NO_CACHE
-    """Of keys and values; both numbers are 0 after shutdown."""
+    """Use of the memory for keys and values; both numbers are 0 after shutdown."""
     died: bool = False
     """An unexpected exception ended the engine. Pending sentences fail, later ones too."""
 

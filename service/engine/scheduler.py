@@ -65,7 +65,7 @@ class Sequence:
 
     @property
     def source_length(self) -> int:
-        """In tokens."""
+        """Number of source tokens."""
         return len(self.source_ids)
 
     @property
@@ -119,13 +119,13 @@ class BatchScheduler(ABC):
         self._bounds = BatchBounds(limits.slots, max_batch_tokens, max_batch_rows)
         self.waiting: WaitingQueue[Sequence] = WaitingQueue()
         self.running: list[Sequence] = []
-        """By slot."""
+        """Running sentences by slot."""
         self.outcomes = OutcomeCounts()
         self._eos_id = special_ids.eos
         self._capacity = BatchCapacity(self._bounds)
         self._moves: list[tuple[int, int]] = []
         self._cautious = False
-        """After a memory shortage: at most one sentence runs until one has left the batch."""
+        """Whether memory was short: at most one sentence then runs until one has left the batch."""
 
     @property
     def has_work(self) -> bool:

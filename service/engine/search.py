@@ -80,7 +80,7 @@ class Search:
         self._first_ended_P = np.zeros(slots, np.bool_)
         """Whether rank 0 has been an ending, or the search may stop without that."""
         self._needed_P = np.zeros(slots, np.float64)
-        """As ``Endings.needed``."""
+        """Copy of ``Endings.needed`` of each slot."""
         self._least_shares_P = np.zeros(slots, np.float64)
         """Factor from sum to score for the longest hypothesis allowed."""
         self._columns = (
@@ -219,7 +219,7 @@ class Search:
         return set(np.flatnonzero(failed_B).tolist())
 
     def _never(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which candidates are no tokens of a translation."""
+        """Mask of the candidates that never continue a translation: ``bos`` and ``pad``."""
         never: NDArray[np.bool_] = (ids == self._bos_id) | (ids == self._pad_id)
         return never
 

@@ -67,7 +67,7 @@ class FairQueue(Generic[T]):
         self._heap: list[tuple[float, int, int]] = []
         """Turn, number and id. Entries of removed items stay until they reach the top."""
         self._shares: dict[int, _Share] = {}
-        """By request, for requests with waiting items."""
+        """Shares of the requests with waiting items."""
         self._clock = 0.0
         self._numbers = itertools.count()
         self._numbers_before = itertools.count(-1, -1)
@@ -105,7 +105,7 @@ class FairQueue(Generic[T]):
         return [self._entries[identifier].item for _, _, identifier in found]
 
     def work(self, identifier: int) -> float:
-        """Of a waiting item, 0 if it has been served before; raises ``KeyError``."""
+        """Decoding work of a waiting item, 0 if it has been served before; raises ``KeyError``."""
         return self._entries[identifier].work
 
     def serve(self, identifier: int) -> T:

@@ -19,7 +19,7 @@ NEAR = 1.05
 @dataclass(frozen=True, slots=True)
 class Variant:
     threads: int
-    """Of one run; 0 is one for each core."""
+    """Threads of one run; 0 is one for each core."""
     unsigned: bool = False
     """Whether int8 weights are shifted to unsigned numbers, which have other kernels on x86-64."""
 

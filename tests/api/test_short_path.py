@@ -28,7 +28,7 @@ from tests.support.shouting import load_shouting, put_bundle
 DE_EN = {"source": "de", "target": "en"}
 DEEPL = {"source_lang": "DE", "target_lang": "EN"}
 WAIT_SECONDS = 10.0
-"""After which a test that has failed lets its threads end."""
+"""Seconds after which a test that has failed lets its threads end."""
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from tests.support.shouting import UNK, Both, ByteTokenizer, load_shouting, put_
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 
 WAIT_SECONDS = 10.0
-"""After which a test that has failed lets its threads end."""
+"""Seconds after which a test that has failed lets its threads end."""
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool
         prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
         report = json.loads(run.report.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, InvalidRecipe):
-        # Of another version, or damaged: it is made again.
+        # The data is of another version, or damaged, and is made again.
         return False
     # The seed decides which pairs are augmented.
     seed = () if recipe.data.augmentation == Augmentation() else ("seed",)
@@ -175,7 +175,7 @@ def _prepare(
 
 @dataclass(frozen=True, slots=True)
 class _CleanText:
-    """What is left of a corpus, as two files of lines."""
+    """Text of a corpus after cleaning, as two files of lines."""
 
     corpus: Corpus
     source: Path
@@ -370,7 +370,10 @@ def _require(count: int, corpora: Sequence[Corpus]) -> None:
 
 
 def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
-    """About, as far as the text has been read; it lies beside the ids until these are complete."""
+    """Estimated size of the prepared data, as far as the text has been read.
+
+    The text lies beside the ids until these are complete.
+    """
     copies = max(corpus.repeat for corpus in recipe.data.train) * len(recipe.data.directions)
     text = sum(path.stat().st_size for path in (unfinished.path / "text").glob("*"))
     return round(text * (1 + BYTES_OF_IDS * copies))
