@@ -24,6 +24,7 @@ OURS = {"dragoman", "service", "training", "models", "benchmarks", "tests"}
 
 MAY_IMPORT = {
     "dragoman": {"dragoman"},
+    "examples": {"dragoman"},
     "models.bundle": {"models.bundle"},
     "models.text": {"models.text"},
     "models.transformer": {"models.transformer"},
