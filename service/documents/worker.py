@@ -108,8 +108,8 @@ def _read(document: Document) -> list[bytes]:
         size += len(batches[-1])
         if size > MOST_BYTES_OF_TEXTS:
             raise BrokenDocument(
-                f"the document says more than {MOST_BYTES_OF_TEXTS >> 20} megabytes, which is as "
-                "much as is translated: send it in parts"
+                f"the document has more than {MOST_BYTES_OF_TEXTS >> 20} MB of text, the limit; "
+                "split it"
             )
     outline = Outline(
         document.media_type,  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The host's part of beam searches whose state is on a device: endings, stop rules and history.
+"""Reads the device's ranked candidates and collects finished hypotheses.
 
 The rules are those of ``service.engine.search``. The device ranks the candidates of a step and
 chooses the next rows by itself, so that the host only keeps the ranks of each step. It looks at

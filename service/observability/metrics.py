@@ -193,14 +193,14 @@ class Metrics:
         )
         self.reloads = counter(
             "nmt_reloads_total",
-            "Times the catalogue was compared with the bundle directory, by what came of it.",
+            "Reloads of the bundle directory, by outcome.",
             "outcome",
         )
         for outcome in get_args(ReloadOutcome):
             self.reloads.labels(outcome)
         self.reloaded_at = gauge(
             "nmt_reload_success_timestamp_seconds",
-            "When the catalogue was last found or made equal to the bundle directory.",
+            "Time at which the catalogue was last found or made equal to the bundle directory.",
         )
         self.bundles_failed = gauge(
             "nmt_bundles_failed", "Bundles that were found and could not be loaded."
