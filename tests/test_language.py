@@ -23,7 +23,7 @@ PROSE = ("*.py", "*.md", "*.yml", "*.yaml", "*.toml", "*.js", "*.html", "*.css",
 
 PHRASE = re.compile(
     r"(About|Above|After|Among|Around|As|At|Because|Before|Behind|Below|Beside|Between|Beyond|By"
-    r"|During|For|From|If|In|Inside|Instead|Into|Like|Of|On|Over|Per|Since|Than|Through|To|Under"
+    r"|During|For|From|If|In|Inside|Instead|Into|Like|Of|On|Over|Per|Since|Than|That|Those|Through|To|Under"
     r"|Until|Up|Via|What|When|Where|Which|While|Whose|With|Within|Without)\b(?!-)"
 )
 QUANTITY = re.compile(r"(At least|At most|Up to)\b")

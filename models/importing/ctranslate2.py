@@ -146,7 +146,7 @@ def read_ctranslate2(
 
 
 def languages_of_tokens(source: Vocabulary, target: Vocabulary) -> Languages:
-    """Those that tokens name, as in M2M100 or OPUS-MT; any pair if no token does."""
+    """The directions that tokens name, as in M2M100 or OPUS-MT; any pair if no token does."""
     by_token = {row.piece: (i,) for i, row in enumerate(source.rows)}
     if source is target:
         tokens = [token for token in by_token if speaks(token)]

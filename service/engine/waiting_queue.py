@@ -179,7 +179,7 @@ class CallerQueue(Generic[W]):
 
     @property
     def callers(self) -> Collection[str]:
-        """Those with waiting sentences."""
+        """Callers with waiting sentences."""
         return self._callers.keys()
 
     def append(self, item: W, request: int, work: float) -> None:
@@ -259,7 +259,7 @@ class WaitingQueue(Generic[W]):
 
     @property
     def callers(self) -> set[str]:
-        """Those with waiting sentences."""
+        """Callers with waiting sentences."""
         return {name for queue in self._queues.values() for name in queue.callers}
 
     def append(self, waiting: W, request: int = 0, work: float | None = None) -> None:
