@@ -50,8 +50,7 @@ class Translation:
     alternatives: tuple[str, ...]
     """Best first, if requested."""
     scores: tuple[float | None, ...]
-    """Score of the translation, then of each alternative, if requested; ``None`` without a
-    score."""
+    """Scores of the translation and of each requested alternative; ``None`` without a score."""
     confidence: TranslationConfidence | None
     """Confidence of ``text``, if requested; ``None`` also if nothing was translated."""
     timings: Timings | None
@@ -224,8 +223,8 @@ class WordConfidence:
     end: int
     probability: float
     entropy: float | None
-    """Entropy of the distribution at the word's beginning, in nats; ``None`` if the model's bundle
-    has no entropies."""
+    """Entropy over the tokens that could begin here, in nats; ``None`` without a model's
+    entropies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,8 +198,7 @@ class Vocabulary:
     __pydantic_config__ = _CHECKED
 
     size: Annotated[int, Field(ge=5)] = 8000
-    """Pieces of each side, if the sides do not share one vocabulary. Includes the four special
-    pieces."""
+    """Pieces of each side without a shared vocabulary, the four special pieces included."""
     kind: Literal["unigram", "bpe", "word"] = "unigram"
     shared: bool = True
     character_coverage: Share = 1.0

@@ -32,8 +32,7 @@ _MARKUP = Markup(
 )
 _TAG = re.compile(r'<(?:(?P<name>[gnwx]) id="(?P<number>\d+)"\s*/?|/g)>')
 _STAND_IN = "XY-"
-"""Prefix of a placeholder, followed by its number. Of five such words, general-de-en copies this
-one best (docs/log.md)."""
+"""Prefix of a placeholder's number. Of five, general-de-en copies it best (docs/log.md)."""
 _NOT_IN_XML = re.compile("([\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])")
 _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6})|#([0-9]{1,7})|(amp|lt|gt|quot|apos));")
 _NAMED = MappingProxyType({"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"})

@@ -22,13 +22,12 @@ class RankedCandidate:
     """Id of the candidate that it continues, or ``ROOT``."""
     token: int
     log_probability: float
-    """Log-probability that the token adds to the sum: 0 if it is forced, changed if a prefix is
+    """Log-probability that the token adds to the sum: 0 if forced, changed if a prefix is
     favoured."""
     sum: float
     """Sum of the log-probabilities from the root to this candidate, in float32."""
     score: float
-    """Score of the hypothesis that ends here, normalised by length and with the coverage
-    penalty."""
+    """Score of the hypothesis that ends here, with length and coverage penalties."""
     fate: Fate
 
 

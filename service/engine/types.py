@@ -116,8 +116,7 @@ class DecodingOptions:
     """Returns, after the best ``num_hypotheses``, all further hypotheses with ``eos`` that the
     search has found when it stops. It does not run longer for them."""
     return_scores: bool = True
-    """Whether scores are needed. Without them, greedy search gives NaN, which saves a pass over the
-    vocabulary."""
+    """Whether scores are needed. Greedy search without them gives NaN, and takes less time."""
     seed: int = 0
     """Seed of sampling. The same seed gives the same translation in any batch."""
     alternative_words: WordPieces | None = None

@@ -39,7 +39,7 @@ class InvalidArgument(Exception):
 
 
 class Arguments(BaseModel):
-    """Arguments of one Ray Serve application. All other settings are DRAGOMAN_* variables of the
+    """Arguments of one Ray Serve application. Other settings are DRAGOMAN_* variables of the
     nodes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -109,8 +109,8 @@ class DeploymentPlan:
     cpus: float
     target_requests: int
     most_requests: int
-    """Limit of running requests in Ray, above the service's own limit, so that the service refuses
-    excess requests."""
+    """Limit of requests in Ray, above the service's own, so that the service refuses excess
+    requests."""
     shutdown_seconds: float
     metrics_ports: range
     overrides: dict[str, Any]

@@ -121,8 +121,7 @@ class Memory(Protocol):
         """The number of slots in the batch of a step, the used ones first."""
 
     def graph_options(self, shape: tuple[int, ...]) -> onnxruntime.RunOptions | None:
-        """Options of a run. ``shape`` tells its shapes and addresses apart from those of other
-        runs."""
+        """Options of a run; ``shape`` tells its shapes and addresses from those of other runs."""
 
     def wait(self) -> None:
         """Wait for the end of all copies and runs. Raises the errors of the device."""

@@ -170,8 +170,7 @@ async def test_lost_device_comes_back_by_an_explicit_reload_only() -> None:
 
 
 class WithResident(TwoDevices):
-    """Two devices with a second backend for beam searches on the GPU. Here both are on the CPU, in
-    fp32."""
+    """Two devices, the GPU with a second backend for beam searches. Here both are CPUs in fp32."""
 
     def __init__(self, bundle: Bundle, *, examples: bool = True) -> None:
         self.bundle, self.metrics = bundle, Metrics()

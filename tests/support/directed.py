@@ -31,8 +31,7 @@ _X = ByteTokenizer().encode("x")[0]
 
 
 def directed(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Model that reads the languages from tags; without the right tags, its output is an endless
-    series of ``x``."""
+    """Model that reads languages from tags; without them, it writes an endless series of ``x``."""
     tag, text = source[0], source[1:]
     if tag == LOUD:
         return shouting(text, prefix)

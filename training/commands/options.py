@@ -145,8 +145,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """The recipe and run that the options of ``add_recipe_command`` name; raises as
-    ``recipe_of``."""
+    """Recipe and run that the options of ``add_recipe_command`` name; raises as ``recipe_of``."""
     from training.run_directory import RunDirectory
 
     recipe = recipe_of(options)
