@@ -64,6 +64,13 @@ def test_functions_in_the_life_of_a_request_exist() -> None:
                 assert name in functions_of(path), f"{path} has no {name}"
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_paths_of_the_project_exist(page: str) -> None:
+    rooms = "benchmarks|docs|dragoman|models|service|tests|training"
+    for path in re.findall(rf"`((?:{rooms})/[\w./]+)`", (ROOT / page).read_text(encoding="utf-8")):
+        assert (ROOT / path).exists() or (ROOT / f"{path}.py").exists(), path
+
+
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
